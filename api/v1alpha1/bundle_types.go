@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ServiceType is the MCS type of an exported or imported service.
+// +kubebuilder:validation:Enum=ClusterSetIP;Headless
+type ServiceType string
+
+// The MCS service types.
+const (
+	ClusterSetIP ServiceType = "ClusterSetIP"
+	Headless     ServiceType = "Headless"
+)
+
+// ServicePort is one port of a service. TargetPort is absent on purpose: backends carry their own.
+type ServicePort struct {
+	// +optional
+	Name        string          `json:"name,omitempty"`
+	Protocol    corev1.Protocol `json:"protocol"`
+	Port        int32           `json:"port"`
+	AppProtocol *string         `json:"appProtocol,omitempty"`
+}
+
+// BackendPort is a port that backends listen on, matched to a ServicePort by name.
+type BackendPort struct {
+	// +optional
+	Name     string          `json:"name,omitempty"`
+	Protocol corev1.Protocol `json:"protocol"`
+	Port     int32           `json:"port"`
+}
+
+// Backend is one address behind an exported service.
+type Backend struct {
+	// IP of the pod or external host.
+	IP string `json:"ip"`
+	// Hostname of the endpoint, for headless names.
+	// +optional
+	Hostname string `json:"hostname,omitempty"`
+	// Zone of the endpoint.
+	// +optional
+	Zone string `json:"zone,omitempty"`
+	// Node that the backend runs on.
+	// +optional
+	Node string `json:"node,omitempty"`
+	// Ready as in EndpointSlice (publishNotReadyAddresses makes it true throughout).
+	Ready bool `json:"ready"`
+	// Serving and Terminating as in EndpointSlice.
+	Serving     bool `json:"serving"`
+	Terminating bool `json:"terminating"`
+}
+
+// Backends are addresses that share one list of ports.
+type Backends struct {
+	// +listType=atomic
+	Ports []BackendPort `json:"ports"`
+	// +listType=atomic
+	Addresses []Backend `json:"addresses"`
+}
+
+// ServiceSettings are the parts of a Service that an export carries and that merge by the MCS rules.
+type ServiceSettings struct {
+	Type ServiceType `json:"type"`
+	// Ports in the Service's order.
+	// +listType=atomic
+	Ports                 []ServicePort                        `json:"ports"`
+	SessionAffinity       corev1.ServiceAffinity               `json:"sessionAffinity"`
+	SessionAffinityConfig *corev1.SessionAffinityConfig        `json:"sessionAffinityConfig,omitempty"`
+	InternalTrafficPolicy *corev1.ServiceInternalTrafficPolicy `json:"internalTrafficPolicy,omitempty"`
+	TrafficDistribution   *string                              `json:"trafficDistribution,omitempty"`
+	// IPFamilies, primary first.
+	// +listType=atomic
+	IPFamilies []corev1.IPFamily `json:"ipFamilies"`
+	// Labels and Annotations exported with the service.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Export is one ServiceExport as its cluster sees it. Only valid exports (a Service exists and can be
+// exported) are on the wire.
+type Export struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// CreatedAt is the ServiceExport's creationTimestamp: the oldest export wins conflicts.
+	CreatedAt metav1.Time `json:"createdAt"`
+	// Settings of the exported Service.
+	Settings ServiceSettings `json:"settings"`
+	// ClusterIPs of the Service, primary first; empty for headless.
+	// +listType=atomic
+	// +optional
+	ClusterIPs []string `json:"clusterIPs,omitempty"`
+	// Backends of the Service.
+	// +listType=atomic
+	// +optional
+	Backends []Backends `json:"backends,omitempty"`
+}
+
+// ImportCluster is one exporting cluster of an import.
+type ImportCluster struct {
+	// Cluster that exports.
+	Cluster string `json:"cluster"`
+	// Ports of the merged service that this cluster serves, by name.
+	// +listType=atomic
+	Ports []string `json:"ports"`
+	// ClusterIPs of the service in that cluster, primary first; empty for headless.
+	// +listType=atomic
+	ClusterIPs []string `json:"clusterIPs"`
+	// Backends in that cluster. Empty for the importing cluster itself, which reads its own
+	// EndpointSlices, and for a cluster that contributes none.
+	// +listType=atomic
+	Backends []Backends `json:"backends"`
+}
+
+// Import is one merged service as a member should import it.
+type Import struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Settings merged by the MCS rules.
+	Settings ServiceSettings `json:"settings"`
+	// Clusters that export it, sorted by name.
+	// +listType=map
+	// +listMapKey=cluster
+	Clusters []ImportCluster `json:"clusters"`
+}
+
+// ExportCondition is a verdict of the broker on one of this member's exports: Ready or Conflict.
+type ExportCondition struct {
+	Namespace string                 `json:"namespace"`
+	Name      string                 `json:"name"`
+	Type      string                 `json:"type"`
+	Status    metav1.ConditionStatus `json:"status"`
+	Reason    string                 `json:"reason"`
+	Message   string                 `json:"message"`
+}
+
+// BundleSpec is written by the broker. Every field is always filled.
+type BundleSpec struct {
+	// Revision as in PeeringSpec.
+	Revision int64 `json:"revision"`
+	// Shard of this Bundle, from 0.
+	Shard int32 `json:"shard"`
+	// Imports of this member in this shard, sorted by namespace and name.
+	// +listType=atomic
+	Imports []Import `json:"imports"`
+	// ExportConditions for this member's own exports, sorted by namespace, name and type.
+	// +listType=atomic
+	ExportConditions []ExportCondition `json:"exportConditions"`
+}
+
+// BundleStatus is written by the member's agent.
+type BundleStatus struct {
+	// ObservedRevision as in PeeringStatus.
+	// +optional
+	ObservedRevision int64 `json:"observedRevision,omitempty"`
+	// Exports of this member in this shard, sorted by namespace and name.
+	// +listType=atomic
+	// +optional
+	Exports []Export `json:"exports,omitempty"`
+}
+
+// Bundle carries one shard of a member's services: down, what it imports; up, what it exports.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,categories=sealane
+// +kubebuilder:printcolumn:name="Shard",type=integer,JSONPath=`.spec.shard`
+// +kubebuilder:printcolumn:name="Revision",type=integer,JSONPath=`.spec.revision`
+// +kubebuilder:printcolumn:name="Observed",type=integer,JSONPath=`.status.observedRevision`
+// +kubebuilder:printcolumn:name="Imports",type=string,JSONPath=`.spec.imports[*].name`
+// +kubebuilder:printcolumn:name="Exports",type=string,JSONPath=`.status.exports[*].name`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Bundle struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   BundleSpec   `json:"spec"`
+	Status BundleStatus `json:"status,omitempty"`
+}
+
+// BundleList is a list of Bundles.
+// +kubebuilder:object:root=true
+type BundleList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Bundle `json:"items"`
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Condition types of a ClusterSet.
+const (
+	// ClusterSetReady: the settings are valid and every selected cluster is a member.
+	ClusterSetReady = "Ready"
+	// ClusterSetConnected: every member is connected to every other.
+	ClusterSetConnected = "Connected"
+)
+
+// ClusterOverride states facts about one cluster that its agent would otherwise discover.
+type ClusterOverride struct {
+	// Name of the Karmada Cluster.
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+	// Networks replaces what the agent discovers, each list that is not empty on its own.
+	// +optional
+	Networks Networks `json:"networks,omitempty"`
+}
+
+// ClusterSetSpec is the whole configuration of one multicluster network.
+type ClusterSetSpec struct {
+	// ClusterAffinity selects the Karmada clusters that belong. An empty affinity selects all.
+	// A cluster that two ClusterSets select belongs to the older one.
+	// +optional
+	ClusterAffinity policyv1alpha1.ClusterAffinity `json:"clusterAffinity,omitempty"`
+
+	// Cable between gateways.
+	// +kubebuilder:default={}
+	// +optional
+	Cable CableSpec `json:"cable,omitempty"`
+
+	// DNS names answered in every member.
+	// +kubebuilder:default={}
+	// +optional
+	DNS DNSSpec `json:"dns,omitempty"`
+
+	// HealthCheck of the tunnels.
+	// +kubebuilder:default={}
+	// +optional
+	HealthCheck HealthCheckSpec `json:"healthCheck,omitempty"`
+
+	// Shards is the number of Bundles per member. It cannot be changed.
+	// +kubebuilder:default=4
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="shards is immutable: every service's place on the wire depends on it; delete the ClusterSet and create it anew to change it"
+	// +optional
+	Shards int32 `json:"shards,omitempty"`
+
+	// Clusters states facts about single clusters.
+	// +kubebuilder:validation:MaxItems=1000
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Clusters []ClusterOverride `json:"clusters,omitempty"`
+}
+
+// Problem is something that needs a person, named so that the person can act.
+type Problem struct {
+	// Cluster concerned.
+	Cluster string `json:"cluster"`
+	// Reason in CamelCase.
+	Reason string `json:"reason"`
+	// Message says what was expected, what was found and what to do.
+	Message string `json:"message"`
+}
+
+// ClusterSetStatus sums up the members.
+type ClusterSetStatus struct {
+	// ObservedGeneration of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Members is the number of clusters that belong.
+	// +optional
+	Members int32 `json:"members"`
+	// AcceptedMembers is how many of them are accepted.
+	// +optional
+	AcceptedMembers int32 `json:"acceptedMembers"`
+	// ConnectedMembers is how many of them report a connection to every other accepted member.
+	// +optional
+	ConnectedMembers int32 `json:"connectedMembers"`
+	// Problems, sorted by cluster, at most 50.
+	// +kubebuilder:validation:MaxItems=50
+	// +listType=atomic
+	// +optional
+	Problems []Problem `json:"problems,omitempty"`
+	// Conditions: Ready, Connected.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ClusterSet is one multicluster network: which Karmada clusters belong to it and how it works.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,categories=sealane
+// +kubebuilder:printcolumn:name="Members",type=integer,JSONPath=`.status.members`
+// +kubebuilder:printcolumn:name="Accepted",type=integer,JSONPath=`.status.acceptedMembers`
+// +kubebuilder:printcolumn:name="Connected",type=integer,JSONPath=`.status.connectedMembers`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Driver",type=string,JSONPath=`.spec.cable.driver`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterSet struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +kubebuilder:default={}
+	Spec   ClusterSetSpec   `json:"spec,omitempty"`
+	Status ClusterSetStatus `json:"status,omitempty"`
+}
+
+// ClusterSetList is a list of ClusterSets.
+// +kubebuilder:object:root=true
+type ClusterSetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ClusterSet `json:"items"`
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// CableImplementation is where packets are encrypted.
+// +kubebuilder:validation:Enum=Kernel;Userspace
+type CableImplementation string
+
+// The implementations of a cable.
+const (
+	CableKernel    CableImplementation = "Kernel"
+	CableUserspace CableImplementation = "Userspace"
+)
+
+// HAState is a gateway's part in its cluster.
+// +kubebuilder:validation:Enum=Active;Standby
+type HAState string
+
+// The HA states of a gateway.
+const (
+	GatewayActive  HAState = "Active"
+	GatewayStandby HAState = "Standby"
+)
+
+// GatewaySpec is written by the cluster agent: that the object exists makes its node a gateway.
+type GatewaySpec struct {
+	// Slot is stable for the gateway's life; see Endpoint.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=15
+	Slot int32 `json:"slot"`
+}
+
+// RTT of the probes through a tunnel over the last minute, in microseconds.
+type RTT struct {
+	Last int64 `json:"lastMicroseconds"`
+	Min  int64 `json:"minMicroseconds"`
+	Avg  int64 `json:"avgMicroseconds"`
+	Max  int64 `json:"maxMicroseconds"`
+	Dev  int64 `json:"devMicroseconds"`
+}
+
+// Connection is this gateway's tunnel to one remote gateway.
+type Connection struct {
+	// Cluster and Gateway at the other end.
+	Cluster string `json:"cluster"`
+	Gateway string `json:"gateway"`
+	// Slot of the remote gateway.
+	Slot int32 `json:"slot"`
+	// Link that carries the tunnel.
+	Link string `json:"link"`
+	// Status of the tunnel as the probes see it.
+	Status ConnectionStatus `json:"status"`
+	// Address and UDP port in use, as "ip:port".
+	// +optional
+	Address string `json:"address,omitempty"`
+	// Active says whether traffic to that cluster uses this tunnel.
+	Active bool `json:"active"`
+	// NAT says that the remote's address in use is not one of its private ones.
+	NAT bool `json:"nat"`
+	// RTT measured by the probes, written at most every 30 s.
+	// +optional
+	RTT *RTT `json:"rtt,omitempty"`
+	// LossPercent of the probes over the last minute.
+	LossPercent int32 `json:"lossPercent"`
+	// Message explains a status other than Connected.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// GatewayStatus is written by the node agent of the gateway's node, on change and at least every 60 s.
+type GatewayStatus struct {
+	// HAState of this gateway.
+	// +optional
+	HAState HAState `json:"haState,omitempty"`
+	// Endpoint that this node publishes; slot and gateway repeat the spec and the name.
+	// +optional
+	Endpoint *Endpoint `json:"endpoint,omitempty"`
+	// Implementation of the cable on this node.
+	// +optional
+	Implementation CableImplementation `json:"implementation,omitempty"`
+	// Version of the node agent.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// Connections to remote gateways, sorted by cluster and slot.
+	// +listType=atomic
+	// +optional
+	Connections []Connection `json:"connections,omitempty"`
+	// ReportedAt is when this status was written; older than 90 s it is unknown.
+	// +optional
+	ReportedAt *metav1.Time `json:"reportedAt,omitempty"`
+	// Conditions: Ready.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// GatewayReady: the node's data plane matches the plan.
+const GatewayReady = "Ready"
+
+// Gateway is one gateway node of this cluster, named after the node.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,categories=sealane,shortName=sgw
+// +kubebuilder:printcolumn:name="HA",type=string,JSONPath=`.status.haState`
+// +kubebuilder:printcolumn:name="Slot",type=integer,JSONPath=`.spec.slot`
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.endpoint.addresses[*].ip`
+// +kubebuilder:printcolumn:name="Implementation",type=string,JSONPath=`.status.implementation`
+// +kubebuilder:printcolumn:name="Remotes",type=string,JSONPath=`.status.connections[*].cluster`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.connections[*].status`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Gateway struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   GatewaySpec   `json:"spec"`
+	Status GatewayStatus `json:"status,omitempty"`
+}
+
+// GatewayList is a list of Gateways.
+// +kubebuilder:object:root=true
+type GatewayList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Gateway `json:"items"`
+}

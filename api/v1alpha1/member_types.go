@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Condition types of a Member, and of a Peering, which carries them to the member's own admins.
+const (
+	// MemberAccepted: the cluster's facts are valid and clash with nobody's.
+	MemberAccepted = "Accepted"
+	// MemberReported: the agent has answered the current revision.
+	MemberReported = "Reported"
+	// MemberConnected: the cluster reports a connection to every other accepted member.
+	MemberConnected = "Connected"
+	// MemberMCSAPI: the cluster serves the MCS API in full.
+	MemberMCSAPI = "MCSAPI"
+)
+
+// Reasons of MemberAccepted.
+const (
+	ReasonAccepted         = "Accepted"
+	ReasonWaitingForFacts  = "WaitingForFacts"
+	ReasonCIDROverlap      = "CIDROverlap"
+	ReasonInvalidNetworks  = "InvalidNetworks"
+	ReasonInvalidEndpoints = "InvalidEndpoints"
+	ReasonStatusTooLarge   = "StatusTooLarge"
+)
+
+// MemberPhase is where a member stands in its life.
+// +kubebuilder:validation:Enum=Active;Leaving
+type MemberPhase string
+
+// The phases of a member.
+const (
+	MemberActive  MemberPhase = "Active"
+	MemberLeaving MemberPhase = "Leaving"
+)
+
+// MemberSpec is what the broker assigned.
+type MemberSpec struct {
+	// ClusterSet that the cluster belongs to.
+	ClusterSet string `json:"clusterSet"`
+	// ClusterUID is the identity of the cluster (Karmada's Cluster.spec.id, the UID of its
+	// kube-system namespace). Another UID under the same name is another cluster: its
+	// predecessor's record is dropped.
+	ClusterUID string `json:"clusterUID"`
+	// Phase of the member.
+	Phase MemberPhase `json:"phase"`
+}
+
+// MemberConnection is a member's view of its connection to another cluster.
+type MemberConnection struct {
+	// Cluster at the other end.
+	Cluster string `json:"cluster"`
+	// Status of the connection.
+	Status ConnectionStatus `json:"status"`
+}
+
+// MemberStatus is the last known good state of a cluster: everything in it was validated.
+type MemberStatus struct {
+	// Networks accepted.
+	// +optional
+	Networks Networks `json:"networks,omitempty"`
+	// NodeCIDRs hold the cluster's node addresses; nobody may claim them as pod or service networks.
+	// +listType=atomic
+	// +optional
+	NodeCIDRs []string `json:"nodeCIDRs,omitempty"`
+	// Endpoints accepted, sorted by slot.
+	// +listType=atomic
+	// +optional
+	Endpoints []Endpoint `json:"endpoints,omitempty"`
+	// Connections as the member reports them, sorted by cluster.
+	// +listType=atomic
+	// +optional
+	Connections []MemberConnection `json:"connections,omitempty"`
+	// AcceptedAt is when the networks were first accepted. Of two that overlap, the earlier stays.
+	// +optional
+	AcceptedAt *metav1.MicroTime `json:"acceptedAt,omitempty"`
+	// AgentVersion that the member runs.
+	// +optional
+	AgentVersion string `json:"agentVersion,omitempty"`
+	// Revision last sent and ObservedRevision last echoed.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
+	// +optional
+	ObservedRevision int64 `json:"observedRevision,omitempty"`
+	// Conditions: Accepted, Reported, Connected, MCSAPI.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Member is the broker's record of one cluster. It is named after the Karmada Cluster and written by
+// the controller alone.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,categories=sealane
+// +kubebuilder:printcolumn:name="ClusterSet",type=string,JSONPath=`.spec.clusterSet`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.spec.phase`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Connected",type=string,JSONPath=`.status.conditions[?(@.type=="Connected")].status`
+// +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.status.networks.podCIDRs`
+// +kubebuilder:printcolumn:name="Services",type=string,JSONPath=`.status.networks.serviceCIDRs`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Member struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   MemberSpec   `json:"spec"`
+	Status MemberStatus `json:"status,omitempty"`
+}
+
+// MemberList is a list of Members.
+// +kubebuilder:object:root=true
+type MemberList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Member `json:"items"`
+}

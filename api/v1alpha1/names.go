@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import "strconv"
+
+// Namespace is where Sealane's own workloads run: on the Karmada host and in every member.
+const Namespace = "sealane-system"
+
+// PeeringName is the name of the one Peering in each member.
+const PeeringName = "sealane"
+
+// ManagedBy is the value of endpointslice.kubernetes.io/managed-by and of
+// app.kubernetes.io/managed-by on every object that Sealane writes.
+const ManagedBy = "sealane.io"
+
+// Labels and annotations.
+const (
+	// LabelGateway on a Node makes it a gateway ("true").
+	LabelGateway = "sealane.io/gateway"
+	// LabelClusterSet on a Karmada Cluster names the ClusterSet it belongs to. It is set once the
+	// cluster serves ServiceExport, which makes Karmada's scheduler reconsider waiting exports.
+	LabelClusterSet = "sealane.io/clusterset"
+	// LabelImport on a derived Service and its EndpointSlices names the imported service.
+	LabelImport = "sealane.io/import"
+	// AnnotationPublicIP on a gateway Node lists sources of its public address, comma separated:
+	// "ipv4:1.2.3.4", "ipv6:2001:db8::1", "dns:name", "lb:service".
+	AnnotationPublicIP = "gateway.sealane.io/public-ip"
+	// AnnotationExportedLabels and AnnotationExportedAnnotations on a v1alpha1 ServiceExport, which
+	// has no spec, stand for spec.exportedLabels and spec.exportedAnnotations (JSON objects).
+	AnnotationExportedLabels      = "sealane.io/exported-labels"
+	AnnotationExportedAnnotations = "sealane.io/exported-annotations"
+)
+
+// BundleName returns the name of a shard's Bundle: "sealane-0", "sealane-1", …
+func BundleName(shard int32) string { return "sealane-" + strconv.Itoa(int(shard)) }

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// RemoteCluster is another member of the ClusterSet as this one should reach it.
+type RemoteCluster struct {
+	// Name of the cluster in Karmada, which is also its cluster ID.
+	Name string `json:"name"`
+	// Networks of that cluster.
+	Networks Networks `json:"networks"`
+	// Endpoints of that cluster, sorted by slot. Empty while it has no gateway.
+	// +listType=atomic
+	Endpoints []Endpoint `json:"endpoints"`
+}
+
+// PeeringSpec is written by the broker. Every field is always filled.
+type PeeringSpec struct {
+	// Revision is raised to ask the member for a fresh report; it is echoed in
+	// status.observedRevision.
+	Revision int64 `json:"revision"`
+	// Phase Leaving asks the agents to clean the nodes and to report status.cleaned.
+	Phase MemberPhase `json:"phase"`
+	// ClusterSet that this cluster belongs to.
+	ClusterSet string `json:"clusterSet"`
+	// ClusterID of this cluster: its Karmada name.
+	ClusterID string `json:"clusterID"`
+	// Shards is the number of Bundles; a service's shard is FNV-1a 32 of "<namespace>/<name>"
+	// modulo Shards.
+	Shards int32 `json:"shards"`
+	// Cable, DNS and HealthCheck of the ClusterSet.
+	Cable       CableSpec       `json:"cable"`
+	DNS         DNSSpec         `json:"dns"`
+	HealthCheck HealthCheckSpec `json:"healthCheck"`
+	// Override of what the agent would discover; empty lists override nothing.
+	Override Networks `json:"override"`
+	// Networks of this cluster that were accepted: what the others route here. Empty before
+	// acceptance.
+	Networks Networks `json:"networks"`
+	// RemoteClusters, sorted by name. Empty while this cluster is not accepted.
+	// +listType=map
+	// +listMapKey=name
+	RemoteClusters []RemoteCluster `json:"remoteClusters"`
+	// Conditions of this cluster's Member that concern its admins: Accepted.
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions"`
+}
+
+// PeeringStatus is written by this cluster's agent. It names no cluster of its own: the broker takes the
+// reporter's identity from the Work's namespace. It holds no heartbeat, RTT or timestamp, since each
+// write travels through Karmada.
+type PeeringStatus struct {
+	// ObservedRevision is the spec.revision that this report answers. A report of an older
+	// revision is unknown, which is never the same as empty.
+	// +optional
+	ObservedRevision int64 `json:"observedRevision,omitempty"`
+	// Cleaned says that every node is free of Sealane's links, routes, rules and tables.
+	// +optional
+	Cleaned bool `json:"cleaned,omitempty"`
+	// Networks of this cluster as discovered or given.
+	// +optional
+	Networks Networks `json:"networks,omitempty"`
+	// NodeCIDRs hold the node addresses, as /32 and /128 or wider.
+	// +kubebuilder:validation:MaxItems=1024
+	// +listType=atomic
+	// +optional
+	NodeCIDRs []string `json:"nodeCIDRs,omitempty"`
+	// Endpoints, one per gateway node, sorted by slot.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Endpoints []Endpoint `json:"endpoints,omitempty"`
+	// Connections to the other clusters, sorted by cluster.
+	// +kubebuilder:validation:MaxItems=1024
+	// +listType=atomic
+	// +optional
+	Connections []MemberConnection `json:"connections,omitempty"`
+	// AgentVersion that reports.
+	// +optional
+	AgentVersion string `json:"agentVersion,omitempty"`
+	// Conditions that the agent knows: MCSAPI, DNSConfigured.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PeeringDNSConfigured: the cluster's own DNS forwards Sealane's domains.
+const PeeringDNSConfigured = "DNSConfigured"
+
+// Peering is one member's place in the fabric: down, what it is to connect to; up, what it is.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,categories=sealane
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'sealane'",message="there is one Peering in a cluster and it is named sealane"
+// +kubebuilder:printcolumn:name="ClusterSet",type=string,JSONPath=`.spec.clusterSet`
+// +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.spec.clusterID`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.spec.phase`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.spec.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Remotes",type=string,JSONPath=`.spec.remoteClusters[*].name`
+// +kubebuilder:printcolumn:name="Revision",type=integer,JSONPath=`.spec.revision`,priority=1
+// +kubebuilder:printcolumn:name="Observed",type=integer,JSONPath=`.status.observedRevision`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Peering struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   PeeringSpec   `json:"spec"`
+	Status PeeringStatus `json:"status,omitempty"`
+}
+
+// PeeringList is a list of Peerings.
+// +kubebuilder:object:root=true
+type PeeringList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Peering `json:"items"`
+}

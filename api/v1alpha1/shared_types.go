@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// CableDriver is how gateways of different clusters reach each other.
+// +kubebuilder:validation:Enum=wireguard
+type CableDriver string
+
+// CableWireGuard is WireGuard, in the kernel where it has the module and in-process otherwise.
+const CableWireGuard CableDriver = "wireguard"
+
+// CableSpec configures the cables between gateways. It is the same in every member of a ClusterSet.
+type CableSpec struct {
+	// Driver of the cable.
+	// +kubebuilder:default=wireguard
+	// +optional
+	Driver CableDriver `json:"driver,omitempty"`
+
+	// Port is the UDP port of gateway slot 0; slot j listens on Port+j.
+	// +kubebuilder:default=4500
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65000
+	// +optional
+	Port int32 `json:"port,omitempty"`
+
+	// VXLANPort is the UDP port of the overlay between the nodes of one cluster.
+	// +kubebuilder:default=4800
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	VXLANPort int32 `json:"vxlanPort,omitempty"`
+}
+
+// DNSSpec configures the names that Sealane answers.
+type DNSSpec struct {
+	// Domains are the zones answered, lower case, without a trailing dot. The first is the
+	// clusterset domain of the MCS API.
+	// +kubebuilder:default={"clusterset.local"}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=200
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +listType=atomic
+	// +optional
+	Domains []string `json:"domains,omitempty"`
+
+	// ClusterNames says whether <cluster>.<service>.<namespace>.svc.<domain> is answered for
+	// ClusterSetIP services. KEP-1645 disallows these names; they serve users of Submariner.
+	// +kubebuilder:default=true
+	// +optional
+	ClusterNames *bool `json:"clusterNames,omitempty"`
+}
+
+// HealthCheckSpec configures the probes that gateways send through their tunnels.
+type HealthCheckSpec struct {
+	// IntervalMilliseconds between two probes of one remote gateway.
+	// +kubebuilder:default=250
+	// +kubebuilder:validation:Minimum=50
+	// +kubebuilder:validation:Maximum=60000
+	// +optional
+	IntervalMilliseconds int32 `json:"intervalMilliseconds,omitempty"`
+
+	// FailureThreshold is how many probes in a row must stay unanswered before the remote
+	// gateway is declared down.
+	// +kubebuilder:default=4
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	FailureThreshold int32 `json:"failureThreshold,omitempty"`
+}
+
+// Networks are the address ranges of one cluster, in CIDR notation, masked and sorted.
+type Networks struct {
+	// PodCIDRs hold every pod address.
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=49
+	// +listType=atomic
+	// +optional
+	PodCIDRs []string `json:"podCIDRs,omitempty"`
+
+	// ServiceCIDRs hold every ClusterIP.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=49
+	// +listType=atomic
+	// +optional
+	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
+}
+
+// AddressType says where a candidate address of a gateway comes from.
+// +kubebuilder:validation:Enum=Private;Public;LoadBalancer
+type AddressType string
+
+// The sources of candidate addresses.
+const (
+	AddressPrivate      AddressType = "Private"
+	AddressPublic       AddressType = "Public"
+	AddressLoadBalancer AddressType = "LoadBalancer"
+)
+
+// EndpointAddress is one address at which a gateway may be reached. The authenticated handshake, not
+// this list, decides which one works.
+type EndpointAddress struct {
+	Type AddressType `json:"type"`
+	// IP is an IPv4 or IPv6 unicast address.
+	// +kubebuilder:validation:MaxLength=45
+	IP string `json:"ip"`
+}
+
+// Endpoint is one gateway node as the rest of the ClusterSet sees it.
+type Endpoint struct {
+	// Gateway is the name of the gateway's node, unique in its cluster.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Gateway string `json:"gateway"`
+
+	// Slot is the gateway's stable number in its cluster, from 0. The lowest is the best ranked.
+	// A gateway of slot i is dialled on port cable.port+<slot of the dialling gateway>.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=15
+	Slot int32 `json:"slot"`
+
+	// PublicKey is the gateway's WireGuard (X25519) public key, base64, 44 characters.
+	// +kubebuilder:validation:MaxLength=44
+	PublicKey string `json:"publicKey"`
+
+	// Addresses are the candidates, most preferred first.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Addresses []EndpointAddress `json:"addresses,omitempty"`
+
+	// MTU is the largest inner packet that this gateway's cables carry, in bytes.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
+}
+
+// ConnectionStatus is what a cluster knows of its tunnel to another.
+// +kubebuilder:validation:Enum=Connecting;Connected;Error
+type ConnectionStatus string
+
+// The states of a connection.
+const (
+	// ConnectionConnecting: configured, and no probe has been answered yet.
+	ConnectionConnecting ConnectionStatus = "Connecting"
+	// ConnectionConnected: probes through the tunnel are answered.
+	ConnectionConnected ConnectionStatus = "Connected"
+	// ConnectionError: probes that were answered before are no longer.
+	ConnectionError ConnectionStatus = "Error"
+)

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import "net/netip"
+
+// Plan is everything that Sealane wants in one node's kernel, as a comparable value. The same type
+// describes what is there (kernel.Observe), so that Diff compares like with like. All slices are
+// sorted by their element's key; the zero Plan is a clean node.
+type Plan struct {
+	Links      []Link
+	Addresses  []Address
+	Neighbours []Neighbour
+	FDB        []FDBEntry
+	Routes     []Route
+	Rules      []Rule
+	Tunnels    []Tunnel
+	Tables     []Table
+	// ForwardAccepts asks for accepting "sl-*" at the head of the iptables FORWARD chains.
+	ForwardAccepts []Family
+}
+
+// Family of addresses: 4 or 6.
+type Family int
+
+// The families.
+const (
+	IPv4 Family = 4
+	IPv6 Family = 6
+)
+
+// LinkKind is what a link is made of.
+type LinkKind string
+
+// The kinds of links.
+const (
+	VXLAN     LinkKind = "vxlan"
+	WireGuard LinkKind = "wireguard"
+)
+
+// Link is a network interface, named "sl-…". Its key is Name; a change of Kind, VNI, Port, Local or MAC
+// needs a new link.
+type Link struct {
+	Name string
+	Kind LinkKind
+	MTU  int
+	// VXLAN only.
+	VNI   int
+	Port  uint16
+	Local netip.Addr
+	MAC   string
+	// RPFilter is net.ipv4.conf.<link>.rp_filter; DisableIPv6 is net.ipv6.conf.<link>.disable_ipv6.
+	RPFilter    int
+	DisableIPv6 bool
+}
+
+// Address of a link. Its key is Link and Prefix.
+type Address struct {
+	Link      string
+	Prefix    netip.Prefix // host bits set
+	LinkScope bool
+}
+
+// Neighbour is a permanent neighbour. Its key is Link and IP.
+type Neighbour struct {
+	Link string
+	IP   netip.Addr
+	MAC  string
+}
+
+// FDBEntry is a permanent forwarding entry of the VXLAN. Its key is Link and MAC.
+type FDBEntry struct {
+	Link string
+	MAC  string
+	Dst  netip.Addr
+}
+
+// RouteType of a route.
+type RouteType string
+
+// The types of routes.
+const (
+	Unicast RouteType = "unicast"
+	Throw   RouteType = "throw"
+)
+
+// Route in one of our tables (or, for the tunnels' own addresses, the main one). Its key is Table and Dst.
+type Route struct {
+	Table  int
+	Dst    netip.Prefix
+	Type   RouteType
+	Link   string     // unicast only
+	Via    netip.Addr // next hop, onlink; invalid for a device route
+	Source netip.Addr // preferred source; may be invalid
+	MTU    int        // 0 leaves the link's
+}
+
+// Rule of the routing policy. Its key is the whole value.
+type Rule struct {
+	Family   Family
+	Priority int
+	IIF      string // may be empty
+	Table    int
+}
+
+// Tunnel is the configuration of a cable's link, without its private key. Its key is Link.
+type Tunnel struct {
+	Link       string
+	ListenPort uint16
+	// PublicKey belongs to the private key in use.
+	PublicKey [32]byte
+	Peers     []Peer // sorted by public key
+}
+
+// Peer of a tunnel.
+type Peer struct {
+	PublicKey [32]byte
+	// Cluster and Node say whose it is. They are not in the kernel, and Diff ignores them.
+	Cluster, Node string
+	// Candidates at which the peer may be reached, most preferred first. Diff is content with an
+	// endpoint that is among them, or that the handshake roamed to.
+	Candidates []netip.AddrPort
+	// Endpoint in use; only observed.
+	Endpoint   netip.AddrPort
+	AllowedIPs []netip.Prefix // sorted
+	// KeepaliveSeconds between keepalive packets.
+	KeepaliveSeconds int
+}
+
+// Table is our nftables table of one family, named "sealane". Its key is Family.
+type Table struct {
+	Family Family
+	Sets   []Set
+	Chains []Chain
+}
+
+// Set of prefixes, named after what it holds. Its key is Name.
+type Set struct {
+	Name     string
+	Elements []netip.Prefix // sorted, merged
+}
+
+// Chain with its hook. Its key is Name.
+type Chain struct {
+	Name     string
+	Type     string // filter, nat
+	Hook     string
+	Priority string // as knftables spells it: "srcnat-5"
+	Rules    []string
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import "net/netip"
+
+// Topology is the validated network as one node of the local cluster needs to know it: sorted, without
+// duplicates, and free of anything that the local cluster must not route.
+type Topology struct {
+	// ClusterSet and Cluster name the local cluster.
+	ClusterSet, Cluster string
+	// Cable between gateways and overlay between nodes.
+	Cable Cable
+	// Local holds the local cluster's own prefixes and nodes.
+	Local Local
+	// Remotes are the other clusters, sorted by name.
+	Remotes []Remote
+	// Problems found on the way, one for every object or field that was left out.
+	Problems []Problem
+}
+
+// Cable holds the settings that every member shares.
+type Cable struct {
+	Driver    string
+	Port      uint16 // UDP port of slot 0
+	VXLANPort uint16
+}
+
+// Local is the cluster that this node is part of.
+type Local struct {
+	Pods, Services []netip.Prefix
+	Nodes          []Node    // sorted by name
+	Gateways       []Gateway // sorted by slot
+}
+
+// Node of the local cluster.
+type Node struct {
+	Name string
+	// Addresses are the node's internal addresses, at most one a family, IPv4 first.
+	Addresses []netip.Addr
+	// Pods are the node's own pod prefixes.
+	Pods []netip.Prefix
+}
+
+// Remote is another cluster.
+type Remote struct {
+	Name           string
+	Pods, Services []netip.Prefix
+	Gateways       []Gateway // sorted by slot
+}
+
+// Gateway is a node that carries cables.
+type Gateway struct {
+	Node string
+	Slot int
+	// PublicKey of the gateway's cables.
+	PublicKey Key
+	// Candidates at which the gateway may be reached, most preferred first. Empty for local ones.
+	Candidates []Candidate
+	// MTU inside the gateway's cables; 0 when unknown.
+	MTU int
+}
+
+// Candidate address of a gateway.
+type Candidate struct {
+	Addr    netip.Addr
+	Private bool
+}
+
+// Key is an X25519 public key.
+type Key [32]byte
+
+// Problem is something left out, and why. Ref is "<kind>/<name>" of the object at fault.
+type Problem struct {
+	Ref, Reason, Message string
+}
