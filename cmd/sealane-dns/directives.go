@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// directives returns the names of the plugins in the order in which a query passes them, which is
+// CoreDNS's own order.
+func directives() []string {
+	return []string{
+		"metadata",
+		"cancel",
+		"tls",
+		"timeouts",
+		"reload",
+		"bufsize",
+		"bind",
+		"debug",
+		"ready",
+		"health",
+		"pprof",
+		"prometheus",
+		"errors",
+		"log",
+		"acl",
+		"any",
+		"loadbalance",
+		"cache",
+		"rewrite",
+		"minimal",
+		"template",
+		"hosts",
+		"kubernetes",
+		"loop",
+		"forward",
+	}
+}
