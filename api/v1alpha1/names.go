@@ -2,7 +2,10 @@
 
 package v1alpha1
 
-import "strconv"
+import (
+	"hash/fnv"
+	"strconv"
+)
 
 // Namespace is where Sealane's own workloads run: on the Karmada host and in every member.
 const Namespace = "sealane-system"
@@ -26,6 +29,8 @@ const (
 	// AnnotationPublicIP on a gateway Node lists sources of its public address, comma separated:
 	// "ipv4:1.2.3.4", "ipv6:2001:db8::1", "dns:name", "lb:service".
 	AnnotationPublicIP = "gateway.sealane.io/public-ip"
+	// AnnotationForceLeave on a Member ("true") drops a leaving member without its acknowledgement.
+	AnnotationForceLeave = "sealane.io/force-leave"
 	// AnnotationExportedLabels and AnnotationExportedAnnotations on a v1alpha1 ServiceExport, which
 	// has no spec, stand for spec.exportedLabels and spec.exportedAnnotations (JSON objects).
 	AnnotationExportedLabels      = "sealane.io/exported-labels"
@@ -34,3 +39,14 @@ const (
 
 // BundleName returns the name of a shard's Bundle: "sealane-0", "sealane-1", …
 func BundleName(shard int32) string { return "sealane-" + strconv.Itoa(int(shard)) }
+
+// Shard returns the shard, from 0, that carries a service: FNV-1a 32 of "<namespace>/<name>" modulo
+// shards. Broker and agents must agree on it.
+func Shard(namespace, name string, shards int32) int32 {
+	if shards < 1 {
+		return 0
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(namespace + "/" + name))
+	return int32(h.Sum32() % uint32(shards))
+}
