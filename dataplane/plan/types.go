@@ -54,7 +54,8 @@ type Link struct {
 	DisableIPv6 bool
 }
 
-// Address of a link. Its key is Link and Prefix.
+// Address of a link. Its key is Link and Prefix. The link-local addresses that the kernel gives every
+// link are never wanted and never removed.
 type Address struct {
 	Link      string
 	Prefix    netip.Prefix // host bits set
@@ -78,13 +79,15 @@ type FDBEntry struct {
 // RouteType of a route.
 type RouteType string
 
-// The types of routes.
+// The types of routes. The kernel lists IPv6 throw and unreachable routes with the device lo, which is
+// not their Link.
 const (
-	Unicast RouteType = "unicast"
-	Throw   RouteType = "throw"
+	Unicast     RouteType = "unicast"
+	Throw       RouteType = "throw"
+	Unreachable RouteType = "unreachable"
 )
 
-// Route in one of our tables (or, for the tunnels' own addresses, the main one). Its key is Table and Dst.
+// Route in one of our tables. Its key is Table and Dst.
 type Route struct {
 	Table  int
 	Dst    netip.Prefix
@@ -134,10 +137,10 @@ type Table struct {
 	Chains []Chain
 }
 
-// Set of prefixes, named after what it holds. Its key is Name.
+// Set of prefixes (flags interval), named after what it holds. Its key is Name.
 type Set struct {
 	Name     string
-	Elements []netip.Prefix // sorted, merged
+	Elements []netip.Prefix // sorted; none contains another
 }
 
 // Chain with its hook. Its key is Name.
@@ -146,5 +149,6 @@ type Chain struct {
 	Type     string // filter, nat
 	Hook     string
 	Priority string // as knftables spells it: "srcnat-5"
-	Rules    []string
+	// Rules in nft's spelling. In what was observed, a rule may be its RuleID instead.
+	Rules []string
 }

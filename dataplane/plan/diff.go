@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Op is what a Change does.
+type Op string
+
+// The operations. Add and Replace both mean "make it so"; Replace says that an element of the same key
+// is there. Delete of what is gone is success.
+const (
+	Add     Op = "add"
+	Replace Op = "replace"
+	Delete  Op = "delete"
+)
+
+// Kind of element that a Change is about.
+type Kind string
+
+// The kinds of elements, in the order in which they are made.
+const (
+	KindTable      Kind = "table"      // Table
+	KindLink       Kind = "link"       // Link
+	KindAddress    Kind = "address"    // Address
+	KindTunnel     Kind = "tunnel"     // Tunnel, without its peers
+	KindPeer       Kind = "peer"       // TunnelPeer
+	KindFDB        Kind = "fdb"        // FDBEntry
+	KindNeighbour  Kind = "neighbour"  // Neighbour
+	KindRoute      Kind = "route"      // Route
+	KindRule       Kind = "rule"       // Rule
+	KindForward    Kind = "forward"    // ForwardAccept
+	KindConnection Kind = "connection" // ConntrackFlush
+)
+
+// Change of one element of the kernel.
+type Change struct {
+	Op   Op
+	Kind Kind
+	// Element is a value of the type named at its Kind.
+	Element any
+}
+
+// TunnelPeer is one peer of the tunnel on Link. Its key is Link and PublicKey.
+type TunnelPeer struct {
+	Link string
+	Peer
+}
+
+// ForwardAccept accepts what enters and leaves by "sl-*" in the FORWARD chains of a family.
+type ForwardAccept struct{ Family Family }
+
+// ConntrackFlush forgets the connections from or to Prefix. They began before it was remote, so they may
+// be bound to a masquerade that the null SNAT cannot undo.
+type ConntrackFlush struct{ Prefix netip.Prefix }
+
+// Diff returns the changes that turn have into want, in an order that is safe to apply one by one:
+// tables first, so that no link is up unguarded and no flow begins without its null SNAT; then from
+// links to rules, and the deletions the other way round. A link that must be made anew is deleted first
+// and takes with it what it carried. Diff(p, p) is empty and Diff(Plan{}, have) removes everything.
+func Diff(want, have Plan) []Change {
+	anew, gone := lostLinks(want.Links, have.Links)
+	var out, deletes []Change
+	for _, l := range have.Links {
+		if anew[l.Name] {
+			out = append(out, Change{Delete, KindLink, l})
+		}
+	}
+	step := func(set, del []Change) {
+		out, deletes = append(out, set...), append(deletes, del...)
+	}
+	step(diff(KindTable, want.Tables, have.Tables,
+		func(t Table) Family { return t.Family }, sameTable))
+	step(diff(KindLink, want.Links, slices.DeleteFunc(slices.Clone(have.Links), func(l Link) bool { return anew[l.Name] }),
+		func(l Link) string { return l.Name }, equal))
+	on := carried{anew, gone}
+	step(diffOn(on, KindAddress, want.Addresses, have.Addresses,
+		func(a Address) string { return a.Link }, func(a Address) Address { return Address{Link: a.Link, Prefix: a.Prefix} }, equal))
+	step(diffOn(on, KindTunnel, want.Tunnels, have.Tunnels,
+		func(t Tunnel) string { return t.Link }, func(t Tunnel) string { return t.Link }, sameTunnel))
+	step(diffOn(on, KindPeer, peers(want.Tunnels), peers(have.Tunnels),
+		func(p TunnelPeer) string { return p.Link }, peerKey, samePeer))
+	step(diffOn(on, KindFDB, want.FDB, have.FDB,
+		func(f FDBEntry) string { return f.Link }, func(f FDBEntry) FDBEntry { return FDBEntry{Link: f.Link, MAC: f.MAC} }, equal))
+	step(diffOn(on, KindNeighbour, want.Neighbours, have.Neighbours,
+		func(n Neighbour) string { return n.Link }, func(n Neighbour) Neighbour { return Neighbour{Link: n.Link, IP: n.IP} }, equal))
+	step(diffOn(on, KindRoute, want.Routes, have.Routes,
+		func(r Route) string { return r.Link }, func(r Route) Route { return Route{Table: r.Table, Dst: r.Dst} }, equal))
+	step(diff(KindRule, want.Rules, have.Rules, func(r Rule) Rule { return r }, equal))
+	step(diff(KindForward, accepts(want), accepts(have), func(f ForwardAccept) ForwardAccept { return f }, equal))
+	out = append(out, flushes(want.Tables, have.Tables)...)
+	slices.Reverse(deletes)
+	return append(out, deletes...)
+}
+
+// carried says what becomes of elements on links that are made anew, or that go.
+type carried struct{ anew, gone map[string]bool }
+
+// lostLinks returns the links to be made anew, for they differ in what cannot be changed, and those to
+// be removed.
+func lostLinks(want, have []Link) (anew, gone map[string]bool) {
+	anew, gone = map[string]bool{}, map[string]bool{}
+	wanted := index(want, func(l Link) string { return l.Name })
+	for _, h := range have {
+		w, ok := wanted[h.Name]
+		switch {
+		case !ok:
+			gone[h.Name] = true
+		case w.Kind != h.Kind || w.VNI != h.VNI || w.Port != h.Port || w.Local != h.Local || w.MAC != h.MAC:
+			anew[h.Name] = true
+		}
+	}
+	return anew, gone
+}
+
+// diffOn is diff for elements that belong to a link.
+func diffOn[E any, K comparable](on carried, kind Kind, want, have []E, link func(E) string, key func(E) K,
+	same func(want, have E) bool) (set, del []Change) {
+	if len(on.anew) > 0 {
+		have = slices.DeleteFunc(slices.Clone(have), func(e E) bool { return on.anew[link(e)] })
+	}
+	set, del = diff(kind, want, have, key, same)
+	del = slices.DeleteFunc(del, func(c Change) bool { return on.gone[link(c.Element.(E))] })
+	return set, del
+}
+
+// diff returns what to add or replace, in the order of want, and what to delete, in the order of have.
+func diff[E any, K comparable](kind Kind, want, have []E, key func(E) K,
+	same func(want, have E) bool) (set, del []Change) {
+	there := index(have, key)
+	for _, w := range want {
+		h, ok := there[key(w)]
+		delete(there, key(w))
+		switch {
+		case !ok:
+			set = append(set, Change{Add, kind, bare(w)})
+		case !same(w, h):
+			set = append(set, Change{Replace, kind, bare(w)})
+		}
+	}
+	for _, h := range have {
+		if _, ok := there[key(h)]; ok && !kernelOwned(h) {
+			del = append(del, Change{Delete, kind, bare(h)})
+		}
+	}
+	return set, del
+}
+
+func index[E any, K comparable](elements []E, key func(E) K) map[K]E {
+	m := make(map[K]E, len(elements))
+	for _, e := range elements {
+		m[key(e)] = e
+	}
+	return m
+}
+
+// bare returns the element of a Change: peers are elements of their own.
+func bare(e any) any {
+	if t, ok := e.(Tunnel); ok {
+		t.Peers = nil
+		return t
+	}
+	return e
+}
+
+// kernelOwned says that the kernel made the element by itself and would miss it.
+func kernelOwned(e any) bool {
+	a, ok := e.(Address)
+	return ok && a.Prefix.Addr().Is6() && a.Prefix.Addr().IsLinkLocalUnicast()
+}
+
+func equal[E comparable](a, b E) bool { return a == b }
+
+func sameTunnel(want, have Tunnel) bool {
+	return want.ListenPort == have.ListenPort && want.PublicKey == have.PublicKey
+}
+
+// samePeer leaves out the endpoint: the handshake may have roamed, and trying candidates is the cable's.
+func samePeer(want, have TunnelPeer) bool {
+	return want.KeepaliveSeconds == have.KeepaliveSeconds && slices.Equal(want.AllowedIPs, have.AllowedIPs)
+}
+
+func sameTable(want, have Table) bool {
+	return slices.EqualFunc(want.Sets, have.Sets, func(w, h Set) bool {
+		return w.Name == h.Name && slices.Equal(w.Elements, h.Elements)
+	}) && slices.EqualFunc(want.Chains, have.Chains, sameChain)
+}
+
+func sameChain(want, have Chain) bool {
+	return want.Name == have.Name && want.Type == have.Type && want.Hook == have.Hook &&
+		want.Priority == have.Priority &&
+		slices.EqualFunc(want.Rules, have.Rules, func(w, h string) bool { return w == h || RuleID(w) == h })
+}
+
+type linkPeer struct {
+	link string
+	key  [32]byte
+}
+
+func peerKey(p TunnelPeer) linkPeer { return linkPeer{p.Link, p.PublicKey} }
+
+func peers(tunnels []Tunnel) []TunnelPeer {
+	var out []TunnelPeer
+	for _, t := range tunnels {
+		for _, p := range t.Peers {
+			out = append(out, TunnelPeer{t.Link, p})
+		}
+	}
+	return out
+}
+
+func accepts(p Plan) []ForwardAccept {
+	var out []ForwardAccept
+	for _, f := range p.ForwardAccepts {
+		out = append(out, ForwardAccept{f})
+	}
+	return out
+}
+
+// flushes returns the prefixes that become remote. It looks at the tables rather than at routes, which
+// vanish and come back with a link's flap or a restart of the agent: flows then keep their state.
+func flushes(want, have []Table) []Change {
+	was := map[netip.Prefix]bool{}
+	for _, t := range have {
+		for _, p := range remotes(t) {
+			was[p] = true
+		}
+	}
+	var out []Change
+	for _, t := range want {
+		for _, p := range remotes(t) {
+			if !within(was, p) {
+				out = append(out, Change{Add, KindConnection, ConntrackFlush{p}})
+			}
+		}
+	}
+	return out
+}
+
+func remotes(t Table) []netip.Prefix {
+	for _, s := range t.Sets {
+		if s.Name == setRemote {
+			return s.Elements
+		}
+	}
+	return nil
+}
+
+// within says whether a prefix of the set contains p.
+func within(set map[netip.Prefix]bool, p netip.Prefix) bool {
+	for bits := p.Bits(); bits >= 0; bits-- {
+		if q, err := p.Addr().Prefix(bits); err == nil && set[q] {
+			return true
+		}
+	}
+	return false
+}

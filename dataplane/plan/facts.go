@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import "net/netip"
+
+// NodeFacts is what a node knows of itself, apart from API objects.
+type NodeFacts struct {
+	// Name of the node.
+	Name string
+	// PublicKey of this node's cables; unused on a worker.
+	PublicKey [32]byte
+	// PodAddresses are the node's addresses inside its cluster's pod CIDRs, at most one a family. Host
+	// traffic to remote clusters leaves from them. A CNI may give the node none.
+	PodAddresses []netip.Addr
+	// UnderlayMTU of the link that carries the node address, in bytes; 0 when unknown.
+	UnderlayMTU int
+	// IPv6 says that the kernel has it.
+	IPv6 bool
+	// Alive holds, for each cluster by name, the slots of its gateways that work: remote ones answer
+	// probes, and those of the local cluster run. Where no gateway of a cluster is alive, as before the
+	// first probe, the best-ranked is used nevertheless.
+	Alive map[string][]int
+}

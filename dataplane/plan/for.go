@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"bytes"
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/sealane-io/sealane/dataplane/topology"
+)
+
+// For returns what a node's kernel should hold. A node that the topology does not know, or one without
+// remote clusters, holds nothing.
+func For(t topology.Topology, n NodeFacts) Plan {
+	v, ok := newView(t, n)
+	if !ok {
+		return Plan{}
+	}
+	p := Plan{
+		Links:          v.links(),
+		Addresses:      v.addresses(),
+		Neighbours:     v.neighbours(),
+		FDB:            v.fdb(),
+		Routes:         slices.Concat(v.outbound(), v.throws(), v.probes(), v.inbound()),
+		Rules:          v.rules(),
+		Tunnels:        v.tunnels(),
+		Tables:         v.tables(),
+		ForwardAccepts: v.families,
+	}
+	p.sort()
+	return p
+}
+
+// view is the topology as one node sees it.
+type view struct {
+	topology.Topology
+	facts NodeFacts
+	self  topology.Node
+	// gateway is this node's own, nil on a worker; active carries the local cluster's traffic to the
+	// others, nil while there is none.
+	gateway, active *topology.Gateway
+	// outer is the family of the overlay's outer packets, families those that reach remote clusters.
+	outer    Family
+	families []Family
+	// slots of the remote gateways, each with its cable; none on a worker.
+	slots []int
+	nodes map[string]topology.Node
+}
+
+func newView(t topology.Topology, n NodeFacts) (*view, bool) {
+	v := &view{Topology: t, facts: n, nodes: make(map[string]topology.Node, len(t.Local.Nodes))}
+	for _, node := range t.Local.Nodes {
+		v.nodes[node.Name] = node
+	}
+	self, ok := v.nodes[n.Name]
+	if !ok || len(t.Remotes) == 0 {
+		return nil, false
+	}
+	v.self = self
+	v.outer = overlayFamily(t.Local.Nodes)
+	if !v.on(self).IsValid() {
+		return nil, false
+	}
+	for i, g := range t.Local.Gateways {
+		if g.Node == n.Name {
+			v.gateway = &t.Local.Gateways[i]
+		}
+	}
+	v.active = best(t.Local.Gateways, n.Alive[t.Cluster])
+	for _, f := range []Family{IPv4, IPv6} {
+		if (f == IPv4 || n.IPv6) && v.carries(f) {
+			v.families = append(v.families, f)
+		}
+	}
+	if v.gateway != nil {
+		v.slots = slotsOf(t.Remotes)
+	}
+	return v, true
+}
+
+// overlayFamily is IPv4 unless every node has an IPv6 address and some have no IPv4 address.
+func overlayFamily(nodes []topology.Node) Family {
+	without := func(f Family) bool {
+		return slices.ContainsFunc(nodes, func(n topology.Node) bool { return !addressOf(n, f).IsValid() })
+	}
+	if without(IPv4) && !without(IPv6) {
+		return IPv6
+	}
+	return IPv4
+}
+
+// best returns the best-ranked of the gateways that are alive, or else of all; nil if there are none.
+func best(gateways []topology.Gateway, alive []int) *topology.Gateway {
+	for i, g := range gateways {
+		if slices.Contains(alive, g.Slot) {
+			return &gateways[i]
+		}
+	}
+	if len(gateways) > 0 {
+		return &gateways[0]
+	}
+	return nil
+}
+
+func slotsOf(remotes []topology.Remote) []int {
+	var slots []int
+	for _, r := range remotes {
+		for _, g := range r.Gateways {
+			if !slices.Contains(slots, g.Slot) {
+				slots = append(slots, g.Slot)
+			}
+		}
+	}
+	slices.Sort(slots)
+	return slots
+}
+
+// carries says whether both the local cluster and a remote one have addresses of the family.
+func (v *view) carries(f Family) bool {
+	return len(inFamily(f, v.Local.Pods, v.Local.Services)) > 0 &&
+		slices.ContainsFunc(v.Remotes, func(r topology.Remote) bool {
+			return len(inFamily(f, r.Pods, r.Services)) > 0
+		})
+}
+
+// inFamily returns the prefixes of one family, sorted and without duplicates.
+func inFamily(f Family, lists ...[]netip.Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	for _, list := range lists {
+		for _, p := range list {
+			if FamilyOf(p.Addr()) == f {
+				out = append(out, p)
+			}
+		}
+	}
+	slices.SortFunc(out, comparePrefix)
+	return slices.Compact(out)
+}
+
+func addressOf(n topology.Node, f Family) netip.Addr {
+	for _, a := range n.Addresses {
+		if FamilyOf(a) == f {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// on returns the node's address on the overlay's underlay.
+func (v *view) on(n topology.Node) netip.Addr { return addressOf(n, v.outer) }
+
+// others are the nodes that the overlay reaches.
+func (v *view) others() []topology.Node {
+	return slices.DeleteFunc(slices.Clone(v.Local.Nodes), func(n topology.Node) bool {
+		return n.Name == v.self.Name || !v.on(n).IsValid()
+	})
+}
+
+// source returns the address that the node's own packets to remote clusters carry, if it has one.
+func (v *view) source(f Family) netip.Addr {
+	for _, a := range v.facts.PodAddresses {
+		if FamilyOf(a) == f && slices.ContainsFunc(v.Local.Pods, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// probing says whether this node has addresses inside its cables to probe from.
+func (v *view) probing() bool { return v.gateway != nil && v.facts.IPv6 }
+
+// overlayMTU fits the underlay, and every gateway's cables: a packet that is too big for the cable must
+// be too big for the overlay, or IPv6 hosts learn of it only from a gateway they cannot hear.
+func (v *view) overlayMTU() int {
+	overhead := vxlanOverhead4
+	if v.outer == IPv6 {
+		overhead = vxlanOverhead6
+	}
+	mtu := knownMTU(v.facts.UnderlayMTU) - overhead
+	for _, g := range v.Local.Gateways {
+		mtu = min(mtu, v.cableMTU(g))
+	}
+	return max(mtu, minimumMTU)
+}
+
+// cableMTU is the MTU of a local gateway's cables; one that has not said is taken to be like this node.
+func (v *view) cableMTU(g topology.Gateway) int {
+	if g.Node == v.self.Name || g.MTU == 0 {
+		return TunnelMTU(v.facts.UnderlayMTU)
+	}
+	return g.MTU
+}
+
+// pathMTU to a remote cluster holds for any of its gateways, for the choice is the active gateway's.
+func (v *view) pathMTU(r topology.Remote) int {
+	mtu := v.overlayMTU()
+	if v.isActive() {
+		mtu = v.cableMTU(*v.gateway)
+	}
+	for _, g := range r.Gateways {
+		if g.MTU > 0 {
+			mtu = min(mtu, g.MTU)
+		}
+	}
+	return mtu
+}
+
+func (v *view) isActive() bool { return v.gateway != nil && v.gateway == v.active }
+
+func (v *view) links() []Link {
+	links := []Link{{
+		Name: OverlayLink, Kind: VXLAN, MTU: v.overlayMTU(), VNI: VNI, Port: v.Cable.VXLANPort,
+		Local: v.on(v.self), MAC: overlayMAC(v.on(v.self)), RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6,
+	}}
+	for _, j := range v.slots {
+		links = append(links, Link{Name: CableLink(j), Kind: WireGuard, MTU: v.cableMTU(*v.gateway),
+			RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6})
+	}
+	return links
+}
+
+// looseRPFilter accepts a source that is routed by any link: replies may come by another gateway.
+const looseRPFilter = 2
+
+func (v *view) addresses() []Address {
+	var out []Address
+	if slices.Contains(v.families, IPv4) {
+		out = append(out, Address{OverlayLink, overlayAddress(), true})
+		for _, j := range v.slots {
+			out = append(out, Address{CableLink(j), cableAddress(j), true})
+		}
+	}
+	if v.probing() {
+		for _, j := range v.slots {
+			out = append(out, Address{CableLink(j), host(ULA(v.facts.PublicKey)), false})
+		}
+	}
+	return out
+}
+
+func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// nextHop returns the address by which routes of a family reach a node over the overlay: any address
+// does that has a neighbour entry there.
+func (v *view) nextHop(n topology.Node, f Family) netip.Addr {
+	if f == IPv6 {
+		return overlayLinkLocal(v.on(n))
+	}
+	return addressOf(n, IPv4)
+}
+
+func (v *view) neighbours() []Neighbour {
+	var out []Neighbour
+	for _, n := range v.others() {
+		for _, f := range v.families {
+			if hop := v.nextHop(n, f); hop.IsValid() {
+				out = append(out, Neighbour{OverlayLink, hop, overlayMAC(v.on(n))})
+			}
+		}
+	}
+	return out
+}
+
+func (v *view) fdb() []FDBEntry {
+	var out []FDBEntry
+	for _, n := range v.others() {
+		out = append(out, FDBEntry{OverlayLink, overlayMAC(v.on(n)), v.on(n)})
+	}
+	return out
+}
+
+// outbound routes every remote CIDR: through the active gateway, on which by the best cable. What cannot
+// be reached is unreachable, rather than sent in clear by the default route.
+func (v *view) outbound() []Route {
+	var out []Route
+	for _, r := range v.Remotes {
+		for _, f := range v.families {
+			hop := v.towards(r, f)
+			for _, dst := range inFamily(f, r.Pods, r.Services) {
+				hop.Dst = dst
+				out = append(out, hop)
+			}
+		}
+	}
+	return out
+}
+
+// towards returns the route to a remote cluster, without its destination.
+func (v *view) towards(r topology.Remote, f Family) Route {
+	route := Route{Table: OutboundTable, Type: Unicast, Source: v.source(f), MTU: v.pathMTU(r)}
+	g := best(r.Gateways, v.facts.Alive[r.Name])
+	switch {
+	case g == nil || v.active == nil:
+	case v.isActive():
+		route.Link = CableLink(g.Slot)
+		return route
+	default:
+		if n := v.nodes[v.active.Node]; v.on(n).IsValid() && v.nextHop(n, f).IsValid() {
+			route.Link, route.Via = OverlayLink, v.nextHop(n, f)
+			return route
+		}
+	}
+	return Route{Table: OutboundTable, Type: Unreachable}
+}
+
+// throws keep the cables' outer packets out of the cables, where a remote CIDR contains the address of a
+// remote gateway.
+func (v *view) throws() []Route {
+	if v.gateway == nil {
+		return nil
+	}
+	var out []Route
+	for _, r := range v.Remotes {
+		for _, g := range r.Gateways {
+			for _, c := range g.Candidates {
+				in := func(p netip.Prefix) bool { return p.Contains(c.Addr) }
+				if slices.ContainsFunc(r.Pods, in) || slices.ContainsFunc(r.Services, in) {
+					out = append(out, Route{Table: OutboundTable, Dst: host(c.Addr), Type: Throw})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// probes routes the remote gateways' own addresses, each by its cable.
+func (v *view) probes() []Route {
+	if !v.probing() {
+		return nil
+	}
+	var out []Route
+	for _, r := range v.Remotes {
+		for _, g := range r.Gateways {
+			out = append(out, Route{Table: OutboundTable, Dst: host(ULA(g.PublicKey)), Type: Unicast,
+				Link: CableLink(g.Slot), Source: ULA(v.facts.PublicKey)})
+		}
+	}
+	return out
+}
+
+// inbound routes what comes out of cables to the node that has it, the way back that its replies take.
+// Node addresses are there for services whose backends are on the host network.
+func (v *view) inbound() []Route {
+	if len(v.slots) == 0 {
+		return nil
+	}
+	var out []Route
+	for _, n := range v.others() {
+		for _, f := range v.families {
+			hop := v.nextHop(n, f)
+			if !hop.IsValid() {
+				continue
+			}
+			dsts := inFamily(f, n.Pods)
+			if a := addressOf(n, f); a.IsValid() {
+				dsts = append(dsts, host(a))
+			}
+			for _, dst := range dsts {
+				out = append(out, Route{Table: InboundTable, Dst: dst, Type: Unicast, Link: OverlayLink, Via: hop})
+			}
+		}
+	}
+	return out
+}
+
+func (v *view) rules() []Rule {
+	var out []Rule
+	for _, f := range v.families {
+		for _, j := range v.slots {
+			out = append(out, Rule{f, InboundPriority, CableLink(j), InboundTable})
+		}
+	}
+	for _, f := range []Family{IPv4, IPv6} {
+		if slices.Contains(v.families, f) || f == IPv6 && v.probing() && len(v.slots) > 0 {
+			out = append(out, Rule{f, OutboundPriority, "", OutboundTable})
+		}
+	}
+	return out
+}
+
+// tunnels has one for every slot of remote gateways. WireGuard's AllowedIPs are also its receive filter,
+// so two gateways of one cluster must not share a device.
+func (v *view) tunnels() []Tunnel {
+	var out []Tunnel
+	for _, j := range v.slots {
+		t := Tunnel{Link: CableLink(j), ListenPort: v.Cable.Port + uint16(j), PublicKey: v.facts.PublicKey}
+		for _, r := range v.Remotes {
+			for _, g := range r.Gateways {
+				if g.Slot == j && [32]byte(g.PublicKey) != v.facts.PublicKey {
+					t.Peers = append(t.Peers, v.peer(r, g))
+				}
+			}
+		}
+		slices.SortFunc(t.Peers, func(a, b Peer) int { return bytes.Compare(a.PublicKey[:], b.PublicKey[:]) })
+		out = append(out, t)
+	}
+	return out
+}
+
+// peer dials the remote gateway at the port of the device that it keeps for this gateway's slot.
+func (v *view) peer(r topology.Remote, g topology.Gateway) Peer {
+	p := Peer{PublicKey: g.PublicKey, Cluster: r.Name, Node: g.Node, KeepaliveSeconds: KeepaliveSeconds}
+	for _, c := range g.Candidates {
+		if c.Addr.Is4() || v.facts.IPv6 {
+			p.Candidates = append(p.Candidates, netip.AddrPortFrom(c.Addr, v.Cable.Port+uint16(v.gateway.Slot)))
+		}
+	}
+	p.AllowedIPs = slices.Concat(inFamily(IPv4, r.Pods, r.Services), inFamily(IPv6, r.Pods, r.Services))
+	p.AllowedIPs = append(p.AllowedIPs, host(ULA(g.PublicKey)))
+	slices.SortFunc(p.AllowedIPs, comparePrefix)
+	return p
+}
+
+// comparePrefix orders by address, IPv4 first, then the wider first.
+func comparePrefix(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
+
+// sort brings every slice into the order of its keys and keeps the first of each key: two clusters'
+// prefixes differ, but a prefix may be a gateway's address as well.
+func (p *Plan) sort() {
+	slices.SortFunc(p.Links, func(a, b Link) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(p.Addresses, func(a, b Address) int {
+		return cmp.Or(cmp.Compare(a.Link, b.Link), comparePrefix(a.Prefix, b.Prefix))
+	})
+	slices.SortFunc(p.Neighbours, func(a, b Neighbour) int {
+		return cmp.Or(cmp.Compare(a.Link, b.Link), a.IP.Compare(b.IP))
+	})
+	slices.SortFunc(p.FDB, func(a, b FDBEntry) int {
+		return cmp.Or(cmp.Compare(a.Link, b.Link), cmp.Compare(a.MAC, b.MAC))
+	})
+	slices.SortStableFunc(p.Routes, compareRoute)
+	p.Routes = slices.CompactFunc(p.Routes, func(a, b Route) bool { return compareRoute(a, b) == 0 })
+	slices.SortFunc(p.Rules, func(a, b Rule) int {
+		return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.IIF, b.IIF))
+	})
+}
+
+func compareRoute(a, b Route) int {
+	return cmp.Or(cmp.Compare(a.Table, b.Table), comparePrefix(a.Dst, b.Dst))
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strconv"
+)
+
+// What marks an object in the kernel as Sealane's.
+const (
+	LinkPrefix  = "sl-"
+	CablePrefix = "sl-wg"
+	OverlayLink = "sl-vx"
+	// VNI of the overlay between the nodes of one cluster.
+	VNI = 5100
+	// Protocol number of our routes.
+	Protocol = 81
+	// OutboundTable holds the remote CIDRs, InboundTable the nodes of the local cluster.
+	OutboundTable = 5100
+	InboundTable  = 5101
+	// The rules come after Cilium's local table at 100 and before the per-pod rules of cloud CNIs.
+	InboundPriority  = 103
+	OutboundPriority = 105
+	// TableName of the nftables tables.
+	TableName = "sealane"
+)
+
+// Bytes that encapsulation adds to an inner packet. A cable's outer family is not known beforehand, for
+// a peer may roam, so its MTU always leaves room for IPv6.
+const (
+	wireGuardOverhead = 40 + 8 + 32 // IPv6, UDP, WireGuard; 60 on IPv4
+	vxlanOverhead4    = 20 + 8 + 8 + 14
+	vxlanOverhead6    = 40 + 8 + 8 + 14
+	defaultMTU        = 1500
+	minimumMTU        = 1280 // of IPv6, RFC 8200 section 5
+)
+
+// KeepaliveSeconds between keepalive packets of a cable. NATs forget UDP flows after 30 s or more.
+const KeepaliveSeconds = 5
+
+// CableLink returns the name of the cable to remote gateways of a slot: "sl-wg0", …
+func CableLink(slot int) string { return CablePrefix + strconv.Itoa(slot) }
+
+// TunnelMTU returns the MTU inside cables over an underlay of the given MTU in bytes, 0 when unknown.
+// It is never below what IPv6 needs: outer packets are rather fragmented.
+func TunnelMTU(underlay int) int {
+	return max(knownMTU(underlay)-wireGuardOverhead, minimumMTU)
+}
+
+func knownMTU(mtu int) int {
+	if mtu <= 0 {
+		return defaultMTU
+	}
+	return mtu
+}
+
+// ULAPrefix holds every probe address. No cluster can claim it.
+func ULAPrefix() netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, 0x51}), 16)
+}
+
+// ULA returns the address, inside the cables, of the gateway with a public key: fd51 and 112 bits of the
+// key's SHA-256, more than anybody can make collide.
+func ULA(key [32]byte) netip.Addr {
+	sum := sha256.Sum256(key[:])
+	a := [16]byte{0xfd, 0x51}
+	copy(a[2:], sum[:])
+	return netip.AddrFrom16(a)
+}
+
+// RuleID identifies an nftables rule of ours in the kernel, as its comment.
+func RuleID(rule string) string {
+	sum := sha256.Sum256([]byte(rule))
+	return hex.EncodeToString(sum[:8])
+}
+
+// overlayMAC returns the hardware address of the overlay link at a node address. It is locally
+// administered: 02:51 and the IPv4 address, or 32 bits of the IPv6 address's SHA-256.
+func overlayMAC(node netip.Addr) string {
+	m := macBytes(node)
+	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
+}
+
+func macBytes(node netip.Addr) [6]byte {
+	m := [6]byte{0x02, 0x51}
+	if node.Is4() {
+		a := node.As4()
+		copy(m[2:], a[:])
+		return m
+	}
+	a := node.As16()
+	sum := sha256.Sum256(a[:])
+	copy(m[2:], sum[:])
+	return m
+}
+
+// overlayLinkLocal returns the modified EUI-64 link-local address of the overlay link at a node address
+// (RFC 4291 appendix A), which is the next hop of IPv6 routes to that node.
+func overlayLinkLocal(node netip.Addr) netip.Addr {
+	m := macBytes(node)
+	return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80,
+		8: m[0] ^ 0x02, 9: m[1], 10: m[2], 11: 0xff, 12: 0xfe, 13: m[3], 14: m[4], 15: m[5]})
+}
+
+// cableAddress is the link-scope IPv4 address of a cable. Without an address on the link the kernel
+// drops IPv4 packets that arrive there with a martian check.
+func cableAddress(slot int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 51, byte(10 + slot)}), 32)
+}
+
+func overlayAddress() netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 51, 0}), 32)
+}
+
+// String returns nftables' name of the family: "ip" or "ip6".
+func (f Family) String() string {
+	if f == IPv6 {
+		return "ip6"
+	}
+	return "ip"
+}
+
+// FamilyOf returns the family of an address.
+func FamilyOf(a netip.Addr) Family {
+	if a.Is4() {
+		return IPv4
+	}
+	return IPv6
+}

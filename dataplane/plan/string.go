@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// String lists the plan as ip, wg and nft would list it. The tables are valid input to nft.
+func (p Plan) String() string {
+	var b strings.Builder
+	lines(&b, "link ", p.Links)
+	lines(&b, "address ", p.Addresses)
+	for _, t := range p.Tunnels {
+		fmt.Fprintf(&b, "tunnel %v\n", t)
+		for _, peer := range t.Peers {
+			fmt.Fprintf(&b, "  peer %v\n", peer)
+		}
+	}
+	lines(&b, "fdb ", p.FDB)
+	lines(&b, "neighbour ", p.Neighbours)
+	lines(&b, "route ", p.Routes)
+	lines(&b, "rule ", p.Rules)
+	lines(&b, "forward ", accepts(p))
+	lines(&b, "", p.Tables)
+	return b.String()
+}
+
+func lines[E fmt.Stringer](b *strings.Builder, prefix string, elements []E) {
+	for _, e := range elements {
+		fmt.Fprintf(b, "%s%s\n", prefix, e)
+	}
+}
+
+// String names the operation and the element, on one line.
+func (c Change) String() string {
+	switch e := c.Element.(type) {
+	case Table:
+		return fmt.Sprintf("%s table %s %s", c.Op, e.Family, TableName)
+	case Link:
+		if c.Op == Delete {
+			return fmt.Sprintf("%s link %s", c.Op, e.Name)
+		}
+	}
+	return fmt.Sprintf("%s %s %s", c.Op, c.Kind, c.Element)
+}
+
+func (l Link) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s mtu %d", l.Name, l.MTU)
+	if l.MAC != "" {
+		fmt.Fprintf(&b, " address %s", l.MAC)
+	}
+	fmt.Fprintf(&b, " type %s", l.Kind)
+	if l.Kind == VXLAN {
+		fmt.Fprintf(&b, " id %d local %s dstport %d nolearning", l.VNI, l.Local, l.Port)
+	}
+	fmt.Fprintf(&b, " rp_filter %d disable_ipv6 %d", l.RPFilter, map[bool]int{true: 1}[l.DisableIPv6])
+	return b.String()
+}
+
+func (a Address) String() string {
+	if a.LinkScope {
+		return fmt.Sprintf("%s dev %s scope link", a.Prefix, a.Link)
+	}
+	return fmt.Sprintf("%s dev %s", a.Prefix, a.Link)
+}
+
+func (n Neighbour) String() string {
+	return fmt.Sprintf("%s dev %s lladdr %s nud permanent", n.IP, n.Link, n.MAC)
+}
+
+func (f FDBEntry) String() string {
+	return fmt.Sprintf("%s dev %s dst %s self permanent", f.MAC, f.Link, f.Dst)
+}
+
+func (r Route) String() string {
+	var b strings.Builder
+	if r.Type != Unicast {
+		fmt.Fprintf(&b, "%s ", r.Type)
+	}
+	fmt.Fprintf(&b, "%s", r.Dst)
+	if r.Via.IsValid() {
+		fmt.Fprintf(&b, " via %s", r.Via)
+	}
+	if r.Link != "" {
+		fmt.Fprintf(&b, " dev %s", r.Link)
+	}
+	fmt.Fprintf(&b, " table %d proto %d", r.Table, Protocol)
+	if r.Source.IsValid() {
+		fmt.Fprintf(&b, " src %s", r.Source)
+	}
+	if r.MTU > 0 {
+		fmt.Fprintf(&b, " mtu %d", r.MTU)
+	}
+	if r.Via.IsValid() {
+		b.WriteString(" onlink")
+	}
+	return b.String()
+}
+
+func (r Rule) String() string {
+	if r.IIF == "" {
+		return fmt.Sprintf("%s %d: from all lookup %d", r.Family, r.Priority, r.Table)
+	}
+	return fmt.Sprintf("%s %d: from all iif %s lookup %d", r.Family, r.Priority, r.IIF, r.Table)
+}
+
+func (t Tunnel) String() string {
+	return fmt.Sprintf("%s public key %s listening port %d", t.Link, base64Key(t.PublicKey), t.ListenPort)
+}
+
+func (p Peer) String() string {
+	var b strings.Builder
+	b.WriteString(base64Key(p.PublicKey))
+	if p.Cluster != "" {
+		fmt.Fprintf(&b, " (%s/%s)", p.Cluster, p.Node)
+	}
+	if p.Endpoint.IsValid() {
+		fmt.Fprintf(&b, " endpoint %s", p.Endpoint)
+	}
+	if len(p.Candidates) > 0 {
+		fmt.Fprintf(&b, " candidates %s", join(p.Candidates))
+	}
+	fmt.Fprintf(&b, " allowed ips %s keepalive %d", join(p.AllowedIPs), p.KeepaliveSeconds)
+	return b.String()
+}
+
+func (p TunnelPeer) String() string { return p.Link + " " + p.Peer.String() }
+
+func (f ForwardAccept) String() string { return fmt.Sprintf("%s accept %s*", f.Family, LinkPrefix) }
+
+func (f ConntrackFlush) String() string { return "flush " + f.Prefix.String() }
+
+// String is valid input to nft -f.
+func (t Table) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "table %s %s {\n", t.Family, TableName)
+	for _, s := range t.Sets {
+		fmt.Fprintf(&b, "\tset %s {\n\t\ttype %s\n\t\tflags interval\n\t\telements = { %s }\n\t}\n",
+			s.Name, map[Family]string{IPv4: "ipv4_addr", IPv6: "ipv6_addr"}[t.Family], join(s.Elements))
+	}
+	for _, c := range t.Chains {
+		fmt.Fprintf(&b, "\tchain %s {\n\t\ttype %s hook %s priority %s; policy accept;\n", c.Name, c.Type, c.Hook, c.Priority)
+		for _, r := range c.Rules {
+			fmt.Fprintf(&b, "\t\t%s\n", r)
+		}
+		b.WriteString("\t}\n")
+	}
+	b.WriteString("}")
+	return b.String()
+}
+
+func base64Key(k [32]byte) string { return base64.StdEncoding.EncodeToString(k[:]) }
+
+func join[E netip.Prefix | netip.AddrPort](elements []E) string {
+	texts := make([]string, len(elements))
+	for i, e := range elements {
+		texts[i] = fmt.Sprint(e)
+	}
+	return strings.Join(texts, ", ")
+}
