@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// buildRemotes takes the networks of all clusters before any gateway: a gateway's address must not be
+// somebody else's pod.
+func (b *builder) buildRemotes(clusters []v1alpha1.RemoteCluster) {
+	clusters = unique(b, "RemoteCluster", clusters, func(c v1alpha1.RemoteCluster) string { return c.Name })
+	clusters = slices.DeleteFunc(clusters, func(c v1alpha1.RemoteCluster) bool {
+		if c.Name == b.Cluster {
+			b.left("RemoteCluster/"+c.Name, "", faultf(ReasonDuplicate, "this is the local cluster's name"))
+		}
+		return c.Name == b.Cluster
+	})
+	for _, c := range clusters {
+		b.Remotes = append(b.Remotes, b.remoteNetworks(c))
+	}
+	for i, c := range clusters {
+		b.Remotes[i].Gateways = b.remoteGateways(c)
+	}
+}
+
+// remoteNetworks returns a remote cluster with those of its prefixes that are nobody else's.
+func (b *builder) remoteNetworks(c v1alpha1.RemoteCluster) Remote {
+	ref := "RemoteCluster/" + c.Name
+	accept := func(field string, cidrs []string) []netip.Prefix {
+		var out []netip.Prefix
+		for _, cidr := range cidrs {
+			p, f := b.parsePrefix(cidr)
+			if f == nil {
+				f = b.conflict(p)
+			}
+			if f != nil {
+				b.left(ref, field, f)
+				continue
+			}
+			out = append(out, p)
+		}
+		return sorted(out)
+	}
+	r := Remote{
+		Name:     c.Name,
+		Pods:     accept("networks.podCIDRs", c.Networks.PodCIDRs),
+		Services: accept("networks.serviceCIDRs", c.Networks.ServiceCIDRs),
+	}
+	for _, p := range slices.Concat(r.Pods, r.Services) {
+		b.remote.add(p, c.Name)
+	}
+	return r
+}
+
+// conflict says who has what a remote cluster claims.
+func (b *builder) conflict(p netip.Prefix) *fault {
+	if node, ok := b.nodes.overlap(p); ok {
+		return faultf(ReasonContainsNode, "%s contains an address of local node %s", p, node)
+	}
+	if owner, ok := b.local.overlap(p); ok {
+		return faultf(ReasonOverlap, "%s overlaps the local cluster (%s)", p, owner)
+	}
+	if cluster, ok := b.remote.overlap(p); ok {
+		return faultf(ReasonOverlap, "%s overlaps cluster %s", p, cluster)
+	}
+	return nil
+}
+
+func (b *builder) remoteGateways(c v1alpha1.RemoteCluster) []Gateway {
+	ref := "RemoteCluster/" + c.Name
+	endpoints := slices.Clone(c.Endpoints)
+	slices.SortFunc(endpoints, func(x, y v1alpha1.Endpoint) int {
+		if c := cmp.Or(cmp.Compare(x.Slot, y.Slot), cmp.Compare(x.Gateway, y.Gateway)); c != 0 {
+			return c
+		}
+		return cmp.Compare(fmt.Sprint(x), fmt.Sprint(y))
+	})
+	var out []Gateway
+	slots, names := map[int]string{}, map[string]bool{}
+	for _, e := range endpoints {
+		part := "endpoint " + quote(e.Gateway)
+		key, f := parseKey(e.PublicKey)
+		switch other, used := slots[int(e.Slot)]; {
+		case len(validation.IsDNS1123Subdomain(e.Gateway)) > 0:
+			f = faultf(ReasonInvalidName, "not a DNS-1123 subdomain")
+		case names[e.Gateway]:
+			f = faultf(ReasonDuplicate, "there is another of that name")
+		case e.Slot < 0 || e.Slot > maxSlot:
+			f = faultf(ReasonInvalidSlot, "slot %d is not in 0 to %d", e.Slot, maxSlot)
+		case used:
+			f = faultf(ReasonDuplicate, "slot %d is that of %s", e.Slot, other)
+		case f == nil && b.keys[key] != "":
+			f = faultf(ReasonDuplicate, "public key is that of %s", b.keys[key])
+		}
+		if f != nil {
+			b.left(ref, part, f)
+			continue
+		}
+		slots[int(e.Slot)], names[e.Gateway] = e.Gateway, true
+		b.keys[key] = fmt.Sprintf("%s of %s", e.Gateway, ref)
+		out = append(out, Gateway{
+			Node: e.Gateway, Slot: int(e.Slot), PublicKey: key,
+			Candidates: b.candidates(c.Name, part, e.Addresses),
+			MTU:        b.mtu(ref, part, e.MTU),
+		})
+	}
+	return out
+}
+
+// candidates keeps the order, which is the gateway's preference. One inside another cluster's networks
+// would draw that cluster's packets out of its cable.
+func (b *builder) candidates(cluster, part string, addresses []v1alpha1.EndpointAddress) []Candidate {
+	var out []Candidate
+	for _, address := range addresses {
+		a, f := b.parseAddr(address.IP)
+		if f == nil {
+			f = b.misplaced(cluster, a)
+		}
+		if f != nil {
+			b.left("RemoteCluster/"+cluster, part, f)
+			continue
+		}
+		if !slices.ContainsFunc(out, func(c Candidate) bool { return c.Addr == a }) {
+			out = append(out, Candidate{Addr: a, Private: address.Type == v1alpha1.AddressPrivate})
+		}
+	}
+	return out
+}
+
+// misplaced says why an address cannot be that of a cluster's gateway.
+func (b *builder) misplaced(cluster string, a netip.Addr) *fault {
+	if node, ok := b.nodes.containing(single(a)); ok {
+		return faultf(ReasonInvalidAddress, "%s is an address of local node %s", a, node)
+	}
+	if owner, ok := b.local.containing(single(a)); ok {
+		return faultf(ReasonInvalidAddress, "%s is inside the local cluster (%s)", a, owner)
+	}
+	if owner, ok := b.remote.containing(single(a)); ok && owner != cluster {
+		return faultf(ReasonInvalidAddress, "%s is inside cluster %s", a, owner)
+	}
+	return nil
+}
+
+// parseKey parses an X25519 public key in base64.
+func parseKey(s string) (Key, *fault) {
+	raw, err := base64.StdEncoding.Strict().DecodeString(s)
+	if err != nil || len(raw) != len(Key{}) || len(s) != base64.StdEncoding.EncodedLen(len(raw)) {
+		return Key{}, faultf(ReasonInvalidPublicKey, "public key %s is not 32 bytes in base64", quote(s))
+	}
+	key := Key(raw)
+	if key == (Key{}) {
+		return Key{}, faultf(ReasonInvalidPublicKey, "public key is all zero")
+	}
+	return key, nil
+}
+
+// String returns the key in base64, as wg prints it.
+func (k Key) String() string { return base64.StdEncoding.EncodeToString(k[:]) }
