@@ -2,8 +2,11 @@
 
 package main
 
+import "github.com/sealane-io/sealane/lighthouse"
+
 // directives returns the names of the plugins in the order in which a query passes them, which is
-// CoreDNS's own order.
+// CoreDNS's own order, with
+// lighthouse before the other sources of names.
 func directives() []string {
 	return []string{
 		"metadata",
@@ -28,6 +31,7 @@ func directives() []string {
 		"minimal",
 		"template",
 		"hosts",
+		lighthouse.Name,
 		"kubernetes",
 		"loop",
 		"forward",

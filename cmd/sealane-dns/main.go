@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command sealane-dns is CoreDNS with the plugins that a cluster's own DNS needs. It takes CoreDNS's
-// flags and reads a Corefile.
+// Command sealane-dns is CoreDNS with the lighthouse plugin and those that a cluster's own DNS needs. It
+// takes CoreDNS's flags and reads a Corefile.
 package main
 
 import (
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
+	"github.com/coredns/coredns/plugin"
+
+	"github.com/sealane-io/sealane/lighthouse"
 
 	// Each plugin registers itself with CoreDNS. They are named one by one because CoreDNS's own list
 	// also brings the SDKs of three clouds.
@@ -38,6 +41,7 @@ import (
 )
 
 func main() {
+	plugin.Register(lighthouse.Name, lighthouse.Setup)
 	dnsserver.Directives = directives()
 	coremain.Run()
 }

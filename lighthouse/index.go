@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lighthouse
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// imported is what a ServiceImport says.
+type imported struct {
+	namespace string
+	headless  bool
+	vips      addresses
+}
+
+// index holds the parsed records of every object and makes Snapshots of them. A change costs what it
+// touches, and one copy of the maps.
+type index struct {
+	mu sync.Mutex
+	// bundles by object name. A Bundle that is gone stays: a missing mailbox changes nothing.
+	bundles map[string]bundleRecords
+	// serviceImports by "<service>.<namespace>".
+	serviceImports map[string]imported
+	// gateways by name.
+	gateways map[string]gatewayReport
+	// self is the name of this cluster, empty while unknown.
+	self string
+	// fixedZones are zones that the Peering does not change.
+	fixedZones bool
+	// dirty are the keys of services to make anew.
+	dirty map[string]struct{}
+	// current is the Snapshot made last.
+	current *Snapshot
+}
+
+// defaultZone is answered until the Peering or the Corefile names others.
+const defaultZone = "clusterset.local."
+
+// newIndex returns an empty index. With zones, only these are answered; without, those of the Peering.
+func newIndex(zones []string) *index {
+	x := &index{
+		bundles:        map[string]bundleRecords{},
+		serviceImports: map[string]imported{},
+		gateways:       map[string]gatewayReport{},
+		dirty:          map[string]struct{}{},
+		fixedZones:     len(zones) > 0,
+		current: &Snapshot{
+			zones:        []string{defaultZone},
+			clusterNames: true,
+			services:     map[string]*service{},
+			namespaces:   map[string]int{},
+		},
+	}
+	if x.fixedZones {
+		x.current.zones = zones
+	}
+	x.snapshot(time.Now(), false)
+	return x
+}
+
+// setBundle takes over the records of a Bundle and returns how many of its entries were rejected.
+func (x *index) setBundle(b *v1alpha1.Bundle) (rejected int) {
+	now := parseBundle(b)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	last := x.bundles[b.Name]
+	if now.exports == nil {
+		now.exports = last.exports
+	}
+	for key, s := range now.imports {
+		if old := last.imports[key]; old == nil || !old.equal(s) {
+			x.dirty[key] = struct{}{}
+		}
+	}
+	for key := range last.imports {
+		if now.imports[key] == nil {
+			x.dirty[key] = struct{}{}
+		}
+	}
+	for key, c := range now.exports {
+		if old := last.exports[key]; old == nil || !old.equal(c) {
+			x.dirty[key] = struct{}{}
+		}
+	}
+	for key := range last.exports {
+		if now.exports[key] == nil {
+			x.dirty[key] = struct{}{}
+		}
+	}
+	x.bundles[b.Name] = now
+	return now.rejected
+}
+
+// setServiceImport takes over a ServiceImport and returns how many of its addresses were rejected.
+func (x *index) setServiceImport(s *serviceImport) (rejected int) {
+	if !isLabel(s.name) || !isLabel(s.namespace) {
+		return 1
+	}
+	next := imported{namespace: s.namespace, headless: s.headless}
+	if !s.headless {
+		next.vips, rejected = parseAddresses(s.ips)
+	}
+	key := s.name + "." + s.namespace
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	last, ok := x.serviceImports[key]
+	if !ok || last.headless != next.headless || !last.vips.equal(next.vips) {
+		x.serviceImports[key] = next
+		x.dirty[key] = struct{}{}
+	}
+	return rejected
+}
+
+// deleteServiceImport forgets a ServiceImport.
+func (x *index) deleteServiceImport(name, namespace string) {
+	key := name + "." + namespace
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.serviceImports, key)
+	x.dirty[key] = struct{}{}
+}
+
+// replaceServiceImports takes over all ServiceImports.
+func (x *index) replaceServiceImports(all []*serviceImport) (rejected int) {
+	kept := make(map[string]struct{}, len(all))
+	for _, s := range all {
+		rejected += x.setServiceImport(s)
+		kept[s.name+"."+s.namespace] = struct{}{}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for key := range x.serviceImports {
+		if _, ok := kept[key]; !ok {
+			delete(x.serviceImports, key)
+			x.dirty[key] = struct{}{}
+		}
+	}
+	return rejected
+}
+
+// setGateway takes over a Gateway's report.
+func (x *index) setGateway(g *v1alpha1.Gateway) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.gateways[g.Name] = parseGateway(g, x.gateways[g.Name], time.Now())
+}
+
+// deleteGateway forgets a Gateway.
+func (x *index) deleteGateway(name string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.gateways, name)
+}
+
+// retainGateways forgets the Gateways that are not named.
+func (x *index) retainGateways(names []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	maps.DeleteFunc(x.gateways, func(name string, _ gatewayReport) bool { return !slices.Contains(names, name) })
+}
+
+// setPeering takes over the domains and this cluster's name.
+func (x *index) setPeering(p *v1alpha1.Peering) {
+	var zones []string
+	for _, d := range p.Spec.DNS.Domains {
+		if z := zone(d); isZone(z) && !slices.Contains(zones, z) {
+			zones = append(zones, z)
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	next := *x.current
+	if !x.fixedZones && len(zones) > 0 {
+		next.zones = zones
+	}
+	next.clusterNames = p.Spec.DNS.ClusterNames == nil || *p.Spec.DNS.ClusterNames
+	x.current = &next
+	if x.self != p.Spec.ClusterID {
+		x.self = p.Spec.ClusterID
+		for key := range x.current.services {
+			x.dirty[key] = struct{}{}
+		}
+	}
+}
+
+// snapshot makes the Snapshot of now, and says when it is due again without any change (zero: never). It is
+// ready from the first one on that is made of all objects.
+func (x *index) snapshot(now time.Time, complete bool) (s *Snapshot, due time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	next := *x.current
+	next.ready = next.ready || complete
+	next.down, due = disconnected(x.gateways, x.self, now)
+	next.soa = make([]dns.SOA, len(next.zones))
+	for i, z := range next.zones {
+		next.soa[i] = newSOA(z, uint32(now.Unix()))
+	}
+	if len(x.dirty) > 0 {
+		next.services = maps.Clone(x.current.services)
+		next.namespaces = maps.Clone(x.current.namespaces)
+		bundles := slices.Sorted(maps.Keys(x.bundles))
+		for key := range x.dirty {
+			next.put(key, x.merge(key, bundles))
+		}
+		clear(x.dirty)
+	}
+	x.current = &next
+	return &next, due
+}
+
+// put sets or, with nil, removes a service, in a Snapshot that is not published yet.
+func (s *Snapshot) put(key string, v *service) {
+	if old := s.services[key]; old != nil {
+		delete(s.services, key)
+		if s.namespaces[old.namespace]--; s.namespaces[old.namespace] == 0 {
+			delete(s.namespaces, old.namespace)
+		}
+	}
+	if v != nil {
+		s.services[key] = v
+		s.namespaces[v.namespace]++
+	}
+}
+
+// merge makes a service of its records, or nil when there are none. The import in a Bundle decides the
+// type; the ServiceImport has the ClusterSetIPs. The Bundles are named in their order: should two claim a
+// service, which is in one shard, the first has it.
+func (x *index) merge(key string, bundles []string) *service {
+	inCluster, materialised := x.serviceImports[key]
+	from, own := x.find(key, bundles)
+	if from == nil {
+		if !materialised {
+			return nil
+		}
+		return &service{key: key, namespace: inCluster.namespace, headless: inCluster.headless, vips: inCluster.vips}
+	}
+	s := *from
+	if !s.headless {
+		s.vips = inCluster.vips
+	}
+	if local := s.cluster(x.self); local != nil && own != nil {
+		s.clusters = slices.Clone(s.clusters)
+		local = s.cluster(x.self)
+		local.hosts, local.ready = own.hosts, own.ready
+		if len(local.vips.v4)+len(local.vips.v6) == 0 {
+			local.vips = own.vips
+		}
+	}
+	return &s
+}
+
+// find returns a service's import and this cluster's own export of it, as the Bundles have them.
+func (x *index) find(key string, bundles []string) (s *service, own *cluster) {
+	for _, name := range bundles {
+		if s == nil {
+			s = x.bundles[name].imports[key]
+		}
+		if own == nil {
+			own = x.bundles[name].exports[key]
+		}
+	}
+	return s, own
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lighthouse
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/pkg/fall"
+	"github.com/miekg/dns"
+)
+
+// Name of the plugin and of its directive.
+const Name = "lighthouse"
+
+// Lighthouse answers the names of the clusterset.
+type Lighthouse struct {
+	next plugin.Handler
+	fall fall.F
+	// ttl of every record, in seconds.
+	ttl      uint32
+	current  atomic.Pointer[Snapshot]
+	measures *measures
+}
+
+// Name implements plugin.Handler.
+func (l *Lighthouse) Name() string { return Name }
+
+// Ready implements ready.Readiness: true once every kind of object was read.
+func (l *Lighthouse) Ready() bool { return l.current.Load().ready }
+
+// ServeDNS implements plugin.Handler.
+func (l *Lighthouse) ServeDNS(ctx context.Context, w dns.ResponseWriter, query *dns.Msg) (int, error) {
+	start := time.Now()
+	s := l.current.Load()
+	q := parseName(query.Question[0].Name, s.zones)
+	if q.kind == nameOutside {
+		if l.next == nil {
+			return dns.RcodeRefused, nil
+		}
+		return plugin.NextOrFailure(Name, l.next, ctx, w, query)
+	}
+	r, outcome := l.answer(s, &q, query)
+	l.measures.count(outcome, query.Question[0].Qtype)
+	switch outcome {
+	case resultFallthrough:
+		return plugin.NextOrFailure(Name, l.next, ctx, w, query)
+	case resultRefused:
+		return dns.RcodeRefused, nil
+	case resultNotReady:
+		return dns.RcodeServerFailure, nil
+	}
+	l.measures.latency.Observe(time.Since(start).Seconds())
+	if err := w.WriteMsg(&r.Msg); err != nil {
+		return dns.RcodeServerFailure, fmt.Errorf("write reply: %w", err)
+	}
+	return dns.RcodeSuccess, nil
+}
+
+// answer makes the reply to a query in a zone. There is none when the query falls through or is not
+// answered; then the result says why.
+func (l *Lighthouse) answer(s *Snapshot, q *queryName, query *dns.Msg) (*reply, result) {
+	question := query.Question[0]
+	if question.Qclass != dns.ClassINET || question.Qtype == dns.TypeAXFR || question.Qtype == dns.TypeIXFR {
+		return nil, resultRefused
+	}
+	if !s.ready {
+		return nil, resultNotReady
+	}
+	soa := s.soa[slices.Index(s.zones, q.zone)]
+	if !s.known(q) {
+		if l.fall.Through(question.Name) {
+			return nil, resultFallthrough
+		}
+		r := newReply(query)
+		r.Rcode = dns.RcodeNameError
+		r.deny(soa, l.ttl)
+		return r, resultNameError
+	}
+	r := newReply(query)
+	l.fill(r, s, q, soa)
+	if len(r.Answer) == 0 {
+		r.deny(soa, l.ttl)
+		return r, resultNoData
+	}
+	return r, resultSuccess
+}
+
+// fill adds the records that answer a known name.
+func (l *Lighthouse) fill(r *reply, s *Snapshot, q *queryName, soa dns.SOA) {
+	var few [8][]net.IP
+	switch r.question[0].Qtype {
+	case dns.TypeA:
+		r.addAddresses(s.addresses(few[:0], q, ipv4), ipv4, l.ttl)
+	case dns.TypeAAAA:
+		r.addAddresses(s.addresses(few[:0], q, ipv6), ipv6, l.ttl)
+	case dns.TypeTXT:
+		if q.kind == nameVersion {
+			r.addVersion(l.ttl)
+		}
+	case dns.TypeSOA:
+		if q.kind == nameApex {
+			r.addSOA(soa, l.ttl)
+		}
+	case dns.TypeNS:
+		if q.kind == nameApex {
+			r.addNS(soa, l.ttl)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lighthouse
+
+import (
+	"net"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/miekg/dns"
+)
+
+// Snapshot is everything that answers depend on, at one moment. It is never changed: queries read it
+// without a lock.
+type Snapshot struct {
+	// ready says that every kind of object was read: only then is what is missing unknown.
+	ready bool
+	// zones answered, in lower case with the trailing dot.
+	zones []string
+	// soa of each zone, without its TTLs.
+	soa []dns.SOA
+	// clusterNames says whether <cluster>.<service> is answered for ClusterSetIP services.
+	clusterNames bool
+	// services by "<service>.<namespace>".
+	services map[string]*service
+	// namespaces that have a service, and how many.
+	namespaces map[string]int
+	// down are the clusters that are known to be disconnected.
+	down map[string]struct{}
+}
+
+// service is one imported service.
+type service struct {
+	// key is "<service>.<namespace>".
+	key       string
+	namespace string
+	headless  bool
+	// vips are the ClusterSetIPs; headless services have none.
+	vips addresses
+	// ports of the service.
+	ports []port
+	// clusters that export it, sorted by name.
+	clusters []cluster
+}
+
+// cluster is one cluster's part of a service.
+type cluster struct {
+	name string
+	// vips are the service's ClusterIPs there; headless services have none.
+	vips addresses
+	// ports are the names of the service's ports that this cluster serves, sorted.
+	ports []string
+	// ready are the addresses of all hosts.
+	ready addresses
+	// hosts are the ready endpoints of a headless service, sorted by label.
+	hosts []host
+}
+
+// host is what one name below a cluster stands for: usually one endpoint of a headless service.
+type host struct {
+	label string
+	addresses
+	// ports that the endpoints listen on, which may differ from the service's.
+	ports []port
+}
+
+// port of a service or of its endpoints. The protocol is in lower case, as names have it.
+type port struct {
+	name     string
+	protocol string
+	number   uint16
+}
+
+// addresses by family, in the form that resource records have. Replies share them.
+type addresses struct {
+	v4, v6 []net.IP
+}
+
+// of returns the addresses of one family.
+func (a *addresses) of(f family) []net.IP {
+	if f == ipv4 {
+		return a.v4
+	}
+	return a.v6
+}
+
+// family of an address.
+type family bool
+
+const (
+	ipv4 family = false
+	ipv6 family = true
+)
+
+// cluster returns the named cluster's part, or nil.
+func (s *service) cluster(name string) *cluster {
+	i := sort.Search(len(s.clusters), func(i int) bool { return s.clusters[i].name >= name })
+	if i < len(s.clusters) && s.clusters[i].name == name {
+		return &s.clusters[i]
+	}
+	return nil
+}
+
+// host returns the named host, or nil.
+func (c *cluster) host(label string) *host {
+	i := sort.Search(len(c.hosts), func(i int) bool { return c.hosts[i].label >= label })
+	if i < len(c.hosts) && c.hosts[i].label == label {
+		return &c.hosts[i]
+	}
+	return nil
+}
+
+// connected says whether a cluster may be named in answers. A cluster of which nothing is known may.
+func (s *Snapshot) connected(name string) bool {
+	if len(s.down) == 0 {
+		return true
+	}
+	_, down := s.down[name]
+	return !down
+}
+
+// equal says whether both services give the same answers.
+func (s *service) equal(o *service) bool {
+	return s.key == o.key && s.headless == o.headless && s.vips.equal(o.vips) &&
+		slices.Equal(s.ports, o.ports) &&
+		slices.EqualFunc(s.clusters, o.clusters, func(a, b cluster) bool { return a.equal(&b) })
+}
+
+func (c *cluster) equal(o *cluster) bool {
+	return c.name == o.name && c.vips.equal(o.vips) && slices.Equal(c.ports, o.ports) &&
+		slices.EqualFunc(c.hosts, o.hosts, func(a, b host) bool {
+			return a.label == b.label && a.addresses.equal(b.addresses) && slices.Equal(a.ports, b.ports)
+		})
+}
+
+func (a addresses) equal(o addresses) bool {
+	return slices.EqualFunc(a.v4, o.v4, net.IP.Equal) && slices.EqualFunc(a.v6, o.v6, net.IP.Equal)
+}
+
+// zone returns the zone of a domain: in lower case, with the trailing dot.
+func zone(domain string) string {
+	return lower(strings.TrimSuffix(domain, ".")) + "."
+}
+
+// isZone says whether a zone can be served.
+func isZone(zone string) bool {
+	name := strings.TrimSuffix(zone, ".")
+	if name == "" || len(name) > maxName {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if !isLabel(label) {
+			return false
+		}
+	}
+	return true
+}
+
+// serves says whether a cluster serves a port of the service.
+func (c *cluster) serves(name string) bool {
+	_, found := slices.BinarySearch(c.ports, name)
+	return found
+}
