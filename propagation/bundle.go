@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package propagation
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// AnnotationApplied on an installed object is the hash of the manifest last applied.
+const AnnotationApplied = "sealane.io/applied"
+
+// KindCRD is the kind of the templates that outlive a leave.
+const KindCRD = "CustomResourceDefinition"
+
+// Images of a member's workloads.
+type Images struct {
+	Agent, DNS string
+	// PullPolicy of both; empty leaves the API server's default.
+	PullPolicy string
+}
+
+// Templates returns the install bundle in the order to apply it: the CRDs that members need, then the
+// manifests in artifacts/deploy, the Namespace first. Each carries the hash of its own content.
+func Templates(artifacts fs.FS, images Images) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, plural := range []string{"peerings", "bundles", "gateways"} {
+		crd, err := readObjects(artifacts, "artifacts/crds/"+v1alpha1.GroupName+"_"+plural+".yaml")
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, crd...)
+	}
+	files, err := fs.Glob(artifacts, "artifacts/deploy/*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("list the install bundle: %w", err)
+	}
+	var namespaces, others []*unstructured.Unstructured
+	for _, file := range files {
+		found, err := readObjects(artifacts, file)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range found {
+			if o.GetKind() == "Namespace" {
+				namespaces = append(namespaces, o)
+			} else {
+				others = append(others, o)
+			}
+		}
+	}
+	objects = append(append(objects, namespaces...), others...)
+	for _, o := range objects {
+		unstructured.RemoveNestedField(o.Object, "status")
+		unstructured.RemoveNestedField(o.Object, "metadata", "creationTimestamp")
+		if err := setImages(o, images); err != nil {
+			return nil, fmt.Errorf("set the images of %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		if err := setHash(o); err != nil {
+			return nil, err
+		}
+	}
+	return objects, nil
+}
+
+func readObjects(artifacts fs.FS, file string) ([]*unstructured.Unstructured, error) {
+	data, err := fs.ReadFile(artifacts, file)
+	if err != nil {
+		return nil, fmt.Errorf("read the install bundle: %w", err)
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	var objects []*unstructured.Unstructured
+	for {
+		o := new(unstructured.Unstructured)
+		err := decoder.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("parse %s: %w", path.Base(file), err)
+		}
+		if len(o.Object) > 0 {
+			objects = append(objects, o)
+		}
+	}
+}
+
+// setImages replaces the placeholders "agent" and "dns" in a pod template.
+func setImages(o *unstructured.Unstructured, images Images) error {
+	containers, found, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+	if err != nil || !found {
+		return err
+	}
+	for i := range containers {
+		c, ok := containers[i].(map[string]any)
+		if !ok {
+			return fmt.Errorf("container %d is not an object", i)
+		}
+		switch c["image"] {
+		case "agent":
+			c["image"] = images.Agent
+		case "dns":
+			c["image"] = images.DNS
+		}
+		if images.PullPolicy != "" {
+			c["imagePullPolicy"] = images.PullPolicy
+		}
+	}
+	return unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers")
+}
+
+func setHash(o *unstructured.Unstructured) error {
+	data, err := json.Marshal(o.Object)
+	if err != nil {
+		return fmt.Errorf("encode %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	sum := sha256.Sum256(data)
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = make(map[string]string, 1)
+	}
+	annotations[AnnotationApplied] = hex.EncodeToString(sum[:8])
+	o.SetAnnotations(annotations)
+	return nil
+}
