@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sealane-io/sealane/e2e/lab"
+	"github.com/sealane-io/sealane/e2e/sealane"
+)
+
+// labName stands apart from that of make lab-up and of make demo.
+const labName = ".lab-test"
+
+// shared is the lab of this package's tests; TestMain sets it once.
+var shared *sealane.Sealane
+
+func TestMain(m *testing.M) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := 1
+	if err := boot(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "boot:", err)
+	} else {
+		ended := make(chan int, 1)
+		go func() { ended <- m.Run() }()
+		select {
+		case code = <-ended:
+		case <-ctx.Done():
+			fmt.Fprintln(os.Stderr, "interrupted: removing the lab")
+		}
+	}
+	stop()
+	if code != 0 {
+		keepLogs()
+	}
+	down, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	if err := lab.Down(down, labName, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "remove the lab:", err)
+		code = 1
+	}
+	cancel()
+	os.Exit(code)
+}
+
+// topology differs between the members in all that users' clusters differ in: push and pull, kube-proxy's
+// mode, and whether the CNI masquerades. Both drop in FORWARD, as container engines leave it.
+func topology() lab.Topology {
+	t := lab.DefaultTopology()
+	t.Clusters[0].KubeProxyMode, t.Clusters[0].IPMasq = lab.ProxyIPTables, true
+	return t
+}
+
+func boot(ctx context.Context) error {
+	l, err := lab.Up(ctx, lab.Options{Name: labName, Topology: topology(), Out: os.Stderr})
+	if err != nil {
+		return err
+	}
+	shared = &sealane.Sealane{Lab: l, Out: os.Stderr}
+	if err := shared.Install(ctx); err != nil {
+		return err
+	}
+	for i, c := range l.Topology.Clusters {
+		if err := (sealane.Workload{Cluster: c, Replicas: 1 + 2*i}).Apply(ctx, l); err != nil {
+			return err
+		}
+	}
+	for _, c := range l.Topology.Clusters {
+		_, err := l.Kubectl(ctx, "--context", c.Name, "-n", "sample", "wait", "--for=condition=Ready", "pods", "--all", "--timeout=180s")
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepLogs copies the logs of a failed run to where a person finds them after the lab is gone.
+func keepLogs() {
+	if shared == nil {
+		return
+	}
+	dir, err := os.MkdirTemp("", "sealane-e2e-logs-")
+	if err == nil {
+		err = os.CopyFS(dir, os.DirFS(shared.Lab.Dir+"/logs"))
+	}
+	fmt.Fprintln(os.Stderr, "logs:", dir, err)
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealane-io/sealane/e2e/sealane"
+)
+
+const whereami = "whereami-cs.sample.svc.clusterset.local"
+
+// TestAnExportedServiceIsAnsweredByItsCluster is scenario 1 of the walkthrough.
+func TestAnExportedServiceIsAnsweredByItsCluster(t *testing.T) {
+	exported(t, "c2", "whereami-cs")
+	answeredBy(t, "c1", "client-c1-worker", whereami, "c2")
+	answeredBy(t, "c1", "client-c1-gw", whereami, "c2")
+	answeredBy(t, "c2", "client-c2-worker", whereami, "c2")
+	a, err := get(t.Context(), "c1", "client-c1-worker", "http://"+whereami)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := podIP(t, "c1", "client-c1-worker"); a.Client != want {
+		t.Errorf("the server saw %s, expected the client pod's own %s", a.Client, want)
+	}
+	t.Run("from the host network", func(t *testing.T) {
+		ip, err := jsonpath(t.Context(), "c1", "{.spec.ips[0]}", "serviceimport", "whereami-cs", "-n", "sample")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range []string{"host-c1-worker", "host-c1-gw"} {
+			if a, err := get(t.Context(), "c1", pod, "http://"+ip); err != nil || a.Cluster != "c2" {
+				t.Errorf("%s to ClusterSetIP %s: %+v, %v", pod, ip, a, err)
+			}
+		}
+	})
+}
+
+// TestTheLocalClusterAnswersFirst is scenario 2 of the walkthrough.
+func TestTheLocalClusterAnswersFirst(t *testing.T) {
+	exported(t, "c2", "whereami-cs")
+	answeredBy(t, "c1", "client-c1-worker", whereami, "c2")
+	exported(t, "c1", "whereami-cs")
+	answeredBy(t, "c1", "client-c1-worker", whereami, "c1")
+	answeredBy(t, "c1", "client-c1-worker", "c2."+whereami, "c2")
+
+	scale(t, "c1", 0)
+	answeredBy(t, "c1", "client-c1-worker", whereami, "c2")
+	scale(t, "c1", 1)
+	answeredBy(t, "c1", "client-c1-worker", whereami, "c1")
+}
+
+func scale(t *testing.T, cluster string, replicas int) {
+	t.Helper()
+	kubectl(t, "--context", cluster, "-n", "sample", "scale", "deployment/whereami-cs", fmt.Sprintf("--replicas=%d", replicas))
+}
+
+// TestAnUnexportedNameIsGone: promptly, with the import and everything made for it.
+func TestAnUnexportedNameIsGone(t *testing.T) {
+	plugin(t, "export", "whereami-cs", "-n", "sample", "--context", "c2")
+	answeredBy(t, "c1", "client-c1-worker", whereami, "c2")
+	plugin(t, "unexport", "whereami-cs", "-n", "sample", "--context", "c2")
+	eventually(t, 15*time.Second, func(ctx context.Context) error {
+		out, err := in(ctx, "c1", "client-c1-worker", "dns", whereami, "A")
+		if err == nil && !strings.HasPrefix(out, "NXDOMAIN") {
+			err = fmt.Errorf("expected NXDOMAIN, found %s", out)
+		}
+		return err
+	})
+	if out := kubectl(t, "--context", "c1", "-n", "sample", "get", "serviceimports", "-o", "name"); out != "" {
+		t.Errorf("imports left: %s", out)
+	}
+}
+
+// TestAServiceSpreadByKarmadaAlone is scenario 7: Deployment, Service, ServiceExport and one PropagationPolicy on
+// the Karmada API, to the push member and to the pull member.
+func TestAServiceSpreadByKarmadaAlone(t *testing.T) {
+	for _, way := range []struct{ server, client string }{{"c1", "c2"}, {"c2", "c1"}} {
+		t.Run("served by "+way.server, func(t *testing.T) {
+			spread := strings.ReplaceAll(spreadManifests, "CLUSTER", way.server)
+			if err := sealane.Apply(t.Context(), shared.Lab, "karmada", []byte(spread)); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				for _, object := range []string{"propagationpolicy", "serviceexport.multicluster.x-k8s.io", "service", "deployment"} {
+					if _, err := try(ctx, "--context", "karmada", "-n", "sample", "delete", object, "spread-"+way.server); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			answeredBy(t, way.client, "client-"+way.client+"-worker", "spread-"+way.server+".sample.svc.clusterset.local", way.server)
+		})
+	}
+}
+
+const spreadManifests = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: sample}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: spread-CLUSTER, namespace: sample}
+spec:
+  selector: {matchLabels: {app: spread-CLUSTER}}
+  template:
+    metadata: {labels: {app: spread-CLUSTER}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - {name: whereami, image: "localhost/sealane/whereami:dev", imagePullPolicy: Never, env: [{name: CLUSTER_NAME, value: CLUSTER}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: spread-CLUSTER, namespace: sample}
+spec:
+  selector: {app: spread-CLUSTER}
+  ports: [{name: http, port: 80, targetPort: 8080}]
+---
+apiVersion: multicluster.x-k8s.io/v1alpha1
+kind: ServiceExport
+metadata: {name: spread-CLUSTER, namespace: sample}
+---
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: spread-CLUSTER, namespace: sample}
+spec:
+  resourceSelectors:
+  - {apiVersion: apps/v1, kind: Deployment, name: spread-CLUSTER}
+  - {apiVersion: v1, kind: Service, name: spread-CLUSTER}
+  - {apiVersion: multicluster.x-k8s.io/v1alpha1, kind: ServiceExport, name: spread-CLUSTER}
+  placement: {clusterAffinity: {clusterNames: [CLUSTER]}}
+`
+
+// TestExportsSayWhatIsWrong: a ServiceExport without a Service, and one for an ExternalName Service.
+func TestExportsSayWhatIsWrong(t *testing.T) {
+	const manifests = `
+apiVersion: v1
+kind: Service
+metadata: {name: outside, namespace: sample}
+spec: {type: ExternalName, externalName: example.org}
+---
+apiVersion: multicluster.x-k8s.io/v1beta1
+kind: ServiceExport
+metadata: {name: outside, namespace: sample}
+---
+apiVersion: multicluster.x-k8s.io/v1beta1
+kind: ServiceExport
+metadata: {name: absent, namespace: sample}
+`
+	if err := sealane.Apply(t.Context(), shared.Lab, "c2", []byte(manifests)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if _, err := try(ctx, "--context", "c2", "-n", "sample", "delete", "serviceexport/outside", "serviceexport/absent", "service/outside"); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, reason := range map[string]string{"outside": "InvalidServiceType", "absent": "NoService"} {
+		eventually(t, 15*time.Second, func(ctx context.Context) error {
+			got, err := jsonpath(ctx, "c2", `{.status.conditions[?(@.type=="Valid")].reason}`, "serviceexport", name, "-n", "sample")
+			if err == nil && got != reason {
+				err = fmt.Errorf("ServiceExport %s: Valid is %q, expected %q", name, got, reason)
+			}
+			return err
+		})
+	}
+}

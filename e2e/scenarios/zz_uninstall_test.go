@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestUninstallLeavesNothing runs last of all: no object, link, route, rule or table of Sealane's stays.
+func TestUninstallLeavesNothing(t *testing.T) {
+	plugin(t, "uninstall")
+	for _, c := range shared.Lab.Topology.Clusters {
+		clean(t, c.Name)
+	}
+	for _, cluster := range shared.Lab.Contexts() {
+		for _, list := range [][]string{
+			{"get", "crds", "-o", "name"},
+			{"get", "namespaces", "-o", "name"},
+			{"get", "clusterroles,clusterrolebindings", "-o", "name"},
+		} {
+			for line := range strings.SplitSeq(kubectl(t, append([]string{"--context", cluster}, list...)...), "\n") {
+				if strings.Contains(line, "sealane") {
+					t.Errorf("%s: left over: %s", cluster, line)
+				}
+			}
+		}
+		if out := kubectl(t, "--context", cluster, "get", "services", "-A", "-l", "app.kubernetes.io/managed-by=sealane.io", "-o", "name"); out != "" {
+			t.Errorf("%s: Services left over: %s", cluster, out)
+		}
+	}
+	for _, cluster := range []string{"c1", "c2"} {
+		if corefile := kubectl(t, "--context", cluster, "-n", "kube-system", "get", "configmap", "coredns", "-o", "yaml"); strings.Contains(corefile, "sealane") {
+			t.Errorf("%s: the Corefile still mentions Sealane:\n%s", cluster, corefile)
+		}
+	}
+}
