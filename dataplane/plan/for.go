@@ -315,8 +315,10 @@ func (v *view) throws() []Route {
 	for _, r := range v.Remotes {
 		for _, g := range r.Gateways {
 			for _, c := range g.Candidates {
-				in := func(p netip.Prefix) bool { return p.Contains(c.Addr) }
-				if slices.ContainsFunc(r.Pods, in) || slices.ContainsFunc(r.Services, in) {
+				f := FamilyOf(c.Addr)
+				inside := slices.ContainsFunc(inFamily(f, r.Pods, r.Services),
+					func(p netip.Prefix) bool { return p.Contains(c.Addr) })
+				if inside && slices.Contains(v.families, f) {
 					out = append(out, Route{Table: OutboundTable, Dst: host(c.Addr), Type: Throw})
 				}
 			}

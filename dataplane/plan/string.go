@@ -144,7 +144,8 @@ func (t Table) String() string {
 			s.Name, map[Family]string{IPv4: "ipv4_addr", IPv6: "ipv6_addr"}[t.Family], join(s.Elements))
 	}
 	for _, c := range t.Chains {
-		fmt.Fprintf(&b, "\tchain %s {\n\t\ttype %s hook %s priority %s; policy accept;\n", c.Name, c.Type, c.Hook, c.Priority)
+		fmt.Fprintf(&b, "\tchain %s {\n\t\ttype %s hook %s priority %s; policy accept;\n",
+			c.Name, c.Type, c.Hook, strings.Replace(c.Priority, "-", " - ", 1))
 		for _, r := range c.Rules {
 			fmt.Fprintf(&b, "\t\t%s\n", r)
 		}

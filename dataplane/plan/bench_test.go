@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/dataplane/topology"
+)
+
+// fleet is the input of a cluster of ten nodes, with gateways and remote clusters.
+func fleet(clusters, gateways int) topology.Input {
+	in := topology.Input{Peering: &v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{
+		Phase: v1alpha1.MemberActive, ClusterID: "local",
+		Networks: v1alpha1.Networks{PodCIDRs: []string{"10.255.0.0/16"}, ServiceCIDRs: []string{"100.255.0.0/16"}},
+	}}}
+	for i := range 10 {
+		in.Nodes = append(in.Nodes, corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)},
+			Spec:       corev1.NodeSpec{PodCIDRs: []string{fmt.Sprintf("10.255.%d.0/24", i)}},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("172.16.0.%d", i+1)}}},
+		})
+	}
+	for slot := range gateways {
+		in.Gateways = append(in.Gateways, v1alpha1.Gateway{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", slot)}, Spec: v1alpha1.GatewaySpec{Slot: int32(slot)}})
+	}
+	for c := range clusters {
+		r := v1alpha1.RemoteCluster{Name: fmt.Sprintf("cluster-%d", c), Networks: v1alpha1.Networks{
+			PodCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", c)}, ServiceCIDRs: []string{fmt.Sprintf("100.%d.0.0/16", c)}}}
+		for slot := range gateways {
+			r.Endpoints = append(r.Endpoints, v1alpha1.Endpoint{
+				Gateway: fmt.Sprintf("gw-%d", slot), Slot: int32(slot), MTU: 1420,
+				PublicKey: topology.Key{1, byte(c), byte(slot)}.String(),
+				Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPublic, IP: fmt.Sprintf("198.18.%d.%d", c, slot+1)}},
+			})
+		}
+		in.Peering.Spec.RemoteClusters = append(in.Peering.Spec.RemoteClusters, r)
+	}
+	return in
+}
+
+var gatewayFacts = plan.NodeFacts{Name: "node-0", PublicKey: [32]byte{2}, UnderlayMTU: 1500, IPv6: true}
+
+func forFleets(b *testing.B, f func(b *testing.B, in topology.Input)) {
+	for _, clusters := range []int{10, 100, 250} {
+		b.Run(fmt.Sprintf("clusters=%d/gateways=2", clusters), func(b *testing.B) {
+			in := fleet(clusters, 2)
+			if top := topology.Build(in); len(top.Remotes) != clusters || len(top.Problems) > 0 {
+				b.Fatalf("%d remotes, problems %v", len(top.Remotes), top.Problems)
+			}
+			b.ReportAllocs()
+			f(b, in)
+		})
+	}
+}
+
+// BenchmarkPlan goes from API objects to the plan of the active gateway.
+func BenchmarkPlan(b *testing.B) {
+	forFleets(b, func(b *testing.B, in topology.Input) {
+		for b.Loop() {
+			plan.For(topology.Build(in), gatewayFacts)
+		}
+	})
+}
+
+// BenchmarkDiff compares the active gateway's plan with a kernel in which one cluster's routes are missing.
+func BenchmarkDiff(b *testing.B) {
+	forFleets(b, func(b *testing.B, in topology.Input) {
+		want := plan.For(topology.Build(in), gatewayFacts)
+		have := want
+		have.Routes = have.Routes[2:]
+		for b.Loop() {
+			if changes := plan.Diff(want, have); len(changes) != 2 {
+				b.Fatalf("%d changes", len(changes))
+			}
+		}
+	})
+}

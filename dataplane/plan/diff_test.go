@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/sealane-io/sealane/dataplane/plan"
+)
+
+// apply makes changes to a kernel that is nothing but a Plan, with the kernel's own rules: what exists
+// cannot be added, a link takes what it carries along, and nothing can be put on a link that is not there.
+func apply(t *testing.T, k *plan.Plan, changes []plan.Change) {
+	t.Helper()
+	for _, c := range changes {
+		switch e := c.Element.(type) {
+		case plan.Link:
+			k.Links = put(t, c, k.Links, e, func(x plan.Link) bool { return x.Name == e.Name })
+			if c.Op == plan.Delete {
+				dropCarried(k, e.Name)
+			}
+		case plan.Address:
+			requireLink(t, k, c, e.Link)
+			k.Addresses = put(t, c, k.Addresses, e, func(x plan.Address) bool { return x.Link == e.Link && x.Prefix == e.Prefix })
+		case plan.Tunnel:
+			requireLink(t, k, c, e.Link)
+			if i := slices.IndexFunc(k.Tunnels, func(x plan.Tunnel) bool { return x.Link == e.Link }); i >= 0 {
+				e.Peers = k.Tunnels[i].Peers
+			}
+			k.Tunnels = put(t, c, k.Tunnels, e, func(x plan.Tunnel) bool { return x.Link == e.Link })
+		case plan.TunnelPeer:
+			i := slices.IndexFunc(k.Tunnels, func(x plan.Tunnel) bool { return x.Link == e.Link })
+			if i < 0 {
+				t.Fatalf("%s: no tunnel", c)
+			}
+			k.Tunnels[i].Peers = put(t, c, k.Tunnels[i].Peers, e.Peer, func(x plan.Peer) bool { return x.PublicKey == e.PublicKey })
+		case plan.FDBEntry:
+			requireLink(t, k, c, e.Link)
+			k.FDB = put(t, c, k.FDB, e, func(x plan.FDBEntry) bool { return x.Link == e.Link && x.MAC == e.MAC })
+		case plan.Neighbour:
+			requireLink(t, k, c, e.Link)
+			k.Neighbours = put(t, c, k.Neighbours, e, func(x plan.Neighbour) bool { return x.Link == e.Link && x.IP == e.IP })
+		case plan.Route:
+			if e.Link != "" {
+				requireLink(t, k, c, e.Link)
+			}
+			k.Routes = put(t, c, k.Routes, e, func(x plan.Route) bool { return x.Table == e.Table && x.Dst == e.Dst })
+		case plan.Rule:
+			k.Rules = put(t, c, k.Rules, e, func(x plan.Rule) bool { return x == e })
+		case plan.Table:
+			k.Tables = put(t, c, k.Tables, e, func(x plan.Table) bool { return x.Family == e.Family })
+		case plan.ForwardAccept:
+			k.ForwardAccepts = put(t, c, k.ForwardAccepts, e.Family, func(x plan.Family) bool { return x == e.Family })
+		case plan.ConntrackFlush:
+		default:
+			t.Fatalf("unknown element %T", e)
+		}
+	}
+}
+
+func put[E any](t *testing.T, c plan.Change, elements []E, e E, same func(E) bool) []E {
+	t.Helper()
+	i := slices.IndexFunc(elements, same)
+	if (i >= 0) != (c.Op != plan.Add) {
+		t.Fatalf("%s: it is there: %v", c, i >= 0)
+	}
+	elements = slices.Clone(elements)
+	switch c.Op {
+	case plan.Add:
+		return append(elements, e)
+	case plan.Replace:
+		elements[i] = e
+		return elements
+	default:
+		return slices.Delete(elements, i, i+1)
+	}
+}
+
+func requireLink(t *testing.T, k *plan.Plan, c plan.Change, link string) {
+	t.Helper()
+	if !slices.ContainsFunc(k.Links, func(l plan.Link) bool { return l.Name == link }) {
+		t.Fatalf("%s: no link %s", c, link)
+	}
+}
+
+func dropCarried(k *plan.Plan, link string) {
+	k.Addresses = slices.DeleteFunc(slices.Clone(k.Addresses), func(x plan.Address) bool { return x.Link == link })
+	k.Tunnels = slices.DeleteFunc(slices.Clone(k.Tunnels), func(x plan.Tunnel) bool { return x.Link == link })
+	k.FDB = slices.DeleteFunc(slices.Clone(k.FDB), func(x plan.FDBEntry) bool { return x.Link == link })
+	k.Neighbours = slices.DeleteFunc(slices.Clone(k.Neighbours), func(x plan.Neighbour) bool { return x.Link == link })
+	k.Routes = slices.DeleteFunc(slices.Clone(k.Routes), func(x plan.Route) bool { return x.Link == link })
+}
+
+// TestRandomWalk goes from golden to golden in random order: the changes always lead there, and from
+// anywhere to a clean node.
+func TestRandomWalk(t *testing.T) {
+	all := states(t)
+	r := rand.New(rand.NewPCG(5100, 5101))
+	var kernel plan.Plan
+	for range 500 {
+		next := all[r.IntN(len(all))]
+		apply(t, &kernel, plan.Diff(next.plan, kernel))
+		if rest := plan.Diff(next.plan, kernel); len(rest) > 0 {
+			t.Fatalf("at %s, still to do: %v", next.name, rest)
+		}
+		if r.IntN(10) == 0 {
+			apply(t, &kernel, plan.Diff(plan.Plan{}, kernel))
+			if diff := cmp.Diff(plan.Plan{}, kernel, cmpopts.EquateEmpty(), cmp.AllowUnexported(netip.Prefix{})); diff != "" {
+				t.Fatalf("after %s the node is not clean:\n%s", next.name, diff)
+			}
+		}
+	}
+}
+
+func TestDiffOfItselfIsEmpty(t *testing.T) {
+	for _, s := range states(t) {
+		if changes := plan.Diff(s.plan, s.plan); len(changes) > 0 {
+			t.Errorf("%s: %v", s.name, changes)
+		}
+	}
+}
+
+func find(t *testing.T, name string) plan.Plan {
+	t.Helper()
+	for _, s := range states(t) {
+		if s.name == name {
+			return s.plan
+		}
+	}
+	t.Fatalf("no golden %s", name)
+	return plan.Plan{}
+}
+
+func texts(changes []plan.Change) string {
+	var b strings.Builder
+	for _, c := range changes {
+		b.WriteString(c.String() + "\n")
+	}
+	return b.String()
+}
+
+func TestDiff(t *testing.T) {
+	other := [32]byte{1}
+	tests := []struct {
+		name string
+		edit func(want, have *plan.Plan)
+		want string
+	}{{
+		name: "a peer that roamed is left alone",
+		edit: func(_, have *plan.Plan) {
+			have.Tunnels[0].Peers[0].Endpoint = netip.MustParseAddrPort("192.0.2.9:1024")
+			have.Tunnels[0].Peers[0].Cluster, have.Tunnels[0].Peers[0].Candidates = "", nil
+		},
+	}, {
+		name: "a peer with a new key replaces the old one",
+		edit: func(_, have *plan.Plan) { have.Tunnels[0].Peers[0].PublicKey = other },
+		want: `add peer sl-wg0 YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmI= (c2/b-gw) candidates 172.31.2.22:4500, 203.0.113.2:4500 allowed ips 10.9.0.0/16, 10.99.0.0/16, fd51:bdb3:3976:8bc5:e4fe:cbe5:5a44:2056/128 keepalive 5
+delete peer sl-wg0 AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA= (c2/b-gw) candidates 172.31.2.22:4500, 203.0.113.2:4500 allowed ips 10.9.0.0/16, 10.99.0.0/16, fd51:bdb3:3976:8bc5:e4fe:cbe5:5a44:2056/128 keepalive 5
+`,
+	}, {
+		name: "this node's key changed",
+		edit: func(_, have *plan.Plan) { have.Tunnels[0].PublicKey = other },
+		want: "replace tunnel sl-wg0 public key YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE= listening port 4500\n",
+	}, {
+		name: "a route that points elsewhere",
+		edit: func(_, have *plan.Plan) { have.Routes[0].Source = netip.Addr{} },
+		want: "replace route 10.9.0.0/16 dev sl-wg0 table 5100 proto 81 src 10.8.2.1 mtu 1420\n",
+	}, {
+		name: "an MTU is set in place",
+		edit: func(_, have *plan.Plan) { have.Links[1].MTU = 1500 },
+		want: "replace link sl-wg0 mtu 1420 type wireguard rp_filter 2 disable_ipv6 0\n",
+	}, {
+		name: "a link of another MAC is made anew, with all it carried",
+		edit: func(_, have *plan.Plan) { have.Links[0].MAC = "02:51:00:00:00:00" },
+		want: `delete link sl-vx
+add link sl-vx mtu 1420 address 02:51:ac:1f:01:0c type vxlan id 5100 local 172.31.1.12 dstport 4800 nolearning rp_filter 2 disable_ipv6 0
+add address 169.254.51.0/32 dev sl-vx scope link
+add fdb 02:51:ac:1f:01:0b dev sl-vx dst 172.31.1.11 self permanent
+add neighbour 172.31.1.11 dev sl-vx lladdr 02:51:ac:1f:01:0b nud permanent
+add route 10.8.1.0/24 via 172.31.1.11 dev sl-vx table 5101 proto 81 onlink
+add route 172.31.1.11/32 via 172.31.1.11 dev sl-vx table 5101 proto 81 onlink
+`,
+	}, {
+		name: "rules in the kernel are known by their identifier, and a foreign link-local address stays",
+		edit: func(_, have *plan.Plan) {
+			have.Addresses = append(have.Addresses, plan.Address{Link: "sl-vx", Prefix: netip.MustParsePrefix("fe80::1/64")})
+			for _, table := range have.Tables {
+				for _, chain := range table.Chains {
+					for i, rule := range chain.Rules {
+						chain.Rules[i] = plan.RuleID(rule)
+					}
+				}
+			}
+		},
+	}, {
+		name: "a rule that was tampered with",
+		edit: func(_, have *plan.Plan) { have.Tables[0].Chains[0].Rules[0] = "accept" },
+		want: "replace table ip sealane\n",
+	}, {
+		name: "a cluster that is new gets its connections forgotten, and only it",
+		edit: func(_, have *plan.Plan) {
+			remote := &have.Tables[0].Sets[3]
+			remote.Elements = remote.Elements[1:]
+		},
+		want: "replace table ip sealane\nadd connection flush 10.9.0.0/16\n",
+	}, {
+		name: "routes that a flap took come back without forgetting connections",
+		edit: func(_, have *plan.Plan) { have.Routes = have.Routes[1:] },
+		want: "add route 10.9.0.0/16 dev sl-wg0 table 5100 proto 81 src 10.8.2.1 mtu 1420\n",
+	}}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			want, have := find(t, "spine/a-gw"), find(t, "spine/a-gw")
+			test.edit(&want, &have)
+			if diff := cmp.Diff(test.want, texts(plan.Diff(want, have))); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFirstAndLast: a gateway's tables are there before its first link, and go after the last.
+func TestFirstAndLast(t *testing.T) {
+	gateway := find(t, "spine/a-gw")
+	up, down := plan.Diff(gateway, plan.Plan{}), plan.Diff(plan.Plan{}, gateway)
+	if up[0].Kind != plan.KindTable || up[2].Kind != plan.KindLink {
+		t.Errorf("up: %s", texts(up))
+	}
+	if last := down[len(down)-1]; last.Kind != plan.KindTable || down[0].Kind != plan.KindForward {
+		t.Errorf("down: %s", texts(down))
+	}
+}
