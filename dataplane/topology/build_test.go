@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/topology"
+)
+
+// exact compares netip values as the values they are.
+var exact = cmp.Options{
+	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+}
+
+func key(b byte) string { return topology.Key{b}.String() }
+
+func node(name, address string, pods ...string) corev1.Node {
+	return corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.NodeSpec{PodCIDRs: pods},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}},
+	}
+}
+
+func endpoint(name string, slot int32, key string, addresses ...string) v1alpha1.Endpoint {
+	e := v1alpha1.Endpoint{Gateway: name, Slot: slot, PublicKey: key, MTU: 1420}
+	for _, a := range addresses {
+		e.Addresses = append(e.Addresses, v1alpha1.EndpointAddress{Type: v1alpha1.AddressPublic, IP: a})
+	}
+	return e
+}
+
+// input is a sound cluster c1 with two remotes, c2 and c3.
+func input() topology.Input {
+	return topology.Input{
+		Peering: &v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{
+			Phase: v1alpha1.MemberActive, ClusterSet: "default", ClusterID: "c1",
+			Cable:    v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
+			Networks: v1alpha1.Networks{PodCIDRs: []string{"10.8.0.0/16"}, ServiceCIDRs: []string{"10.88.0.0/16"}},
+			RemoteClusters: []v1alpha1.RemoteCluster{{
+				Name:      "c2",
+				Networks:  v1alpha1.Networks{PodCIDRs: []string{"10.9.0.0/16"}, ServiceCIDRs: []string{"10.99.0.0/16"}},
+				Endpoints: []v1alpha1.Endpoint{endpoint("g0", 0, key(2), "198.51.100.2"), endpoint("g1", 1, key(3), "198.51.100.3")},
+			}, {
+				Name:      "c3",
+				Networks:  v1alpha1.Networks{PodCIDRs: []string{"10.10.0.0/16"}, ServiceCIDRs: []string{"10.110.0.0/16"}},
+				Endpoints: []v1alpha1.Endpoint{endpoint("g0", 0, key(4), "198.51.100.4")},
+			}},
+		}},
+		Gateways: []v1alpha1.Gateway{{
+			ObjectMeta: metav1.ObjectMeta{Name: "gw"},
+			Status:     v1alpha1.GatewayStatus{Endpoint: &v1alpha1.Endpoint{PublicKey: key(1), MTU: 1420}},
+		}},
+		Nodes: []corev1.Node{node("gw", "172.31.1.12", "10.8.2.0/24"), node("worker", "172.31.1.11", "10.8.1.0/24")},
+	}
+}
+
+func TestBuild(t *testing.T) {
+	got := topology.Build(input())
+	want := topology.Topology{
+		ClusterSet: "default", Cluster: "c1",
+		Cable: topology.Cable{Driver: "wireguard", Port: 4500, VXLANPort: 4800},
+		Local: topology.Local{
+			Pods: prefixes("10.8.0.0/16"), Services: prefixes("10.88.0.0/16"),
+			Nodes: []topology.Node{
+				{Name: "gw", Addresses: []netip.Addr{netip.MustParseAddr("172.31.1.12")}, Pods: prefixes("10.8.2.0/24")},
+				{Name: "worker", Addresses: []netip.Addr{netip.MustParseAddr("172.31.1.11")}, Pods: prefixes("10.8.1.0/24")},
+			},
+			Gateways: []topology.Gateway{{Node: "gw", PublicKey: topology.Key{1}, MTU: 1420}},
+		},
+		Remotes: []topology.Remote{
+			{Name: "c2", Pods: prefixes("10.9.0.0/16"), Services: prefixes("10.99.0.0/16"), Gateways: []topology.Gateway{
+				{Node: "g0", Slot: 0, PublicKey: topology.Key{2}, MTU: 1420, Candidates: candidate("198.51.100.2")},
+				{Node: "g1", Slot: 1, PublicKey: topology.Key{3}, MTU: 1420, Candidates: candidate("198.51.100.3")},
+			}},
+			{Name: "c3", Pods: prefixes("10.10.0.0/16"), Services: prefixes("10.110.0.0/16"), Gateways: []topology.Gateway{
+				{Node: "g0", Slot: 0, PublicKey: topology.Key{4}, MTU: 1420, Candidates: candidate("198.51.100.4")},
+			}},
+		},
+	}
+	if diff := cmp.Diff(want, got, exact); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func prefixes(list ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range list {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+func candidate(a string) []topology.Candidate {
+	return []topology.Candidate{{Addr: netip.MustParseAddr(a)}}
+}
+
+// TestBadNetworks: what c2 claims beside its networks is left out, with the reason, and nothing else is.
+func TestBadNetworks(t *testing.T) {
+	tests := []struct{ claim, reason string }{
+		{"0.0.0.0/0", topology.ReasonDefaultRoute},
+		{"::/0", topology.ReasonDefaultRoute},
+		{"64.0.0.0/2", topology.ReasonReserved},
+		{"32.0.0.0/4", topology.ReasonTooWide},
+		{"2000::/3", topology.ReasonTooWide},
+		{"172.31.0.0/16", topology.ReasonContainsNode},
+		{"172.31.1.11/32", topology.ReasonContainsNode},
+		{"10.8.0.0/16", topology.ReasonOverlap},
+		{"10.8.1.128/25", topology.ReasonOverlap},
+		{"10.88.7.0/24", topology.ReasonOverlap},
+		{"10.0.0.0/8", topology.ReasonOverlap},
+		{"11.1.0.0/8", topology.ReasonNotMasked},
+		{"127.0.0.0/8", topology.ReasonReserved},
+		{"169.254.51.0/24", topology.ReasonReserved},
+		{"224.0.0.0/24", topology.ReasonReserved},
+		{"255.255.255.255/32", topology.ReasonReserved},
+		{"fe80::/64", topology.ReasonReserved},
+		{"ff02::/64", topology.ReasonReserved},
+		{"fd51:1::/64", topology.ReasonReserved},
+		{"::1/128", topology.ReasonReserved},
+		{"::ffff:10.9.0.0/112", topology.ReasonReserved},
+		{"10.9.0.0", topology.ReasonInvalidCIDR},
+		{"10.9.0.0/33", topology.ReasonInvalidCIDR},
+		{"fe80::%eth0/64", topology.ReasonInvalidCIDR},
+		{"", topology.ReasonInvalidCIDR},
+		{strings.Repeat("9", 100000), topology.ReasonInvalidCIDR},
+	}
+	for _, test := range tests {
+		t.Run(test.claim[:min(len(test.claim), 40)], func(t *testing.T) {
+			in := input()
+			c2 := &in.Peering.Spec.RemoteClusters[0].Networks
+			c2.PodCIDRs = append(c2.PodCIDRs, test.claim)
+			wantOne(t, in, "RemoteCluster/c2", test.reason)
+		})
+	}
+}
+
+// wantOne wants exactly one problem, and the topology of the sound input.
+func wantOne(t *testing.T, in topology.Input, ref, reason string) {
+	t.Helper()
+	got := topology.Build(in)
+	if len(got.Problems) != 1 || got.Problems[0].Ref != ref || got.Problems[0].Reason != reason {
+		t.Errorf("want one problem %s of %s, got %+v", reason, ref, got.Problems)
+	}
+	for _, p := range got.Problems {
+		if len(p.Message) > 300 {
+			t.Errorf("a message of %d bytes", len(p.Message))
+		}
+	}
+	got.Problems = nil
+	if diff := cmp.Diff(topology.Build(input()), got, exact); diff != "" {
+		t.Errorf("something else changed (-want +got)\n%s", diff)
+	}
+}
+
+func TestBadEndpoints(t *testing.T) {
+	tests := []struct {
+		name     string
+		endpoint v1alpha1.Endpoint
+		reason   string
+	}{
+		{"name", endpoint("x y\n", 5, key(9)), topology.ReasonInvalidName},
+		{"duplicate name", endpoint("g1", 5, key(9)), topology.ReasonDuplicate},
+		{"duplicate slot", endpoint("x", 1, key(9)), topology.ReasonDuplicate},
+		{"slot too high", endpoint("x", 16, key(9)), topology.ReasonInvalidSlot},
+		{"slot below zero", endpoint("x", -1, key(9)), topology.ReasonInvalidSlot},
+		{"empty key", endpoint("x", 5, ""), topology.ReasonInvalidPublicKey},
+		{"zero key", endpoint("x", 5, key(0)), topology.ReasonInvalidPublicKey},
+		{"short key", endpoint("x", 5, base64.StdEncoding.EncodeToString(make([]byte, 31))), topology.ReasonInvalidPublicKey},
+		{"key with a newline", endpoint("x", 5, key(9)+"\n"), topology.ReasonInvalidPublicKey},
+		{"our key", endpoint("x", 5, key(1)), topology.ReasonDuplicate},
+		{"a neighbour's key", endpoint("x", 5, key(2)), topology.ReasonDuplicate},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			in := input()
+			c2 := &in.Peering.Spec.RemoteClusters[0]
+			c2.Endpoints = append(c2.Endpoints, test.endpoint)
+			wantOne(t, in, "RemoteCluster/c2", test.reason)
+		})
+	}
+}
+
+func TestBadCandidates(t *testing.T) {
+	for _, address := range []string{
+		"", "nonsense", "0.0.0.0", "127.0.0.1", "::1", "224.0.0.1", "169.254.1.1", "fe80::1", "2001:db8::1%eth0",
+		"255.255.255.255", "172.31.1.11", "10.8.0.5", "10.88.0.5", "10.110.0.9", "fd51::1", "::ffff:127.0.0.1",
+	} {
+		t.Run(address, func(t *testing.T) {
+			in := input()
+			e := &in.Peering.Spec.RemoteClusters[0].Endpoints[0]
+			e.Addresses = append(e.Addresses, v1alpha1.EndpointAddress{Type: v1alpha1.AddressPrivate, IP: address})
+			wantOne(t, in, "RemoteCluster/c2", topology.ReasonInvalidAddress)
+		})
+	}
+}
+
+func TestBadLocalObjects(t *testing.T) {
+	tests := []struct {
+		name, ref, reason string
+		edit              func(*topology.Input)
+	}{
+		{"node without address", "Node/x", topology.ReasonNoAddress, func(in *topology.Input) {
+			in.Nodes = append(in.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
+		}},
+		{"two nodes' pods overlap", "Node/worker", topology.ReasonOverlap, func(in *topology.Input) {
+			in.Nodes[1].Spec.PodCIDRs = append(in.Nodes[1].Spec.PodCIDRs, "10.8.2.0/25")
+		}},
+		{"a node with another's address", "Node/worker", topology.ReasonDuplicate, func(in *topology.Input) {
+			in.Nodes[1].Status.Addresses = append(in.Nodes[1].Status.Addresses, in.Nodes[0].Status.Addresses...)
+		}},
+		{"gateway without node", "Gateway/x", topology.ReasonUnknownNode, func(in *topology.Input) {
+			in.Gateways = append(in.Gateways, v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
+		}},
+		{"two gateways of one slot", "Gateway/worker", topology.ReasonDuplicate, func(in *topology.Input) {
+			in.Gateways = append(in.Gateways, v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "worker"}})
+		}},
+		{"local network", "Peering/sealane", topology.ReasonDefaultRoute, func(in *topology.Input) {
+			in.Peering.Spec.Networks.ServiceCIDRs = append(in.Peering.Spec.Networks.ServiceCIDRs, "0.0.0.0/0")
+		}},
+		{"driver", "Peering/sealane", topology.ReasonUnknownDriver, func(in *topology.Input) {
+			in.Peering.Spec.Cable.Driver = "pigeon"
+		}},
+		{"cable port", "Peering/sealane", topology.ReasonInvalidPort, func(in *topology.Input) {
+			in.Peering.Spec.Cable.Port = 65530
+		}},
+		{"VXLAN port", "Peering/sealane", topology.ReasonInvalidPort, func(in *topology.Input) {
+			in.Peering.Spec.Cable.VXLANPort = 4501
+		}},
+		{"a remote of our name", "RemoteCluster/c1", topology.ReasonDuplicate, func(in *topology.Input) {
+			in.Peering.Spec.RemoteClusters = append(in.Peering.Spec.RemoteClusters, v1alpha1.RemoteCluster{Name: "c1"})
+		}},
+		{"a remote's name", `RemoteCluster/"x y"`, topology.ReasonInvalidName, func(in *topology.Input) {
+			in.Peering.Spec.RemoteClusters = append(in.Peering.Spec.RemoteClusters, v1alpha1.RemoteCluster{Name: "x y"})
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			in := input()
+			test.edit(&in)
+			wantOne(t, in, test.ref, test.reason)
+		})
+	}
+}
+
+func TestTinyMTUIsUnknown(t *testing.T) {
+	in := input()
+	in.Peering.Spec.RemoteClusters[0].Endpoints[0].MTU = 68
+	got := topology.Build(in)
+	if len(got.Problems) != 1 || got.Problems[0].Reason != topology.ReasonInvalidMTU || got.Remotes[0].Gateways[0].MTU != 0 {
+		t.Errorf("problems %v, MTU %d", got.Problems, got.Remotes[0].Gateways[0].MTU)
+	}
+}
+
+func TestFirstByNameKeepsWhatTwoRemotesClaim(t *testing.T) {
+	in := input()
+	in.Peering.Spec.RemoteClusters[1].Networks.PodCIDRs = []string{"10.9.7.0/24", "10.10.0.0/16"}
+	wantOne(t, in, "RemoteCluster/c3", topology.ReasonOverlap)
+}
+
+func TestLeavingHasNoRemotes(t *testing.T) {
+	in := input()
+	in.Peering.Spec.Phase = v1alpha1.MemberLeaving
+	if got := topology.Build(in); len(got.Remotes) > 0 {
+		t.Errorf("remotes %v", got.Remotes)
+	}
+}
+
+func shuffled(in topology.Input, r *rand.Rand) topology.Input {
+	in.Peering = in.Peering.DeepCopy()
+	in.Nodes, in.Gateways = slices.Clone(in.Nodes), slices.Clone(in.Gateways)
+	shuffle(r, in.Nodes)
+	shuffle(r, in.Gateways)
+	spec := &in.Peering.Spec
+	shuffle(r, spec.Networks.PodCIDRs)
+	shuffle(r, spec.Networks.ServiceCIDRs)
+	shuffle(r, spec.RemoteClusters)
+	for i := range spec.RemoteClusters {
+		c := &spec.RemoteClusters[i]
+		shuffle(r, c.Networks.PodCIDRs)
+		shuffle(r, c.Networks.ServiceCIDRs)
+		shuffle(r, c.Endpoints)
+	}
+	return in
+}
+
+func shuffle[E any](r *rand.Rand, list []E) {
+	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+}
+
+func TestOrderOfInputDoesNotMatter(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	in := input()
+	want := topology.Build(in)
+	for range 50 {
+		if diff := cmp.Diff(want, topology.Build(shuffled(in, r)), exact); diff != "" {
+			t.Fatalf("(-want +got)\n%s", diff)
+		}
+	}
+}
+
+// FuzzBuild feeds what a hostile member could make the broker pass on. Whatever it is, the result does
+// not depend on the order of lists, and no remote prefix overlaps the local cluster or another's.
+func FuzzBuild(f *testing.F) {
+	f.Add("evil", "10.9.0.0/16", "0.0.0.0/0", "gw", int32(0), key(7), "198.51.100.9", int32(1420), "172.31.1.9", "10.8.3.0/24", int32(4500))
+	f.Add("c2", "10.0.0.0/8", "fd51::/16", "g0", int32(16), key(0), "10.99.0.1", int32(-1), "::1", "::/0", int32(70000))
+	f.Fuzz(func(t *testing.T, name, pods, services, gateway string, slot int32, key, address string, mtu int32,
+		nodeAddress, nodePods string, port int32) {
+		in := input()
+		spec := &in.Peering.Spec
+		spec.Cable.Port = port
+		spec.Networks.PodCIDRs = append(spec.Networks.PodCIDRs, nodePods)
+		in.Nodes = append(in.Nodes, node(gateway, nodeAddress, nodePods))
+		in.Gateways = append(in.Gateways, v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: gateway}, Spec: v1alpha1.GatewaySpec{Slot: slot}})
+		evil := v1alpha1.RemoteCluster{
+			Name:      name,
+			Networks:  v1alpha1.Networks{PodCIDRs: []string{pods, services}, ServiceCIDRs: []string{services}},
+			Endpoints: []v1alpha1.Endpoint{endpoint(gateway, slot, key, address), endpoint(name, slot, key, address, pods)},
+		}
+		evil.Endpoints[0].MTU = mtu
+		spec.RemoteClusters = append(spec.RemoteClusters, evil)
+
+		got := topology.Build(in)
+		check(t, got)
+		r := rand.New(rand.NewPCG(uint64(len(pods)), uint64(len(services))))
+		if diff := cmp.Diff(got, topology.Build(shuffled(in, r)), exact); diff != "" {
+			t.Errorf("the order matters (-one +other)\n%s", diff)
+		}
+	})
+}
+
+// check holds what every consumer of a topology relies on.
+func check(t *testing.T, top topology.Topology) {
+	t.Helper()
+	var taken []netip.Prefix
+	for _, n := range top.Local.Nodes {
+		for _, a := range n.Addresses {
+			taken = append(taken, netip.PrefixFrom(a, a.BitLen()))
+		}
+		taken = append(taken, n.Pods...)
+	}
+	taken = slices.Concat(taken, top.Local.Pods, top.Local.Services)
+	keys := map[topology.Key]string{}
+	for _, r := range top.Remotes {
+		own := slices.Concat(r.Pods, r.Services)
+		for _, p := range own {
+			for _, q := range taken {
+				if p.Overlaps(q) {
+					t.Errorf("%s of %s overlaps %s", p, r.Name, q)
+				}
+			}
+		}
+		taken = append(taken, own...)
+		for i, g := range r.Gateways {
+			id := fmt.Sprintf("%s/%s", r.Name, g.Node)
+			if other, dup := keys[g.PublicKey]; dup || g.PublicKey == (topology.Key{}) {
+				t.Errorf("key of %s is that of %q or zero", id, other)
+			}
+			keys[g.PublicKey] = id
+			if g.Slot < 0 || g.Slot > 15 || i > 0 && g.Slot <= r.Gateways[i-1].Slot {
+				t.Errorf("slot %d of %s", g.Slot, id)
+			}
+		}
+	}
+	if top.Cable.Port == 0 || int(top.Cable.Port)+15 > 65535 {
+		t.Errorf("port %d", top.Cable.Port)
+	}
+}
