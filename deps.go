@@ -5,6 +5,7 @@ package deps
 import (
 	_ "github.com/coredns/coredns/core/plugin"
 	_ "github.com/coredns/coredns/coremain"
+	_ "github.com/coreos/go-iptables/iptables"
 	_ "github.com/google/go-cmp/cmp"
 	_ "github.com/google/go-containerregistry/pkg/v1/mutate"
 	_ "github.com/google/go-containerregistry/pkg/v1/tarball"

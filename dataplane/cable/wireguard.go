@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cable
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/vishvananda/netlink"
+	"golang.zx2c4.com/wireguard/wgctrl"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/plan"
+)
+
+// WireGuard makes and configures the node's WireGuard devices, all with the same private key.
+type WireGuard struct {
+	key    wgtypes.Key
+	kernel bool
+	client *wgctrl.Client
+	log    logr.Logger
+
+	mu        sync.Mutex
+	userspace map[string]*device
+}
+
+// probeLink is made and removed to learn whether the kernel has WireGuard. Left behind by a crash, it
+// is a link of ours that no plan wants.
+const probeLink = plan.LinkPrefix + "probe"
+
+// OpenWireGuard finds out what the kernel offers.
+func OpenWireGuard(key wgtypes.Key, log logr.Logger) (*WireGuard, error) {
+	w := &WireGuard{key: key, log: log, userspace: map[string]*device{}}
+	probe := wireGuardLink(probeLink, 0)
+	switch err := netlink.LinkAdd(probe); {
+	case err == nil || errors.Is(err, syscall.EEXIST):
+		w.kernel = true
+		if err := netlink.LinkDel(probe); err != nil {
+			return nil, fmt.Errorf("delete link %s: %w", probeLink, err)
+		}
+	case errors.Is(err, syscall.EOPNOTSUPP):
+	default:
+		return nil, fmt.Errorf("ask the kernel for wireguard: %w", err)
+	}
+	var err error
+	// After the probe, which loads the kernel's module: the client looks for it once.
+	if w.client, err = wgctrl.New(); err != nil {
+		return nil, fmt.Errorf("open wgctrl: %w", err)
+	}
+	return w, nil
+}
+
+func wireGuardLink(name string, mtu int) netlink.Link {
+	return &netlink.Wireguard{LinkAttrs: netlink.LinkAttrs{Name: name, MTU: mtu}}
+}
+
+// Close ends the userspace devices. Those of the kernel stay.
+func (w *WireGuard) Close() error {
+	w.mu.Lock()
+	devices := w.userspace
+	w.userspace = map[string]*device{}
+	w.mu.Unlock()
+	for _, d := range devices {
+		d.close()
+	}
+	return w.client.Close()
+}
+
+// Implementation says where packets are encrypted.
+func (w *WireGuard) Implementation() v1alpha1.CableImplementation {
+	if w.kernel {
+		return v1alpha1.CableKernel
+	}
+	return v1alpha1.CableUserspace
+}
+
+// PublicKey of every device.
+func (w *WireGuard) PublicKey() [32]byte { return w.key.PublicKey() }
+
+// Owns says whether a link is a WireGuard device that this process can configure. A userspace device of
+// another process is not.
+func (w *WireGuard) Owns(link netlink.Link) bool {
+	if link.Type() == "wireguard" {
+		return w.kernel
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d, ok := w.userspace[link.Attrs().Name]
+	return ok && d.running()
+}
+
+// Create makes a device and gives it the private key. The link is down.
+func (w *WireGuard) Create(name string, mtu int) error {
+	if w.kernel {
+		if err := netlink.LinkAdd(wireGuardLink(name, mtu)); err != nil {
+			return err
+		}
+	} else if err := w.createUserspace(name, mtu); err != nil {
+		return err
+	}
+	return w.client.ConfigureDevice(name, wgtypes.Config{PrivateKey: &w.key})
+}
+
+func (w *WireGuard) createUserspace(name string, mtu int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old, ok := w.userspace[name]; ok {
+		old.close()
+		delete(w.userspace, name)
+	}
+	d, err := newDevice(name, mtu, w.log.WithValues("link", name))
+	if err != nil {
+		return err
+	}
+	w.userspace[name] = d
+	return nil
+}
+
+// Delete ends a device; one that is gone is no error.
+func (w *WireGuard) Delete(name string) error {
+	w.mu.Lock()
+	d, ok := w.userspace[name]
+	delete(w.userspace, name)
+	w.mu.Unlock()
+	if ok {
+		d.close()
+	}
+	link, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, syscall.ENODEV) {
+		return err
+	}
+	return nil
+}
+
+// Tunnel returns how a device is configured, with the endpoints in use.
+func (w *WireGuard) Tunnel(name string) (plan.Tunnel, error) {
+	d, err := w.client.Device(name)
+	if err != nil {
+		return plan.Tunnel{}, fmt.Errorf("read wireguard device %s: %w", name, err)
+	}
+	t := plan.Tunnel{Link: name, ListenPort: uint16(d.ListenPort), PublicKey: d.PublicKey}
+	for _, p := range d.Peers {
+		t.Peers = append(t.Peers, plan.Peer{
+			PublicKey:        p.PublicKey,
+			Endpoint:         addrPort(p.Endpoint),
+			AllowedIPs:       prefixes(p.AllowedIPs),
+			KeepaliveSeconds: int(p.PersistentKeepaliveInterval / time.Second),
+		})
+	}
+	slices.SortFunc(t.Peers, func(a, b plan.Peer) int { return slices.Compare(a.PublicKey[:], b.PublicKey[:]) })
+	return t, nil
+}
+
+// SetTunnel sets what the device itself has: the key and the port. Peers stay.
+func (w *WireGuard) SetTunnel(t plan.Tunnel) error {
+	port := int(t.ListenPort)
+	if t.PublicKey != w.PublicKey() {
+		return errors.New("the plan is for another node's public key")
+	}
+	return w.client.ConfigureDevice(t.Link, wgtypes.Config{PrivateKey: &w.key, ListenPort: &port})
+}
+
+// SetPeer adds or changes a peer. A peer that is there keeps the endpoint in use; a new one is dialled
+// at its first candidate.
+func (w *WireGuard) SetPeer(p plan.TunnelPeer, isNew bool) error {
+	keepalive := time.Duration(p.KeepaliveSeconds) * time.Second
+	cfg := wgtypes.PeerConfig{
+		PublicKey:                   p.PublicKey,
+		PersistentKeepaliveInterval: &keepalive,
+		ReplaceAllowedIPs:           true,
+		AllowedIPs:                  ipNets(p.AllowedIPs),
+	}
+	if isNew && len(p.Candidates) > 0 {
+		cfg.Endpoint = net.UDPAddrFromAddrPort(p.Candidates[0])
+	}
+	return w.client.ConfigureDevice(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{cfg}})
+}
+
+// SetEndpoint dials a peer that is there at another address.
+func (w *WireGuard) SetEndpoint(link string, key [32]byte, endpoint netip.AddrPort) error {
+	return w.client.ConfigureDevice(link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{
+		PublicKey: key, UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(endpoint),
+	}}})
+}
+
+// RemovePeer removes a peer; one that is gone, or whose device is, is no error.
+func (w *WireGuard) RemovePeer(link string, key [32]byte) error {
+	err := w.client.ConfigureDevice(link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{
+		PublicKey: key, UpdateOnly: true, Remove: true,
+	}}})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// PeerState is what a device knows of a peer at one moment.
+type PeerState struct {
+	Link          string
+	PublicKey     [32]byte
+	Endpoint      netip.AddrPort // invalid if none is known
+	LastHandshake time.Time      // zero before the first
+	// ReceivedBytes and SentBytes through the tunnel.
+	ReceivedBytes, SentBytes int64
+}
+
+// Peers returns the state of every peer of a device.
+func (w *WireGuard) Peers(link string) ([]PeerState, error) {
+	d, err := w.client.Device(link)
+	if err != nil {
+		return nil, fmt.Errorf("read wireguard device %s: %w", link, err)
+	}
+	states := make([]PeerState, 0, len(d.Peers))
+	for _, p := range d.Peers {
+		states = append(states, PeerState{
+			Link: link, PublicKey: p.PublicKey, Endpoint: addrPort(p.Endpoint),
+			LastHandshake: p.LastHandshakeTime, ReceivedBytes: p.ReceiveBytes, SentBytes: p.TransmitBytes,
+		})
+	}
+	return states, nil
+}
+
+func addrPort(a *net.UDPAddr) netip.AddrPort {
+	if a == nil {
+		return netip.AddrPort{}
+	}
+	ap := a.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}
+
+func prefixes(nets []net.IPNet) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(nets))
+	for _, n := range nets {
+		a, _ := netip.AddrFromSlice(n.IP)
+		ones, _ := n.Mask.Size()
+		out = append(out, netip.PrefixFrom(a.Unmap(), ones))
+	}
+	slices.SortFunc(out, func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	return out
+}
+
+func ipNets(prefixes []netip.Prefix) []net.IPNet {
+	out := make([]net.IPNet, 0, len(prefixes))
+	for _, p := range prefixes {
+		out = append(out, net.IPNet{
+			IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()),
+		})
+	}
+	return out
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kernel reads and writes the network state of this node. Observe returns what is there as a
+// plan, Do applies changes. What is Sealane's can be told by looking: links named "sl-…" and what is on
+// them, our routing tables and the rules that look them up, our nftables tables, and our two accepts in
+// the FORWARD chains. Nothing is remembered between calls.
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/dataplane/plan"
+)
+
+// Kernel of this node, in the network namespace of the process.
+type Kernel struct {
+	cable     *cable.WireGuard
+	sysctlDir string
+	families  []plan.Family
+	netlink   *netlink.Handle
+	firewall  *firewall
+}
+
+// New opens the kernel. sysctlDir is /proc/sys/net, or a writable mount of it.
+func New(c *cable.WireGuard, sysctlDir string) (*Kernel, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	k := &Kernel{cable: c, sysctlDir: sysctlDir, netlink: h, families: []plan.Family{plan.IPv4}}
+	if _, err := os.Stat("/proc/net/if_inet6"); err == nil {
+		k.families = append(k.families, plan.IPv6)
+	}
+	if k.firewall, err = newFirewall(k.families); err != nil {
+		h.Close()
+		return nil, err
+	}
+	return k, nil
+}
+
+// Close the kernel; what was done stays.
+func (k *Kernel) Close() { k.netlink.Close() }
+
+// IPv6 says whether links can have IPv6 addresses.
+func (k *Kernel) IPv6() bool {
+	if len(k.families) < 2 {
+		return false
+	}
+	disabled, err := k.sysctl("ipv6", "default", "disable_ipv6")
+	return err == nil && disabled == 0
+}
+
+// Do applies changes in their order. A change that fails does not keep the others from being tried; every
+// failure is in the error, with the element it is about.
+func (k *Kernel) Do(ctx context.Context, changes []plan.Change) error {
+	d := doing{Kernel: k, indexes: map[string]int{}}
+	var errs []error
+	for _, c := range changes {
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, ctx.Err())...)
+		}
+		if err := d.do(ctx, c); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", c, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Clean removes everything of ours.
+func (k *Kernel) Clean(ctx context.Context) error {
+	have, err := k.Observe(ctx)
+	err = errors.Join(err, k.Do(ctx, plan.Diff(plan.Plan{}, have)))
+	// Half an accept is not observed as one.
+	for _, f := range k.families {
+		err = errors.Join(err, k.firewall.deleteAccepts(f))
+	}
+	return err
+}
+
+// doing is one run of changes; it looks every link up once.
+type doing struct {
+	*Kernel
+	indexes map[string]int
+}
+
+func (d *doing) do(ctx context.Context, c plan.Change) error {
+	switch e := c.Element.(type) {
+	case plan.Table:
+		return d.firewall.setTable(ctx, e, c.Op)
+	case plan.Link:
+		return d.link(e, c.Op)
+	case plan.Address:
+		return d.address(e, c.Op)
+	case plan.Tunnel:
+		if c.Op == plan.Delete {
+			return nil // with its link
+		}
+		return d.cable.SetTunnel(e)
+	case plan.TunnelPeer:
+		if c.Op == plan.Delete {
+			return d.cable.RemovePeer(e.Link, e.PublicKey)
+		}
+		return d.cable.SetPeer(e, c.Op == plan.Add)
+	case plan.FDBEntry:
+		return d.fdb(e, c.Op)
+	case plan.Neighbour:
+		return d.neighbour(e, c.Op)
+	case plan.Route:
+		return d.route(e, c.Op)
+	case plan.Rule:
+		return d.rule(e, c.Op)
+	case plan.ForwardAccept:
+		if c.Op == plan.Delete {
+			return d.firewall.deleteAccepts(e.Family)
+		}
+		return d.firewall.insertAccepts(e.Family)
+	case plan.ConntrackFlush:
+		return d.flush(e.Prefix)
+	}
+	return fmt.Errorf("unknown element %T", c.Element)
+}
+
+// index of a link by name.
+func (d *doing) index(name string) (int, error) {
+	if i, ok := d.indexes[name]; ok {
+		return i, nil
+	}
+	l, err := d.netlink.LinkByName(name)
+	if err != nil {
+		return 0, err
+	}
+	d.indexes[name] = l.Attrs().Index
+	return l.Attrs().Index, nil
+}
+
+func isNotFound(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.As(err, &missing)
+}
+
+// gone makes the deletion of what is not there a success.
+func gone(err error) error {
+	for _, e := range []error{unix.ENOENT, unix.ESRCH, unix.ENODEV, unix.EADDRNOTAVAIL} {
+		if errors.Is(err, e) {
+			return nil
+		}
+	}
+	return err
+}
+
+func (k *Kernel) sysctl(family, link, name string) (int, error) {
+	text, err := os.ReadFile(filepath.Join(k.sysctlDir, family, "conf", link, name))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}
+
+// setSysctl writes only what differs, for the files may be read-only.
+func (k *Kernel) setSysctl(family, link, name string, value int) error {
+	if have, err := k.sysctl(family, link, name); err != nil || have == value {
+		return err
+	}
+	path := filepath.Join(k.sysctlDir, family, "conf", link, name)
+	return os.WriteFile(path, []byte(strconv.Itoa(value)), 0)
+}
+
+func nlFamily(f plan.Family) int {
+	if f == plan.IPv6 {
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
+}
+
+func addrOf(b []byte) netip.Addr {
+	a, _ := netip.AddrFromSlice(b)
+	return a.Unmap()
+}

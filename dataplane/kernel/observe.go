@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sealane-io/sealane/dataplane/plan"
+)
+
+// Observe returns everything of ours that is in the kernel. A link that is down has MTU 0, for it carries
+// nothing; rules of nftables are their IDs.
+func (k *Kernel) Observe(ctx context.Context) (plan.Plan, error) {
+	var p plan.Plan
+	names, err := k.observeLinks(&p)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	for _, f := range k.families {
+		err := errors.Join(k.observeRoutes(&p, f, names), k.observeRules(&p, f), k.observeFirewall(ctx, &p, f))
+		if err != nil {
+			return plan.Plan{}, err
+		}
+	}
+	return p, nil
+}
+
+// observeLinks reads our links and what is on them. It returns the names of all links by index.
+func (k *Kernel) observeLinks(p *plan.Plan) (map[int]string, error) {
+	links, err := k.netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	slices.SortFunc(links, func(a, b netlink.Link) int { return cmp.Compare(a.Attrs().Name, b.Attrs().Name) })
+	names := make(map[int]string, len(links))
+	for _, l := range links {
+		names[l.Attrs().Index] = l.Attrs().Name
+		if !strings.HasPrefix(l.Attrs().Name, plan.LinkPrefix) {
+			continue
+		}
+		if err := k.observeLink(p, l); err != nil && !isGone(err) {
+			return nil, fmt.Errorf("observe link %s: %w", l.Attrs().Name, err)
+		}
+	}
+	return names, nil
+}
+
+// isGone says that a link went away while it was looked at.
+func isGone(err error) bool { return errors.Is(err, unix.ENODEV) }
+
+func (k *Kernel) observeLink(p *plan.Plan, l netlink.Link) error {
+	a := l.Attrs()
+	link := plan.Link{Name: a.Name, MTU: a.MTU}
+	if a.Flags&net.FlagUp == 0 {
+		link.MTU = 0
+	}
+	link.RPFilter, _ = k.sysctl("ipv4", a.Name, "rp_filter") // missing reads as off
+	disabled, err := k.sysctl("ipv6", a.Name, "disable_ipv6")
+	link.DisableIPv6 = err != nil || disabled != 0
+	if v, ok := l.(*netlink.Vxlan); ok {
+		link.Kind, link.VNI, link.Port = plan.VXLAN, v.VxlanId, uint16(v.Port)
+		link.Local, link.MAC = addrOf(v.SrcAddr), a.HardwareAddr.String()
+	}
+	if k.cable.Owns(l) {
+		link.Kind = plan.WireGuard
+		tunnel, err := k.cable.Tunnel(a.Name)
+		if err != nil {
+			return err
+		}
+		p.Tunnels = append(p.Tunnels, tunnel)
+	}
+	p.Links = append(p.Links, link)
+	return errors.Join(k.observeAddresses(p, l), k.observeNeighbours(p, l))
+}
+
+func (k *Kernel) observeAddresses(p *plan.Plan, l netlink.Link) error {
+	addrs, err := k.netlink.AddrList(l, netlink.FAMILY_ALL)
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		address := plan.Address{Link: l.Attrs().Name, Prefix: prefix(a.IPNet)}
+		address.LinkScope = address.Prefix.Addr().Is4() && a.Scope == unix.RT_SCOPE_LINK
+		p.Addresses = append(p.Addresses, address)
+	}
+	return nil
+}
+
+func (k *Kernel) observeNeighbours(p *plan.Plan, l netlink.Link) error {
+	name := l.Attrs().Name
+	for _, f := range k.families {
+		neighbours, err := k.netlink.NeighList(l.Attrs().Index, nlFamily(f))
+		if err != nil {
+			return err
+		}
+		for _, n := range neighbours {
+			if n.State&netlink.NUD_PERMANENT != 0 {
+				p.Neighbours = append(p.Neighbours, plan.Neighbour{Link: name, IP: addrOf(n.IP), MAC: n.HardwareAddr.String()})
+			}
+		}
+	}
+	if l.Type() != "vxlan" {
+		return nil
+	}
+	entries, err := k.netlink.NeighList(l.Attrs().Index, unix.AF_BRIDGE)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.State&(netlink.NUD_PERMANENT|netlink.NUD_NOARP) != 0 {
+			p.FDB = append(p.FDB, plan.FDBEntry{Link: name, MAC: e.HardwareAddr.String(), Dst: addrOf(e.IP)})
+		}
+	}
+	return nil
+}
+
+func (k *Kernel) observeRoutes(p *plan.Plan, f plan.Family, names map[int]string) error {
+	for _, table := range []int{plan.OutboundTable, plan.InboundTable} {
+		routes, err := k.netlink.RouteListFiltered(nlFamily(f), &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
+		if err != nil {
+			return fmt.Errorf("list routes of table %d: %w", table, err)
+		}
+		for _, r := range routes {
+			p.Routes = append(p.Routes, observedRoute(f, r, names))
+		}
+	}
+	return nil
+}
+
+func observedRoute(f plan.Family, r netlink.Route, names map[int]string) plan.Route {
+	route := plan.Route{Table: r.Table, Dst: prefix(r.Dst), Source: addrOf(r.Src), MTU: r.MTU}
+	if !route.Dst.IsValid() {
+		route.Dst = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		if f == plan.IPv6 {
+			route.Dst = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		}
+	}
+	switch r.Type {
+	case unix.RTN_UNICAST:
+		route.Type, route.Link, route.Via = plan.Unicast, names[r.LinkIndex], addrOf(r.Gw)
+	case unix.RTN_THROW:
+		route.Type = plan.Throw
+	case unix.RTN_UNREACHABLE:
+		route.Type = plan.Unreachable
+	}
+	return route
+}
+
+func (k *Kernel) observeRules(p *plan.Plan, f plan.Family) error {
+	rules, err := k.netlink.RuleList(nlFamily(f))
+	if err != nil {
+		return fmt.Errorf("list rules: %w", err)
+	}
+	for _, r := range rules {
+		if r.Table == plan.OutboundTable || r.Table == plan.InboundTable {
+			p.Rules = append(p.Rules, plan.Rule{Family: f, Priority: r.Priority, IIF: r.IifName, Table: r.Table})
+		}
+	}
+	return nil
+}
+
+func (k *Kernel) observeFirewall(ctx context.Context, p *plan.Plan, f plan.Family) error {
+	table, ok, err := k.firewall.table(ctx, f)
+	if err != nil {
+		return err
+	}
+	if ok {
+		p.Tables = append(p.Tables, table)
+	}
+	accepted, err := k.firewall.accepted(f)
+	if err != nil {
+		return err
+	}
+	if accepted {
+		p.ForwardAccepts = append(p.ForwardAccepts, f)
+	}
+	return nil
+}
+
+func prefix(n *net.IPNet) netip.Prefix {
+	if n == nil {
+		return netip.Prefix{}
+	}
+	ones, _ := n.Mask.Size()
+	return netip.PrefixFrom(addrOf(n.IP), ones)
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sealane-io/sealane/dataplane/plan"
+)
+
+func (d *doing) route(r plan.Route, op plan.Op) error {
+	route := &netlink.Route{
+		Family:   nlFamily(plan.FamilyOf(r.Dst.Addr())),
+		Table:    r.Table,
+		Dst:      ipNet(r.Dst),
+		Type:     routeType(r.Type),
+		Protocol: plan.Protocol,
+	}
+	if op == plan.Delete {
+		// Whoever put it into our table, and however.
+		route.Protocol, route.Scope = 0, netlink.SCOPE_NOWHERE
+		return gone(d.netlink.RouteDel(route))
+	}
+	if r.Type == plan.Unicast {
+		index, err := d.index(r.Link)
+		if err != nil {
+			return err
+		}
+		route.LinkIndex, route.MTU = index, r.MTU
+		if r.Via.IsValid() {
+			route.Gw, route.Flags = r.Via.AsSlice(), int(netlink.FLAG_ONLINK)
+		} else {
+			route.Scope = netlink.SCOPE_LINK
+		}
+		if r.Source.IsValid() {
+			route.Src = r.Source.AsSlice()
+		}
+	}
+	if route.Family == unix.AF_INET6 {
+		route.Scope = netlink.SCOPE_UNIVERSE
+	}
+	return d.netlink.RouteReplace(route)
+}
+
+func routeType(t plan.RouteType) int {
+	switch t {
+	case plan.Throw:
+		return unix.RTN_THROW
+	case plan.Unreachable:
+		return unix.RTN_UNREACHABLE
+	}
+	return unix.RTN_UNICAST
+}
+
+func (d *doing) rule(r plan.Rule, op plan.Op) error {
+	rule := netlink.NewRule()
+	rule.Family = nlFamily(r.Family)
+	rule.Priority = r.Priority
+	rule.IifName = r.IIF
+	rule.Table = r.Table
+	if op == plan.Delete {
+		return gone(d.netlink.RuleDel(rule))
+	}
+	rule.Protocol = plan.Protocol
+	if err := d.netlink.RuleAdd(rule); !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return nil
+}
+
+// flush forgets the connections from or to a prefix.
+func (d *doing) flush(p netip.Prefix) error {
+	_, err := d.netlink.ConntrackDeleteFilters(netlink.ConntrackTable,
+		netlink.InetFamily(nlFamily(plan.FamilyOf(p.Addr()))), within(p))
+	return err
+}
+
+// within matches the connections from or to a prefix.
+type within netip.Prefix
+
+func (w within) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	p := netip.Prefix(w)
+	return p.Contains(addrOf(flow.Forward.SrcIP)) || p.Contains(addrOf(flow.Forward.DstIP)) ||
+		p.Contains(addrOf(flow.Reverse.SrcIP))
+}
