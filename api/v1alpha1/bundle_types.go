@@ -105,6 +105,12 @@ type Export struct {
 type ImportCluster struct {
 	// Cluster that exports.
 	Cluster string `json:"cluster"`
+	// CreatedAt is the creationTimestamp of its ServiceExport.
+	CreatedAt metav1.Time `json:"createdAt"`
+	// Settings that the cluster exports, where they are not the merged ones. With these the broker
+	// restores the export of a cluster that it cannot hear.
+	// +optional
+	Settings *ServiceSettings `json:"settings,omitempty"`
 	// Ports of the merged service that this cluster serves, by name.
 	// +listType=atomic
 	Ports []string `json:"ports"`
