@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// cacheOptions keep the caches small: no managed fields anywhere, of nodes only what is read, pods of
+// Sealane's own namespace only, and of ConfigMaps the one with the Corefile.
+func cacheOptions(corefile types.NamespacedName) cache.Options {
+	return cache.Options{
+		DefaultTransform: strip,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}: {Transform: stripNode},
+			&corev1.Pod{}:  {Namespaces: map[string]cache.Config{v1alpha1.Namespace: {}}},
+			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
+				corefile.Namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, corefile.Name)},
+			}},
+			&discoveryv1.EndpointSlice{}: {Transform: stripSlice},
+		},
+	}
+}
+
+// strip drops what the API server keeps for itself.
+func strip(in any) (any, error) {
+	o, err := meta.Accessor(in)
+	if err != nil {
+		return nil, fmt.Errorf("strip %T: %w", in, err)
+	}
+	o.SetManagedFields(nil)
+	return in, nil
+}
+
+func stripNode(in any) (any, error) {
+	if n, ok := in.(*corev1.Node); ok {
+		n.ManagedFields, n.Annotations = nil, nil
+		n.Status = corev1.NodeStatus{Addresses: n.Status.Addresses, Conditions: n.Status.Conditions}
+	}
+	return in, nil
+}
+
+func stripSlice(in any) (any, error) {
+	if s, ok := in.(*discoveryv1.EndpointSlice); ok {
+		s.ManagedFields = nil
+		for i := range s.Endpoints {
+			s.Endpoints[i].TargetRef, s.Endpoints[i].DeprecatedTopology = nil, nil
+		}
+	}
+	return in, nil
+}

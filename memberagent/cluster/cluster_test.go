@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/e2e/apiserver"
+	"github.com/sealane-io/sealane/memberagent/cluster/mcscrds"
+)
+
+// member is a real API server with, or without, an agent at work.
+type member struct {
+	client.Client
+	t      *testing.T
+	config *rest.Config
+	stop   func()
+}
+
+// newMember starts an API server with a node, Sealane's namespace and its DNS Service.
+func newMember(t *testing.T) *member {
+	t.Helper()
+	crds, err := apiserver.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &member{t: t, config: apiserver.Start(t, crds)}
+	scheme, err := baseScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mcscrds.AddToScheme(scheme, mcscrds.V1Beta1)
+	if m.Client, err = client.New(m.config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	m.namespace(v1alpha1.Namespace)
+	m.node("node-a", "10.8.0.0/24", "192.0.2.1")
+	dns := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "sealane-dns"}}
+	dns.Spec.Ports = []corev1.ServicePort{{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53}}
+	m.create(dns)
+	return m
+}
+
+// start an agent that ends with the test.
+func (m *member) start(config *rest.Config) {
+	m.t.Helper()
+	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), testr.NewWithOptions(m.t, testr.Options{})))
+	done := make(chan error, 1)
+	go func() {
+		done <- Run(ctx, config, Options{
+			Version: "test", Metrics: "0", Health: "0", Registry: prometheus.NewRegistry(),
+			Corefile: types.NamespacedName{Namespace: "kube-system", Name: "coredns"},
+			DNS:      types.NamespacedName{Namespace: v1alpha1.Namespace, Name: "sealane-dns"},
+		})
+	}()
+	m.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			m.t.Errorf("the agent ended with %v", err)
+		}
+		done <- nil
+	}
+	m.t.Cleanup(m.stop)
+}
+
+func (m *member) create(o client.Object) {
+	m.t.Helper()
+	if err := m.Create(m.t.Context(), o); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *member) namespace(name string) {
+	m.t.Helper()
+	m.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}
+
+func (m *member) node(name, podCIDR, address string) {
+	m.t.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: podCIDR, PodCIDRs: []string{podCIDR}}}
+	m.create(n)
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+	if err := m.Status().Update(m.t.Context(), n); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// peering as the broker writes it, with as many Bundles as shards.
+func (m *member) peering(shards int32) *v1alpha1.Peering {
+	m.t.Helper()
+	yes := true
+	p := &v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName}, Spec: v1alpha1.PeeringSpec{
+		Revision: 1, Phase: v1alpha1.MemberActive, ClusterSet: "set", ClusterID: "c1", Shards: shards,
+		Cable:          v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
+		DNS:            v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}, ClusterNames: &yes},
+		HealthCheck:    v1alpha1.HealthCheckSpec{IntervalMilliseconds: 250, FailureThreshold: 4},
+		RemoteClusters: []v1alpha1.RemoteCluster{{Name: "c2", Endpoints: []v1alpha1.Endpoint{}}},
+		Conditions:     []metav1.Condition{},
+	}}
+	m.create(p)
+	for i := range shards {
+		m.create(bundle(i))
+	}
+	return p
+}
+
+func bundle(shard int32) *v1alpha1.Bundle {
+	return &v1alpha1.Bundle{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BundleName(shard)},
+		Spec:       v1alpha1.BundleSpec{Revision: 1, Shard: shard, Imports: []v1alpha1.Import{}, ExportConditions: []v1alpha1.ExportCondition{}},
+	}
+}
+
+// eventually polls until check returns nil, and fails the test after ten seconds.
+func (m *member) eventually(what string, check func(ctx context.Context) error) time.Duration {
+	m.t.Helper()
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return time.Since(start)
+		}
+		select {
+		case <-ctx.Done():
+			m.t.Fatalf("%s: %v", what, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// change an object until the API server takes it.
+func change[T client.Object](m *member, o T, mutate func(T)) {
+	m.t.Helper()
+	m.eventually("change "+o.GetName(), func(ctx context.Context) error {
+		if err := m.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		mutate(o)
+		return m.Update(ctx, o)
+	})
+}
+
+// service with one port, "http", and its slice.
+func (m *member) service(namespace, name string, ips ...string) *discoveryv1.EndpointSlice {
+	m.t.Helper()
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
+	m.create(s)
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name + "-x", Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   endpointsOf(ips...),
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Protocol: ptr(corev1.ProtocolTCP), Port: ptr(int32(8080))}},
+	}
+	m.create(slice)
+	return slice
+}
+
+func endpointsOf(ips ...string) []discoveryv1.Endpoint {
+	out := []discoveryv1.Endpoint{}
+	for _, ip := range ips {
+		out = append(out, discoveryv1.Endpoint{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: ptr(true)}, NodeName: ptr("node-a")})
+	}
+	return out
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// expect is an error unless the two are the same text.
+func expect(what string, got, want any) error {
+	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
+		return fmt.Errorf("%s: got %s, want %s", what, g, w)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/cluster/index"
+)
+
+// every is how often the sources that are not watched are asked again.
+const every = time.Minute
+
+// Found is what the cluster's networks are.
+type Found struct {
+	Networks  v1alpha1.Networks
+	NodeCIDRs []string
+}
+
+// Discovery answers from the cached nodes at once, and asks the other sources now and then.
+type Discovery struct {
+	cached client.Reader
+	live   client.Client
+
+	mu     sync.Mutex
+	stated Hints
+	asked  time.Time
+}
+
+// New reads nodes and the Peering from the cache, everything else with live.
+func New(cached client.Reader, live client.Client) *Discovery {
+	return &Discovery{cached: cached, live: live}
+}
+
+// Find returns the networks, and when to ask again.
+func (d *Discovery) Find(ctx context.Context) (Found, time.Duration, error) {
+	nodes := &corev1.NodeList{}
+	if err := d.cached.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return Found{}, 0, fmt.Errorf("list Nodes: %w", err)
+	}
+	stated, err := d.ask(ctx, nodes.Items)
+	if err != nil {
+		return Found{}, 0, err
+	}
+	stated.Nodes = nodes.Items
+	peering, err := index.Peering(ctx, d.cached)
+	if err != nil {
+		return Found{}, 0, err
+	}
+	override := v1alpha1.Networks{}
+	if peering != nil {
+		override = peering.Spec.Override
+	}
+	return Found{Networks: Networks(stated, override), NodeCIDRs: NodeCIDRs(nodes.Items)}, every, nil
+}
+
+// ask the sources, unless they were asked a short while ago.
+func (d *Discovery) ask(ctx context.Context, nodes []corev1.Node) (Hints, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.asked.IsZero() && time.Since(d.asked) < every-time.Second {
+		return d.stated, nil
+	}
+	h, err := gather(ctx, d.live, nodes)
+	if err != nil {
+		return Hints{}, fmt.Errorf("discover networks: %w", err)
+	}
+	d.stated, d.asked = Hints{StatedPods: h.StatedPods, StatedServices: h.StatedServices}, time.Now()
+	return d.stated, nil
+}
+
+// Families of the cluster's Services, primary first: that of the Service "kubernetes", then the other if
+// there is a range for it.
+func (d *Discovery) Families(ctx context.Context) ([]corev1.IPFamily, error) {
+	found, _, err := d.Find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kubernetes, err := index.Service(ctx, d.cached, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "kubernetes"})
+	if err != nil {
+		return nil, err
+	}
+	var out []corev1.IPFamily
+	if kubernetes != nil {
+		out = append(out, kubernetes.Spec.IPFamilies...)
+	}
+	for _, f := range Families(found.Networks) {
+		if len(out) == 0 || out[0] != f {
+			out = append(out, f)
+		}
+	}
+	if len(out) > 2 {
+		out = out[:2]
+	}
+	return out, nil
+}

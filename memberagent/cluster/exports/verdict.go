@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exports
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/cluster/index"
+)
+
+// Verdict says whether the Service, which is nil when there is none, can be exported: the Valid condition.
+func Verdict(export *mcs.ServiceExport, service *corev1.Service) metav1.Condition {
+	no := func(reason mcs.ServiceExportConditionReason, format string, args ...any) metav1.Condition {
+		return metav1.Condition{
+			Type: string(mcs.ServiceExportConditionValid), Status: metav1.ConditionFalse,
+			Reason: string(reason), Message: fmt.Sprintf(format, args...),
+		}
+	}
+	switch {
+	case service == nil:
+		return no(mcs.ServiceExportReasonNoService,
+			"there is no Service %s in namespace %s; create it, or delete this ServiceExport", export.Name, export.Namespace)
+	case service.Spec.Type == corev1.ServiceTypeExternalName:
+		return no(mcs.ServiceExportReasonInvalidServiceType,
+			"the Service is of type ExternalName and has no addresses to export; export a Service of type ClusterIP or a headless one")
+	case index.Managed(service):
+		return no(mcs.ServiceExportReasonInvalidServiceType,
+			"the Service is derived from an import; export the Service in the cluster it comes from")
+	}
+	message := "the Service can be exported"
+	for _, x := range []struct {
+		spec       map[string]string
+		annotation string
+	}{
+		{export.Spec.ExportedLabels, v1alpha1.AnnotationExportedLabels},
+		{export.Spec.ExportedAnnotations, v1alpha1.AnnotationExportedAnnotations},
+	} {
+		if _, ok := exported(x.spec, export.Annotations[x.annotation]); !ok {
+			message = fmt.Sprintf("the Service can be exported; the annotation %s is left out: expected a JSON object of strings", x.annotation)
+		}
+	}
+	return metav1.Condition{
+		Type: string(mcs.ServiceExportConditionValid), Status: metav1.ConditionTrue,
+		Reason: string(mcs.ServiceExportReasonValid), Message: message,
+	}
+}
+
+// conditions returns what the ServiceExport's conditions should be: those that are not ours stay. Ready and
+// Conflict are the broker's verdict; until it has spoken Ready is pending and Conflict absent. When the
+// cluster leaves, ours go.
+func conditions(export *mcs.ServiceExport, service *corev1.Service, broker []v1alpha1.ExportCondition, leaving bool) []metav1.Condition {
+	out := append([]metav1.Condition{}, export.Status.Conditions...)
+	if leaving {
+		for _, t := range []mcs.ServiceExportConditionType{mcs.ServiceExportConditionValid, mcs.ServiceExportConditionReady, mcs.ServiceExportConditionConflict} {
+			meta.RemoveStatusCondition(&out, string(t))
+		}
+		return out
+	}
+	valid := Verdict(export, service)
+	ready := metav1.Condition{
+		Type: string(mcs.ServiceExportConditionReady), Status: metav1.ConditionFalse,
+		Reason: string(mcs.ServiceExportReasonPending), Message: "waiting for the broker",
+	}
+	conflict := metav1.Condition{}
+	if valid.Status == metav1.ConditionTrue {
+		for _, c := range broker {
+			said := metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
+			switch mcs.ServiceExportConditionType(c.Type) {
+			case mcs.ServiceExportConditionReady:
+				ready = said
+			case mcs.ServiceExportConditionConflict:
+				conflict = said
+			}
+		}
+	} else {
+		ready.Message = "not exported: " + valid.Message
+	}
+	for _, c := range []metav1.Condition{valid, ready, conflict} {
+		if c.Type == "" {
+			meta.RemoveStatusCondition(&out, string(mcs.ServiceExportConditionConflict))
+			continue
+		}
+		c.ObservedGeneration = export.Generation
+		meta.SetStatusCondition(&out, c)
+	}
+	return out
+}

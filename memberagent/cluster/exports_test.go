@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+func (m *member) export(namespace, name string) {
+	m.t.Helper()
+	m.create(&mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+}
+
+// exports waits until the only Bundle reports these.
+func (m *member) exports(want string) {
+	m.t.Helper()
+	took := m.eventually("the exports reported", func(ctx context.Context) error {
+		b := &v1alpha1.Bundle{}
+		if err := m.Get(ctx, types.NamespacedName{Name: v1alpha1.BundleName(0)}, b); err != nil {
+			return err
+		}
+		got := ""
+		for _, e := range b.Status.Exports {
+			got += e.Namespace + "/" + e.Name
+			for _, g := range e.Backends {
+				for _, a := range g.Addresses {
+					got += " " + a.IP
+				}
+			}
+			got += ";"
+		}
+		return errors.Join(expect("exports", got, want), expect("revision", b.Status.ObservedRevision, b.Spec.Revision))
+	})
+	m.t.Logf("reported after %s: %s", took, want)
+}
+
+func (m *member) condition(namespace, name, kind string, status metav1.ConditionStatus, reason string) {
+	m.t.Helper()
+	m.eventually("condition "+kind, func(ctx context.Context) error {
+		e := &mcs.ServiceExport{}
+		if err := m.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, e); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(e.Status.Conditions, kind)
+		if c == nil {
+			return errors.New("not there")
+		}
+		return errors.Join(expect("status", c.Status, status), expect("reason", c.Reason, reason), expect("generation", c.ObservedGeneration, e.Generation))
+	})
+}
+
+func TestExports(t *testing.T) {
+	m := newMember(t)
+	m.start(m.config)
+	m.namespace("sample")
+	m.peering(1)
+	m.exports("")
+
+	slice := m.service("sample", "web", "10.8.0.5", "10.8.0.4")
+	m.export("sample", "web")
+	m.exports("sample/web 10.8.0.4 10.8.0.5;")
+	m.condition("sample", "web", "Valid", metav1.ConditionTrue, "Valid")
+	m.condition("sample", "web", "Ready", metav1.ConditionFalse, "Pending")
+
+	change(m, slice, func(s *discoveryv1.EndpointSlice) { s.Endpoints = endpointsOf("10.8.0.6") })
+	m.exports("sample/web 10.8.0.6;")
+
+	m.export("sample", "early")
+	m.condition("sample", "early", "Valid", metav1.ConditionFalse, "NoService")
+	m.service("sample", "early")
+	m.condition("sample", "early", "Valid", metav1.ConditionTrue, "Valid")
+	m.exports("sample/early;sample/web 10.8.0.6;")
+
+	name := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "name"}}
+	name.Spec.Type, name.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.org"
+	m.create(name)
+	m.export("sample", "name")
+	m.condition("sample", "name", "Valid", metav1.ConditionFalse, "InvalidServiceType")
+
+	b := bundle(0)
+	change(m, b, func(b *v1alpha1.Bundle) {
+		b.Spec.Revision = 2
+		b.Spec.ExportConditions = []v1alpha1.ExportCondition{
+			{Namespace: "sample", Name: "web", Type: "Ready", Status: metav1.ConditionTrue, Reason: "Exported", Message: "exported"},
+			{Namespace: "sample", Name: "web", Type: "Conflict", Status: metav1.ConditionTrue, Reason: "PortConflict,TypeConflict", Message: "c2 differs"},
+		}
+	})
+	m.condition("sample", "web", "Ready", metav1.ConditionTrue, "Exported")
+	m.condition("sample", "web", "Conflict", metav1.ConditionTrue, "PortConflict,TypeConflict")
+	m.exports("sample/early;sample/web 10.8.0.6;")
+
+	t.Log("a Bundle that comes back without status gets it anew; the verdicts stay meanwhile")
+	if err := m.Delete(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	m.condition("sample", "web", "Ready", metav1.ConditionTrue, "Exported")
+	m.create(bundle(0))
+	m.exports("sample/early;sample/web 10.8.0.6;")
+
+	if err := m.Delete(t.Context(), &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web"}}); err != nil {
+		t.Fatal(err)
+	}
+	m.exports("sample/early;")
+}

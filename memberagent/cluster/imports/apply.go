@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+)
+
+// Objects are created and updated whole rather than applied: an apply would leave in place what somebody
+// added to them, such as a selector or a port.
+
+// apply makes the objects what they should be. The Service comes first, for its address; then the rest at
+// once. What is gone already is not an error.
+func (r *Reconciler) apply(ctx context.Context, in *Input, d Decision) error {
+	service, err := r.applyService(ctx, in.Service, d.Service)
+	if err != nil {
+		return err
+	}
+	if d.ServiceImport != nil && service != nil && d.ServiceImport.Spec.Type == mcs.ClusterSetIP {
+		d.ServiceImport.Spec.IPs = service.Spec.ClusterIPs
+		if in.Limited && len(d.ServiceImport.Spec.IPs) > 1 {
+			d.ServiceImport.Spec.IPs = d.ServiceImport.Spec.IPs[:1]
+		}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.applyServiceImport(ctx, in.ServiceImport, d.ServiceImport) })
+	have := map[string]*discoveryv1.EndpointSlice{}
+	for i := range in.Slices {
+		have[in.Slices[i].Name] = &in.Slices[i]
+	}
+	for i := range d.Slices {
+		want := &d.Slices[i]
+		was := have[want.Name]
+		delete(have, want.Name)
+		g.Go(func() error { return r.applySlice(ctx, was, want) })
+	}
+	for _, s := range have {
+		g.Go(func() error { return r.remove(ctx, "EndpointSlice", s) })
+	}
+	return g.Wait()
+}
+
+func (r *Reconciler) applyService(ctx context.Context, have, want *corev1.Service) (*corev1.Service, error) {
+	switch {
+	case want == nil && have == nil:
+		return nil, nil
+	case want == nil:
+		return nil, r.remove(ctx, "Service", have)
+	case have == nil:
+		return want, r.createService(ctx, want)
+	case equality.Semantic.DeepEqual(have.Spec, want.Spec) && sameMeta(have, want):
+		return want, nil
+	}
+	return want, r.update(ctx, "Service", want)
+}
+
+// createService asks for the address that the import had. If that has gone to somebody else meanwhile, the
+// import gets another.
+func (r *Reconciler) createService(ctx context.Context, want *corev1.Service) error {
+	asked := want.DeepCopy()
+	err := r.create(ctx, "Service", want)
+	if len(asked.Spec.ClusterIPs) == 0 || !refusesClusterIP(err) {
+		return err
+	}
+	asked.Spec.ClusterIP, asked.Spec.ClusterIPs = "", nil
+	asked.DeepCopyInto(want)
+	return r.create(ctx, "Service", want)
+}
+
+func refusesClusterIP(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if strings.HasPrefix(cause.Field, "spec.clusterIP") {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Reconciler) applySlice(ctx context.Context, have, want *discoveryv1.EndpointSlice) error {
+	switch {
+	case have == nil:
+		return r.create(ctx, "EndpointSlice", want)
+	case equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) &&
+		equality.Semantic.DeepEqual(have.Ports, want.Ports) && sameMeta(have, want):
+		return nil
+	}
+	want.ResourceVersion, want.UID = have.ResourceVersion, have.UID
+	return r.update(ctx, "EndpointSlice", want)
+}
+
+func (r *Reconciler) applyServiceImport(ctx context.Context, have, want *mcs.ServiceImport) error {
+	switch {
+	case want == nil && have == nil:
+		return nil
+	case want == nil:
+		return r.remove(ctx, "ServiceImport", have)
+	}
+	status := want.Status
+	switch {
+	case have == nil:
+		if err := r.create(ctx, "ServiceImport", want); err != nil {
+			return err
+		}
+	case !equality.Semantic.DeepEqual(have.Spec, want.Spec) || !sameMeta(have, want):
+		want.ResourceVersion, want.UID = have.ResourceVersion, have.UID
+		if err := r.update(ctx, "ServiceImport", want); err != nil {
+			return err
+		}
+	default:
+		want = have.DeepCopy()
+	}
+	return r.applyImportStatus(ctx, want, status)
+}
+
+// applyImportStatus keeps conditions that are not ours.
+func (r *Reconciler) applyImportStatus(ctx context.Context, have *mcs.ServiceImport, status mcs.ServiceImportStatus) error {
+	want := have.DeepCopy()
+	want.Status.Clusters = status.Clusters
+	for _, c := range status.Conditions {
+		c.ObservedGeneration = have.Generation
+		meta.SetStatusCondition(&want.Status.Conditions, c)
+	}
+	if equality.Semantic.DeepEqual(have.Status, want.Status) {
+		return nil
+	}
+	if err := r.Status().Patch(ctx, want, client.MergeFrom(have)); err != nil {
+		return fmt.Errorf("write the status of ServiceImport %s: %w", client.ObjectKeyFromObject(have), err)
+	}
+	r.Written("ServiceImport", "status")
+	return nil
+}
+
+// sameMeta compares what Sealane writes of an object's metadata.
+func sameMeta(have, want client.Object) bool {
+	return equality.Semantic.DeepEqual(have.GetLabels(), want.GetLabels()) &&
+		equality.Semantic.DeepEqual(have.GetAnnotations(), want.GetAnnotations())
+}
+
+func (r *Reconciler) create(ctx context.Context, kind string, o client.Object) error {
+	if err := r.Create(ctx, o); err != nil {
+		return fmt.Errorf("create %s %s: %w", kind, client.ObjectKeyFromObject(o), err)
+	}
+	r.Written(kind, "create")
+	return nil
+}
+
+func (r *Reconciler) update(ctx context.Context, kind string, o client.Object) error {
+	if err := r.Update(ctx, o); err != nil {
+		return fmt.Errorf("update %s %s: %w", kind, client.ObjectKeyFromObject(o), err)
+	}
+	r.Written(kind, "update")
+	return nil
+}
+
+func (r *Reconciler) remove(ctx context.Context, kind string, o client.Object) error {
+	uid := o.GetUID()
+	err := r.Delete(ctx, o, &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s %s: %w", kind, client.ObjectKeyFromObject(o), err)
+	}
+	r.Written(kind, "delete")
+	return nil
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imports
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/cluster/index"
+)
+
+// Reconciler materialises imports.
+type Reconciler struct {
+	client.Client
+	// Families of this cluster's Services, primary first.
+	Families func(context.Context) ([]corev1.IPFamily, error)
+	// Reachability of the remote clusters.
+	Reachability *Reachability
+	// Limited is set where only v1alpha1 of the MCS API is served.
+	Limited bool
+	// Written is called for each object written.
+	Written func(kind, operation string)
+}
+
+// Reconcile gathers, decides and applies for one import.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	in, err := r.gather(ctx, req.NamespacedName)
+	if err != nil || in == nil {
+		return ctrl.Result{}, err
+	}
+	decision := Decide(*in)
+	if err := r.apply(ctx, in, decision); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: decision.Again}, nil
+}
+
+// gather returns nil where nothing may be changed: what the broker wants is unknown, the namespace is
+// missing or terminating, or the names belong to somebody else.
+func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*Input, error) {
+	in := &Input{Key: key, Limited: r.Limited, Now: time.Now()}
+	peering, err := index.Peering(ctx, r)
+	if err != nil || peering == nil {
+		return nil, err
+	}
+	in.ClusterID, in.Leaving = peering.Spec.ClusterID, peering.Spec.Phase == v1alpha1.MemberLeaving
+	bundle, err := index.Bundle(ctx, r, peering.Spec.Shards, key)
+	if err != nil || (bundle == nil && !in.Leaving) {
+		return nil, err
+	}
+	if bundle != nil {
+		in.Import = find(bundle, key)
+	}
+	if alive, err := r.namespaceAlive(ctx, key.Namespace); err != nil || !alive {
+		return nil, err
+	}
+	if err := r.observe(ctx, in); err != nil {
+		return nil, err
+	}
+	if in.Import == nil && in.ServiceImport == nil && in.Service == nil && len(in.Slices) == 0 {
+		return nil, nil
+	}
+	if err := r.circumstances(ctx, in); err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+func find(b *v1alpha1.Bundle, key types.NamespacedName) *v1alpha1.Import {
+	for i := range b.Spec.Imports {
+		if keyOf(&b.Spec.Imports[i]) == key {
+			return b.Spec.Imports[i].DeepCopy()
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) namespaceAlive(ctx context.Context, name string) (bool, error) {
+	ns := &metav1.PartialObjectMetadata{}
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.Get(ctx, types.NamespacedName{Name: name}, ns); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("get namespace %s: %w", name, err)
+	} else if err != nil {
+		return false, nil
+	}
+	return ns.DeletionTimestamp == nil, nil
+}
+
+// observe reads the objects of the import. A ServiceImport that is somebody else's stands in the way: the
+// import is not made, and what is left of an earlier one goes.
+func (r *Reconciler) observe(ctx context.Context, in *Input) error {
+	imported := &mcs.ServiceImport{}
+	err := r.Get(ctx, in.Key, imported)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("get ServiceImport %s: %w", in.Key, err)
+	case err != nil:
+	case index.Managed(imported):
+		in.ServiceImport = imported
+	default:
+		in.Import = nil
+	}
+	derived := types.NamespacedName{Namespace: in.Key.Namespace, Name: DerivedName(in.Key)}
+	if in.Service, err = index.Service(ctx, r, derived); err != nil {
+		return err
+	}
+	if in.Service != nil && !index.Managed(in.Service) {
+		return fmt.Errorf("Service %s exists and was not made by Sealane; delete or rename it", derived) //nolint:staticcheck // Service is a kind
+	}
+	in.Slices, err = index.SlicesFor(ctx, r, in.Key)
+	return err
+}
+
+// circumstances are what the choice of endpoints depends on.
+func (r *Reconciler) circumstances(ctx context.Context, in *Input) error {
+	reaches, err := r.Reachability.Current(ctx)
+	if err != nil {
+		return err
+	}
+	in.Connected = reaches.Connected
+	if in.Families, err = r.Families(ctx); err != nil {
+		return err
+	}
+	if in.Import == nil {
+		return nil
+	}
+	for _, c := range in.Import.Clusters {
+		if c.Cluster != in.ClusterID {
+			continue
+		}
+		if in.LocalService, err = index.Service(ctx, r, in.Key); err != nil {
+			return err
+		}
+		if in.LocalSlices, err = index.SlicesOf(ctx, r, in.Key); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imports
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/cluster/index"
+)
+
+// SetupWithManager registers the controller: one key per import.
+func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) error {
+	o.MaxConcurrentReconciles = 8
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return ctrl.NewControllerManagedBy(m).Named("serviceimport").
+		For(&mcs.ServiceImport{}).
+		Watches(&v1alpha1.Bundle{}, bundleHandler()).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(serviceKeys)).
+		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(sliceKeys)).
+		Watches(namespace, handler.EnqueueRequestsFromMapFunc(r.namespaceKeys), builder.WithPredicates(existence())).
+		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.allKeys), builder.WithPredicates(identity())).
+		WatchesRawSource(source.Channel(r.Reachability.changed, &handler.EnqueueRequestForObject{})).
+		WithOptions(o).Complete(r)
+}
+
+// bundleHandler enqueues the imports that differ between two versions of a Bundle, so that a change costs
+// what changed. A Bundle that disappears changes nothing.
+func bundleHandler() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			for key := range changedImports(nil, e.Object.(*v1alpha1.Bundle).Spec.Imports) {
+				q.Add(reconcile.Request{NamespacedName: key})
+			}
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			if e.ObjectOld.GetGeneration() == e.ObjectNew.GetGeneration() && e.ObjectOld.GetUID() == e.ObjectNew.GetUID() {
+				return
+			}
+			for key := range changedImports(e.ObjectOld.(*v1alpha1.Bundle).Spec.Imports, e.ObjectNew.(*v1alpha1.Bundle).Spec.Imports) {
+				q.Add(reconcile.Request{NamespacedName: key})
+			}
+		},
+	}
+}
+
+// changedImports returns the keys of imports that are in one list only, or differ.
+func changedImports(before, after []v1alpha1.Import) map[types.NamespacedName]bool {
+	old := make(map[types.NamespacedName]*v1alpha1.Import, len(before))
+	for i := range before {
+		old[keyOf(&before[i])] = &before[i]
+	}
+	out := map[types.NamespacedName]bool{}
+	for i := range after {
+		key := keyOf(&after[i])
+		if was, ok := old[key]; !ok || !equality.Semantic.DeepEqual(*was, after[i]) {
+			out[key] = true
+		}
+		delete(old, key)
+	}
+	for key := range old {
+		out[key] = true
+	}
+	return out
+}
+
+func keyOf(i *v1alpha1.Import) types.NamespacedName {
+	return types.NamespacedName{Namespace: i.Namespace, Name: i.Name}
+}
+
+// serviceKeys: a derived Service stands for its import, any other for the import of its own name, whose
+// local source it may be.
+func serviceKeys(_ context.Context, o client.Object) []reconcile.Request {
+	if key, ok := index.ImportOfService(o); ok {
+		return []reconcile.Request{{NamespacedName: key}}
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+}
+
+func sliceKeys(_ context.Context, o client.Object) []reconcile.Request {
+	if key, ok := index.ImportOfSlice(o); ok {
+		return []reconcile.Request{{NamespacedName: key}}
+	}
+	if key, ok := index.ServiceOfSlice(o); ok {
+		return []reconcile.Request{{NamespacedName: key}}
+	}
+	return nil
+}
+
+func (r *Reconciler) namespaceKeys(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.keys(ctx, o.GetName())
+}
+
+func (r *Reconciler) allKeys(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.keys(ctx, metav1.NamespaceAll)
+}
+
+// keys of everything that is, or was, imported into a namespace.
+func (r *Reconciler) keys(ctx context.Context, namespace string) []reconcile.Request {
+	found := map[types.NamespacedName]bool{}
+	bundles, imported, services := &v1alpha1.BundleList{}, &mcs.ServiceImportList{}, &corev1.ServiceList{}
+	if r.List(ctx, bundles, client.UnsafeDisableDeepCopy) != nil ||
+		r.List(ctx, imported, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) != nil ||
+		r.List(ctx, services, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelImport}, client.UnsafeDisableDeepCopy) != nil {
+		return nil
+	}
+	for i := range bundles.Items {
+		for j := range bundles.Items[i].Spec.Imports {
+			if key := keyOf(&bundles.Items[i].Spec.Imports[j]); namespace == metav1.NamespaceAll || key.Namespace == namespace {
+				found[key] = true
+			}
+		}
+	}
+	for i := range imported.Items {
+		found[client.ObjectKeyFromObject(&imported.Items[i])] = true
+	}
+	for i := range services.Items {
+		if key, ok := index.ImportOfService(&services.Items[i]); ok {
+			found[key] = true
+		}
+	}
+	out := make([]reconcile.Request, 0, len(found))
+	for key := range found {
+		out = append(out, reconcile.Request{NamespacedName: key})
+	}
+	return out
+}
+
+// existence passes a namespace that appears, vanishes or starts to terminate.
+func existence() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
+	}}
+}
+
+// identity passes a Peering that appears, or whose fields that imports depend on have changed.
+func identity() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			a, b := &e.ObjectOld.(*v1alpha1.Peering).Spec, &e.ObjectNew.(*v1alpha1.Peering).Spec
+			return a.Phase != b.Phase || a.ClusterID != b.ClusterID || a.Shards != b.Shards || !equality.Semantic.DeepEqual(a.Override, b.Override)
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}

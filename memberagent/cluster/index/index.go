@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package index names the look-ups that the cluster agent makes in its caches.
+package index
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// The fields. Each is looked up by "<namespace>/<name>" of a service.
+const (
+	// SliceByService finds the EndpointSlices of a local Service, none of them Sealane's.
+	SliceByService = "sealane.service"
+	// SliceByImport finds the EndpointSlices that Sealane wrote for an import.
+	SliceByImport = "sealane.import"
+)
+
+// ManagedLabel and its value v1alpha1.ManagedBy mark every Service and ServiceImport that Sealane wrote.
+const ManagedLabel = "app.kubernetes.io/managed-by"
+
+// Managed says whether Sealane wrote the Service or ServiceImport. Either label is enough, so that one that
+// somebody removed comes back; an object without both is somebody else's.
+func Managed(o client.Object) bool {
+	return o.GetLabels()[ManagedLabel] == v1alpha1.ManagedBy || o.GetLabels()[v1alpha1.LabelImport] != ""
+}
+
+// ManagedSlice says whether Sealane wrote the EndpointSlice, by either label again.
+func ManagedSlice(o client.Object) bool {
+	return o.GetLabels()[discoveryv1.LabelManagedBy] == v1alpha1.ManagedBy || o.GetLabels()[v1alpha1.LabelImport] != ""
+}
+
+// ServiceOfSlice returns the local Service that an EndpointSlice belongs to.
+func ServiceOfSlice(o client.Object) (types.NamespacedName, bool) {
+	name := o.GetLabels()[discoveryv1.LabelServiceName]
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, name != "" && !ManagedSlice(o)
+}
+
+// ImportOfSlice returns the import that one of Sealane's EndpointSlices belongs to.
+func ImportOfSlice(o client.Object) (types.NamespacedName, bool) {
+	name := cmp.Or(o.GetLabels()[v1alpha1.LabelImport], o.GetLabels()[mcs.LabelServiceName])
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, name != "" && ManagedSlice(o)
+}
+
+// ImportOfService returns the import that a derived Service belongs to.
+func ImportOfService(o client.Object) (types.NamespacedName, bool) {
+	name := o.GetLabels()[v1alpha1.LabelImport]
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, name != ""
+}
+
+// Register adds the indexes; it must run before the caches start.
+func Register(ctx context.Context, f client.FieldIndexer) error {
+	keys := func(of func(client.Object) (types.NamespacedName, bool)) client.IndexerFunc {
+		return func(o client.Object) []string {
+			if key, ok := of(o); ok {
+				return []string{key.String()}
+			}
+			return nil
+		}
+	}
+	for _, x := range []struct {
+		kind  client.Object
+		field string
+		of    client.IndexerFunc
+	}{
+		{&discoveryv1.EndpointSlice{}, SliceByService, keys(ServiceOfSlice)},
+		{&discoveryv1.EndpointSlice{}, SliceByImport, keys(ImportOfSlice)},
+	} {
+		if err := f.IndexField(ctx, x.kind, x.field, x.of); err != nil {
+			return fmt.Errorf("index %T by %s: %w", x.kind, x.field, err)
+		}
+	}
+	return nil
+}
+
+// SlicesOf lists the EndpointSlices of a local Service. They belong to the cache: do not change them.
+func SlicesOf(ctx context.Context, c client.Reader, service types.NamespacedName) ([]discoveryv1.EndpointSlice, error) {
+	return slices(ctx, c, SliceByService, service)
+}
+
+// SlicesFor lists the EndpointSlices that Sealane wrote for an import. They belong to the cache: do not
+// change them.
+func SlicesFor(ctx context.Context, c client.Reader, imported types.NamespacedName) ([]discoveryv1.EndpointSlice, error) {
+	return slices(ctx, c, SliceByImport, imported)
+}
+
+func slices(ctx context.Context, c client.Reader, field string, key types.NamespacedName) ([]discoveryv1.EndpointSlice, error) {
+	list := &discoveryv1.EndpointSliceList{}
+	err := c.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{field: key.String()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the EndpointSlices of %s: %w", key, err)
+	}
+	return list.Items, nil
+}
+
+// Service returns nil when there is none.
+func Service(ctx context.Context, c client.Reader, key types.NamespacedName) (*corev1.Service, error) {
+	s := &corev1.Service{}
+	if err := c.Get(ctx, key, s); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get Service %s: %w", key, err)
+	} else if err != nil {
+		return nil, nil
+	}
+	return s, nil
+}
+
+// Peering returns nil when there is none.
+func Peering(ctx context.Context, c client.Reader) (*v1alpha1.Peering, error) {
+	p := &v1alpha1.Peering{}
+	if err := c.Get(ctx, types.NamespacedName{Name: v1alpha1.PeeringName}, p); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get the Peering: %w", err)
+	} else if err != nil {
+		return nil, nil
+	}
+	return p, nil
+}
+
+// Bundle returns the Bundle that carries a service, nil when there is none. It belongs to the cache: do not
+// change it.
+func Bundle(ctx context.Context, c client.Reader, shards int32, service types.NamespacedName) (*v1alpha1.Bundle, error) {
+	name := v1alpha1.BundleName(v1alpha1.Shard(service.Namespace, service.Name, shards))
+	b, shared := &v1alpha1.Bundle{}, true
+	if err := c.Get(ctx, types.NamespacedName{Name: name}, b, &client.GetOptions{UnsafeDisableDeepCopy: &shared}); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get Bundle %s: %w", name, err)
+	} else if err != nil {
+		return nil, nil
+	}
+	return b, nil
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
+)
+
+// Conditions of Peering.status beside v1alpha1.PeeringDNSConfigured.
+const (
+	// ConditionMCSAPI: the cluster serves the MCS API with every field that Sealane uses.
+	ConditionMCSAPI = "MCSAPI"
+	// ConditionImportsApplied: every import of this cluster exists.
+	ConditionImportsApplied = "ImportsApplied"
+	// ConditionNetworksDiscovered: pod and service networks are known.
+	ConditionNetworksDiscovered = "NetworksDiscovered"
+	// ConditionCleaned: nothing of Sealane is left in a cluster that leaves.
+	ConditionCleaned = "Cleaned"
+)
+
+// Input is all that decides about Peering.status.
+type Input struct {
+	Peering  *v1alpha1.Peering
+	Found    discovery.Found
+	Gateways []v1alpha1.Gateway
+	// NodeExists says whether a node of that name does.
+	NodeExists func(name string) bool
+	// Version of the agent.
+	Version string
+	// Limited is set where only v1alpha1 of the MCS API is served.
+	Limited bool
+	// DNS is the condition DNSConfigured.
+	DNS metav1.Condition
+	// MissingNamespaces and Foreign name the imports that cannot be made: for want of a namespace, or
+	// because a ServiceImport of that name is somebody else's. Both sorted.
+	MissingNamespaces, Foreign []string
+	// Remaining names what a leaving cluster still has to remove.
+	Remaining []string
+}
+
+// PeeringStatus returns the report. It is pure.
+func PeeringStatus(in Input) v1alpha1.PeeringStatus {
+	out := v1alpha1.PeeringStatus{
+		ObservedRevision: in.Peering.Spec.Revision,
+		Networks:         in.Found.Networks,
+		NodeCIDRs:        in.Found.NodeCIDRs,
+		Endpoints:        endpoints(in),
+		Connections:      connections(in),
+		AgentVersion:     in.Version,
+		Conditions:       slices.Clone(in.Peering.Status.Conditions),
+	}
+	wanted := []metav1.Condition{in.DNS, mcsAPI(in.Limited), imports(in), networks(in.Found.Networks)}
+	if in.Peering.Spec.Phase == v1alpha1.MemberLeaving {
+		out.Cleaned = len(in.Remaining) == 0
+		wanted = append(wanted, cleaned(in.Remaining))
+	} else {
+		meta.RemoveStatusCondition(&out.Conditions, ConditionCleaned)
+	}
+	for _, c := range wanted {
+		c.ObservedGeneration = in.Peering.Generation
+		meta.SetStatusCondition(&out.Conditions, c)
+	}
+	return out
+}
+
+// endpoints of the gateways whose nodes exist. A gateway that has gone quiet stays: whether it works is for
+// the tunnels' probes to say.
+func endpoints(in Input) []v1alpha1.Endpoint {
+	var out []v1alpha1.Endpoint
+	for i := range in.Gateways {
+		g := &in.Gateways[i]
+		if g.DeletionTimestamp != nil || g.Status.Endpoint == nil || g.Status.Endpoint.PublicKey == "" || !in.NodeExists(g.Name) {
+			continue
+		}
+		e := *g.Status.Endpoint
+		e.Gateway, e.Slot = g.Name, g.Spec.Slot
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.Endpoint) int { return cmp.Compare(a.Slot, b.Slot) })
+	return out
+}
+
+// connections to each remote cluster: the best that an active gateway, or any where none is, reports. One
+// of which nothing is reported yet is connecting.
+func connections(in Input) []v1alpha1.MemberConnection {
+	active := slices.ContainsFunc(in.Gateways, func(g v1alpha1.Gateway) bool { return g.Status.HAState == v1alpha1.GatewayActive })
+	best := map[string]v1alpha1.ConnectionStatus{}
+	for i := range in.Gateways {
+		g := &in.Gateways[i]
+		if !in.NodeExists(g.Name) || (active && g.Status.HAState != v1alpha1.GatewayActive) {
+			continue
+		}
+		for _, c := range g.Status.Connections {
+			if rank(c.Status) > rank(best[c.Cluster]) {
+				best[c.Cluster] = c.Status
+			}
+		}
+	}
+	var out []v1alpha1.MemberConnection
+	for _, r := range in.Peering.Spec.RemoteClusters {
+		out = append(out, v1alpha1.MemberConnection{Cluster: r.Name, Status: cmp.Or(best[r.Name], v1alpha1.ConnectionConnecting)})
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.MemberConnection) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	return out
+}
+
+// rank orders what gateways report: one that is connected is enough.
+func rank(s v1alpha1.ConnectionStatus) int {
+	return 1 + slices.Index([]v1alpha1.ConnectionStatus{v1alpha1.ConnectionError, v1alpha1.ConnectionConnecting, v1alpha1.ConnectionConnected}, s)
+}
+
+func condition(kind string, ok bool, reason, format string, args ...any) metav1.Condition {
+	status := metav1.ConditionFalse
+	if ok {
+		status = metav1.ConditionTrue
+	}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+func mcsAPI(limited bool) metav1.Condition {
+	if limited {
+		return condition(ConditionMCSAPI, false, "Limited", "the cluster serves only v1alpha1 of ServiceExport and ServiceImport, installed by somebody else: "+
+			"exported labels come from annotations, IP families and one of two addresses are left out; "+
+			"install the CustomResourceDefinitions of sigs.k8s.io/mcs-api v0.5.2, or delete those there and Sealane installs its own")
+	}
+	return condition(ConditionMCSAPI, true, "Served", "the cluster serves v1beta1 of ServiceExport and ServiceImport")
+}
+
+func imports(in Input) metav1.Condition {
+	switch {
+	case len(in.Foreign) > 0:
+		return condition(ConditionImportsApplied, false, "NameTaken", "ServiceImports of these names were not made by Sealane and are left alone: %s; delete or rename them", some(in.Foreign))
+	case len(in.MissingNamespaces) > 0:
+		return condition(ConditionImportsApplied, false, "NamespaceMissing", "services are imported into namespaces that do not exist here: %s; create them to use the services", some(in.MissingNamespaces))
+	}
+	return condition(ConditionImportsApplied, true, "Applied", "every import exists")
+}
+
+func networks(n v1alpha1.Networks) metav1.Condition {
+	var missing []string
+	if len(n.PodCIDRs) == 0 {
+		missing = append(missing, "podCIDRs")
+	}
+	if len(n.ServiceCIDRs) == 0 {
+		missing = append(missing, "serviceCIDRs")
+	}
+	if len(missing) > 0 {
+		return condition(ConditionNetworksDiscovered, false, "Unknown", "nothing in the cluster states its %s; set them in the ClusterSet under spec.clusters[].networks", strings.Join(missing, " and "))
+	}
+	return condition(ConditionNetworksDiscovered, true, "Discovered", "pod and service networks are known")
+}
+
+func cleaned(remaining []string) metav1.Condition {
+	if len(remaining) > 0 {
+		return condition(ConditionCleaned, false, "Cleaning", "still there: %s", some(remaining))
+	}
+	return condition(ConditionCleaned, true, "Cleaned", "nothing of Sealane is left on the nodes")
+}
+
+// some of a list that may be long.
+func some(list []string) string {
+	if len(list) <= 10 {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:10], ", "), len(list)-10)
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
+	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
+	"github.com/sealane-io/sealane/memberagent/cluster/index"
+)
+
+// Peering writes Peering.status.
+type Peering struct {
+	client.Client
+	// Live reads what is not cached.
+	Live      client.Reader
+	Discovery *discovery.Discovery
+	Wiring    clusterdns.Wiring
+	Version   string
+	Limited   bool
+	// Written is called for each write.
+	Written func()
+
+	pacer *pacer
+}
+
+// SetupWithManager registers the controller.
+func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
+	r.pacer = newPacer()
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: v1alpha1.PeeringName}}}
+	})
+	only := func(keys ...types.NamespacedName) builder.Predicates {
+		return builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
+			return slices.Contains(keys, client.ObjectKeyFromObject(o))
+		}))
+	}
+	return ctrl.NewControllerManagedBy(m).Named("peering").
+		Watches(&v1alpha1.Peering{}, one).
+		Watches(&v1alpha1.Gateway{}, one).
+		Watches(&corev1.Node{}, one, builder.WithPredicates(addresses())).
+		Watches(&v1alpha1.Bundle{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&mcs.ServiceImport{}, one, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&corev1.ConfigMap{}, one, only(r.Wiring.ConfigMap)).
+		Watches(&corev1.Service{}, one, builder.WithPredicates(predicate.Or(
+			predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == r.Wiring.Service }),
+			predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelImport] != "" })))).
+		Watches(metadataOf("Namespace"), one).
+		Watches(metadataOf("Pod"), one).
+		WithOptions(o).Complete(r)
+}
+
+func metadataOf(kind string) client.Object {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return o
+}
+
+// addresses passes node events that concern networks; heartbeats do not.
+func addresses() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		a, b := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) || !slices.Equal(a.Status.Addresses, b.Status.Addresses)
+	}}
+}
+
+// Reconcile writes the report if it differs. Every read waits until its cache is synced, so there is no
+// half report.
+func (r *Peering) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	peering, err := index.Peering(ctx, r)
+	if err != nil || peering == nil || peering.DeletionTimestamp != nil {
+		return ctrl.Result{}, err
+	}
+	in, again, err := r.gather(ctx, peering)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	status := PeeringStatus(in)
+	if equality.Semantic.DeepEqual(peering.Status, status) {
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	if wait := r.pacer.wait(peering.Name, time.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	if err := replaceStatus(ctx, r, peering, status); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.pacer.wrote(peering.Name, time.Now())
+	r.Written()
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Input, again time.Duration, err error) {
+	in = Input{Peering: peering, Version: r.Version, Limited: r.Limited}
+	if in.Found, again, err = r.Discovery.Find(ctx); err != nil {
+		return in, 0, err
+	}
+	gateways, nodes := &v1alpha1.GatewayList{}, &corev1.NodeList{}
+	if err := r.List(ctx, gateways); err != nil {
+		return in, 0, fmt.Errorf("list Gateways: %w", err)
+	}
+	if err := r.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return in, 0, fmt.Errorf("list Nodes: %w", err)
+	}
+	exists := map[string]bool{}
+	for i := range nodes.Items {
+		exists[nodes.Items[i].Name] = true
+	}
+	in.Gateways, in.NodeExists = gateways.Items, func(name string) bool { return exists[name] }
+	if in.DNS, err = r.Wiring.Condition(ctx, r, peering); err != nil {
+		return in, 0, err
+	}
+	if peering.Spec.Phase == v1alpha1.MemberLeaving {
+		again = time.Second
+		in.Remaining, err = r.remaining(ctx, in.DNS)
+		return in, again, err
+	}
+	in.MissingNamespaces, in.Foreign, err = r.obstacles(ctx)
+	return in, again, err
+}
+
+// obstacles names namespaces that imports lack, and ServiceImports that are somebody else's.
+func (r *Peering) obstacles(ctx context.Context) (missing, foreign []string, err error) {
+	bundles, imported := &v1alpha1.BundleList{}, &mcs.ServiceImportList{}
+	namespaces := &metav1.PartialObjectMetadataList{}
+	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	for _, list := range []client.ObjectList{bundles, imported, namespaces} {
+		if err := r.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, nil, fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	there, others := map[string]bool{}, map[types.NamespacedName]bool{}
+	for i := range namespaces.Items {
+		there[namespaces.Items[i].Name] = true
+	}
+	for i := range imported.Items {
+		if !index.Managed(&imported.Items[i]) {
+			others[client.ObjectKeyFromObject(&imported.Items[i])] = true
+		}
+	}
+	lacking := map[string]bool{}
+	for i := range bundles.Items {
+		for j := range bundles.Items[i].Spec.Imports {
+			key := types.NamespacedName{Namespace: bundles.Items[i].Spec.Imports[j].Namespace, Name: bundles.Items[i].Spec.Imports[j].Name}
+			if !there[key.Namespace] {
+				lacking[key.Namespace] = true
+			} else if others[key] {
+				foreign = append(foreign, key.String())
+			}
+		}
+	}
+	slices.Sort(foreign)
+	return slices.Sorted(maps.Keys(lacking)), foreign, nil
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mailbox writes what this cluster reports: Peering.status and Bundle.status. Every write travels
+// through Karmada to all other clusters, so there is one only when something changed, at once for the first
+// change, and one for all changes of the next 100 ms.
+package mailbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// pace is the least time between two writes of one mailbox.
+const pace = 100 * time.Millisecond
+
+// pacer spaces the writes of mailboxes by name.
+type pacer struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+func newPacer() *pacer { return &pacer{last: map[string]time.Time{}} }
+
+// wait returns how long the next write must wait, 0 for not at all.
+func (p *pacer) wait(name string, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(pace-now.Sub(p.last[name]), 0)
+}
+
+func (p *pacer) wrote(name string, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last[name] = now
+}
+
+// operation of a JSON patch (RFC 6902).
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// replaceStatus replaces the whole status of exactly this object: one that was deleted and made anew is
+// not written to, since the report was made for the old one.
+func replaceStatus(ctx context.Context, c client.Client, o client.Object, status any) error {
+	patch, err := json.Marshal([]operation{
+		{Op: "test", Path: "/metadata/uid", Value: o.GetUID()},
+		{Op: "add", Path: "/status", Value: status},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the status of %s: %w", o.GetName(), err)
+	}
+	err = c.Status().Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.JSONPatchType, patch))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write the status of %s: %w", o.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
+	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
+	"github.com/sealane-io/sealane/memberagent/cluster/exports"
+	"github.com/sealane-io/sealane/memberagent/cluster/gateways"
+	"github.com/sealane-io/sealane/memberagent/cluster/imports"
+	"github.com/sealane-io/sealane/memberagent/cluster/index"
+	"github.com/sealane-io/sealane/memberagent/cluster/mailbox"
+	"github.com/sealane-io/sealane/memberagent/cluster/mcscrds"
+)
+
+// LeaseName is the name of the leader election's Lease.
+const LeaseName = "sealane-cluster-agent"
+
+// Options of the agent.
+type Options struct {
+	// Version that is reported.
+	Version string
+	// Corefile is the ConfigMap of the cluster's CoreDNS; DNS is the Service of Sealane's DNS.
+	Corefile, DNS types.NamespacedName
+	// LeaderElection makes all but one of several agents wait.
+	LeaderElection bool
+	// Metrics and Health are the addresses to listen on; "0" is none.
+	Metrics, Health string
+	// Registry receives the agent's metrics.
+	Registry prometheus.Registerer
+}
+
+// errAPIChanged ends the agent, to be started anew with other caches.
+var errAPIChanged = errors.New("the cluster serves another version of the MCS API than at the start")
+
+// Run is the agent. It returns when the context ends, or with an error after which it should be restarted.
+func Run(ctx context.Context, config *rest.Config, o Options) error {
+	scheme, err := baseScheme()
+	if err != nil {
+		return err
+	}
+	bare, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	served, err := mcscrds.Await(ctx, bare)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	if err := awaitOwnKinds(ctx, bare); err != nil {
+		return stopped(ctx, err)
+	}
+	log.FromContext(ctx).Info("starting", "version", o.Version, "mcsAPI", served)
+	mcscrds.AddToScheme(scheme, served)
+	m, err := newManager(ctx, config, scheme, o)
+	if err != nil {
+		return err
+	}
+	if err := setup(m, bare, served, o); err != nil {
+		return err
+	}
+	return m.Start(ctx)
+}
+
+// stopped is no error when the context has ended.
+func stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func baseScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// awaitOwnKinds waits until Peering, Bundle and Gateway can be listed: the agent may start before its CRDs.
+func awaitOwnKinds(ctx context.Context, c client.Reader) error {
+	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		for _, list := range []client.ObjectList{&v1alpha1.PeeringList{}, &v1alpha1.BundleList{}, &v1alpha1.GatewayList{}} {
+			if err := c.List(ctx, list, client.Limit(1)); err != nil {
+				log.FromContext(ctx).V(1).Info("waiting for Sealane's kinds", "reason", err.Error())
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, o Options) (ctrl.Manager, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 200, 400
+	config.UserAgent = "sealane-cluster-agent/" + o.Version
+	m, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		Logger:                        log.FromContext(ctx),
+		Cache:                         cacheOptions(o.Corefile),
+		Metrics:                       metricsserver.Options{BindAddress: o.Metrics},
+		HealthProbeBindAddress:        o.Health,
+		LeaderElection:                o.LeaderElection,
+		LeaderElectionID:              LeaseName,
+		LeaderElectionNamespace:       v1alpha1.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the manager: %w", err)
+	}
+	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("add the health check: %w", err)
+	}
+	if err := m.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("add the readiness check: %w", err)
+	}
+	return m, index.Register(ctx, m.GetFieldIndexer())
+}
+
+// options of every controller: quick first retries, none later than half a minute.
+func options() controller.Options {
+	skip := true
+	return controller.Options{
+		SkipNameValidation: &skip,
+		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, 30*time.Second),
+	}
+}
+
+func setup(m ctrl.Manager, live client.Client, served string, o Options) error {
+	counters, limited := newMetrics(), served == mcscrds.V1Alpha1
+	cached := m.GetClient()
+	found := discovery.New(cached, live)
+	wiring := clusterdns.Wiring{ConfigMap: o.Corefile, Service: o.DNS}
+	reach := imports.NewReachability(cached)
+	for _, r := range []interface {
+		SetupWithManager(ctrl.Manager, controller.Options) error
+	}{
+		&gateways.Reconciler{Client: cached, NodesCleaned: func(ctx context.Context) (bool, error) { return mailbox.NodesCleaned(ctx, cached, live) }},
+		&exports.Reconciler{Client: cached, WithoutGeneration: limited},
+		reach,
+		&imports.Reconciler{Client: cached, Families: found.Families, Reachability: reach, Limited: limited, Written: counters.changed},
+		&clusterdns.Reconciler{Client: cached, Wiring: wiring},
+		&mailbox.Bundles{Client: cached, Written: counters.reported("Bundle")},
+		&mailbox.Peering{Client: cached, Live: live, Discovery: found, Wiring: wiring, Version: o.Version, Limited: limited, Written: counters.reported("Peering")},
+		&servedVersion{live: live, served: served},
+	} {
+		if err := r.SetupWithManager(m, options()); err != nil {
+			return fmt.Errorf("set up %T: %w", r, err)
+		}
+	}
+	if err := errors.Join(o.Registry.Register(counters.reports), o.Registry.Register(counters.changes), o.Registry.Register(newState(cached))); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	return nil
+}
