@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// fieldManager owns the fields that this command applies.
+const fieldManager = "kubectl-karmada-sealane"
+
+// api is one API server.
+type api struct {
+	client.Client
+	// Context of the kubeconfig that leads there.
+	context string
+	config  *rest.Config
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, mcsv1alpha1.Install,
+		clusterv1alpha1.Install, policyv1alpha1.Install, workv1alpha1.Install, workv1alpha2.Install,
+		v1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("build scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// connect opens the API server of a kubeconfig context; nothing is dialled yet.
+func (o *options) connect(file, contextName string) (*api, error) {
+	config, err := o.config(file, contextName).ClientConfig()
+	if err != nil {
+		return nil, &finding{
+			expected: fmt.Sprintf("a usable kubeconfig context %q", contextName),
+			found:    err.Error() + "; contexts: " + strings.Join(o.contextNames(file), ", "),
+			remedy:   "name the kubeconfig with --kubeconfig and the context of the Karmada API with --karmada-context",
+		}
+	}
+	if contextName == "" {
+		if raw, err := o.config(file, "").RawConfig(); err == nil {
+			contextName = raw.CurrentContext
+		}
+	}
+	return newAPI(config, contextName)
+}
+
+func newAPI(config *rest.Config, contextName string) (*api, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 100, 200
+	config.UserAgent = "kubectl-karmada-sealane"
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	return &api{Client: c, context: contextName, config: config}, nil
+}
+
+func (o *options) contextNames(file string) []string {
+	var names []string
+	for name := range o.contexts(file) {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// karmada opens the Karmada API.
+func (o *options) karmada() (*api, error) { return o.connect("", o.karmadaContext) }
+
+// member opens a member cluster: through the kubeconfig context of its name, if that leads to the same
+// cluster, else through the cluster proxy of Karmada.
+func (o *options) member(ctx context.Context, karmada *api, m *v1alpha1.Member) (*api, error) {
+	var direct error
+	if _, ok := o.contexts("")[m.Name]; ok && m.Name != karmada.context {
+		c, err := o.connect("", m.Name)
+		if err == nil {
+			err = c.identify(ctx, m)
+		}
+		if err == nil {
+			return c, nil
+		}
+		direct = fmt.Errorf("context %s: %w; ", m.Name, err)
+	}
+	config := rest.CopyConfig(karmada.config)
+	config.Host = strings.TrimSuffix(config.Host, "/") + "/apis/cluster.karmada.io/v1alpha1/clusters/" + m.Name + "/proxy"
+	c, err := newAPI(config, m.Name)
+	if err == nil {
+		err = c.identify(ctx, m)
+	}
+	if err != nil {
+		if direct != nil {
+			return nil, fmt.Errorf("%wcluster proxy: %w", direct, err)
+		}
+		return nil, fmt.Errorf("cluster proxy: %w", err)
+	}
+	return c, nil
+}
+
+// identify tells whether the API server is that of the member: its kube-system namespace is the
+// cluster's identity.
+func (a *api) identify(ctx context.Context, m *v1alpha1.Member) error {
+	var ns corev1.Namespace
+	if err := a.Get(ctx, client.ObjectKey{Name: "kube-system"}, &ns); err != nil {
+		return err
+	}
+	if m.Spec.ClusterUID != "" && string(ns.UID) != m.Spec.ClusterUID {
+		return fmt.Errorf("is another cluster: its identity is %s, that of the member is %s", ns.UID, m.Spec.ClusterUID)
+	}
+	return nil
+}

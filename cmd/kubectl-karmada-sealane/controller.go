@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/version"
+)
+
+const (
+	// controllerName is that of the Deployment, and of the identity on the Karmada API.
+	controllerName = "sealane-controller"
+	// kubeconfigSecret holds, on the host, the controller's kubeconfig under the key "kubeconfig".
+	kubeconfigSecret = "sealane-controller-kubeconfig"
+	// annotationKubeconfig on the pod template restarts the controller when its kubeconfig changes.
+	annotationKubeconfig = "sealane.io/kubeconfig-sha256"
+	// defaultHostContext is what Karmada's own installation calls the host cluster's context.
+	defaultHostContext = "karmada-host"
+)
+
+// controller is where and how sealane-controller runs.
+type controller struct {
+	mode            string
+	host            hostCluster
+	karmadaServer   string
+	kubeconfigFile  string
+	image           string
+	agentImage      string
+	dnsImage        string
+	imagePullPolicy string
+	replicas        int32
+}
+
+// hostCluster is the cluster that hosts Karmada.
+type hostCluster struct {
+	kubeconfig string
+	context    string
+	namespace  string
+}
+
+func (h *hostCluster) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&h.kubeconfig, "host-kubeconfig", "", "kubeconfig file of the cluster that hosts Karmada (default: that of --kubeconfig)")
+	f.StringVar(&h.context, "host-context", "", "context of the cluster that hosts Karmada (default: "+defaultHostContext+", where there is one)")
+	f.StringVar(&h.namespace, "host-namespace", controllerName, "namespace of the controller on the host cluster")
+}
+
+func (c *controller) addFlags(f *pflag.FlagSet) {
+	c.host.addFlags(f)
+	f.StringVar(&c.mode, "controller", controllerDeployment, "how the controller runs: deployment (on the cluster that hosts Karmada) or external (a process that you start)")
+	f.StringVar(&c.karmadaServer, "karmada-server", "", "URL at which the controller reaches the Karmada API (default: Karmada's Service on the host, else the server of the kubeconfig)")
+	f.StringVar(&c.kubeconfigFile, "controller-kubeconfig", "sealane-controller.kubeconfig", "file to write the controller's kubeconfig to, with --controller=external")
+	f.StringVar(&c.image, "controller-image", imageRepository+"controller:"+version.Version, "image of the controller")
+	f.StringVar(&c.agentImage, "agent-image", imageRepository+"agent:"+version.Version, "image of the members' agents")
+	f.StringVar(&c.dnsImage, "dns-image", imageRepository+"dns:"+version.Version, "image of the members' DNS")
+	f.StringVar(&c.imagePullPolicy, "image-pull-policy", string(corev1.PullIfNotPresent), "pull policy of all images")
+	f.Int32Var(&c.replicas, "controller-replicas", 2, "replicas of the controller; one of them leads")
+}
+
+// complete checks the flags and finds the host cluster.
+func (c *controller) complete(o *options) error {
+	switch c.mode {
+	case controllerExternal:
+		return nil
+	case controllerDeployment:
+		return c.host.complete(o)
+	default:
+		return &finding{
+			expected: "--controller to be deployment or external",
+			found:    fmt.Sprintf("%q", c.mode),
+			remedy:   "choose one of the two",
+		}
+	}
+}
+
+func (h *hostCluster) complete(o *options) error {
+	contexts := o.contexts(h.kubeconfig)
+	if h.context == "" && h.kubeconfig == "" {
+		h.context = defaultHostContext
+	}
+	if _, ok := contexts[h.context]; ok || h.context == "" {
+		return nil
+	}
+	return &finding{
+		expected: fmt.Sprintf("the cluster that hosts Karmada as context %q", h.context),
+		found:    "contexts: " + strings.Join(o.contextNames(h.kubeconfig), ", "),
+		remedy:   "name it with --host-context (and --host-kubeconfig), or run the controller as a process of your own with --controller=external",
+	}
+}
+
+// install gives the controller its identity on the Karmada API and starts it, or says how to.
+func (c *controller) install(ctx context.Context, o *options, karmada *api, p *progress) error {
+	token, err := karmada.controllerIdentity(ctx, p)
+	if err != nil {
+		return err
+	}
+	if c.mode == controllerExternal {
+		return c.external(karmada, token, p)
+	}
+	host, err := o.connect(c.host.kubeconfig, c.host.context)
+	if err != nil {
+		return err
+	}
+	server, err := c.server(ctx, karmada, host)
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := controllerKubeconfig(karmada.config, server, token)
+	if err != nil {
+		return err
+	}
+	return c.deploy(ctx, host, server, kubeconfig, p)
+}
+
+// controllerIdentity applies the ServiceAccount and its rights, and returns its token.
+func (a *api) controllerIdentity(ctx context.Context, p *progress) (string, error) {
+	objects, err := manifests("artifacts/controller/karmada.yaml")
+	if err != nil {
+		return "", err
+	}
+	if err := a.apply(ctx, objects...); err != nil {
+		return "", err
+	}
+	var secret corev1.Secret
+	err = until(ctx, func(ctx context.Context) (bool, error) {
+		err := a.Get(ctx, client.ObjectKey{Namespace: v1alpha1.Namespace, Name: controllerName}, &secret)
+		return len(secret.Data[corev1.ServiceAccountTokenKey]) > 0, err
+	})
+	if err != nil {
+		return "", &finding{
+			expected: "a token in the Secret " + v1alpha1.Namespace + "/" + controllerName + " on the Karmada API",
+			found:    err.Error(),
+			remedy:   "see that Karmada's kube-controller-manager runs, with the controller serviceaccount-token",
+		}
+	}
+	p.say("controller identity %s/%s on the Karmada API", v1alpha1.Namespace, controllerName)
+	return string(secret.Data[corev1.ServiceAccountTokenKey]), nil
+}
+
+func (c *controller) external(karmada *api, token string, p *progress) error {
+	server := c.karmadaServer
+	if server == "" {
+		server = karmada.config.Host
+	}
+	kubeconfig, err := controllerKubeconfig(karmada.config, server, token)
+	if err != nil {
+		return err
+	}
+	file, err := filepath.Abs(c.kubeconfigFile)
+	if err != nil {
+		return fmt.Errorf("resolve %s: %w", c.kubeconfigFile, err)
+	}
+	if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
+		return fmt.Errorf("write the controller's kubeconfig: %w", err)
+	}
+	p.say("controller: start it as a process of your own:\n\n  sealane-controller --kubeconfig=%s \\\n    %s\n", file, strings.Join(c.args(), " \\\n    "))
+	return nil
+}
+
+// args are the controller's flags besides its kubeconfig.
+func (c *controller) args() []string {
+	return []string{"--agent-image=" + c.agentImage, "--dns-image=" + c.dnsImage, "--image-pull-policy=" + c.imagePullPolicy}
+}
+
+// server finds the URL at which pods of the host reach the Karmada API.
+func (c *controller) server(ctx context.Context, karmada, host *api) (string, error) {
+	if c.karmadaServer != "" {
+		return c.karmadaServer, nil
+	}
+	var svc corev1.Service
+	err := host.Get(ctx, client.ObjectKey{Namespace: "karmada-system", Name: "karmada-apiserver"}, &svc)
+	if err == nil && len(svc.Spec.Ports) > 0 {
+		return fmt.Sprintf("https://%s.%s.svc:%d", svc.Name, svc.Namespace, svc.Spec.Ports[0].Port), nil
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", &finding{
+			expected: fmt.Sprintf("the cluster that hosts Karmada (context %q) to answer", host.context),
+			found:    err.Error(),
+			remedy:   "see that it can be reached from here, or name another with --host-context",
+		}
+	}
+	if loopback(karmada.config.Host) {
+		return "", &finding{
+			expected: "a URL of the Karmada API that pods of the host cluster reach",
+			found:    "no Service karmada-system/karmada-apiserver there, and the kubeconfig's server is " + karmada.config.Host,
+			remedy:   "name the URL with --karmada-server",
+		}
+	}
+	return karmada.config.Host, nil
+}
+
+func loopback(server string) bool {
+	u, err := url.Parse(server)
+	if err != nil {
+		return false
+	}
+	if u.Hostname() == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return err == nil && ip.IsLoopback()
+}
+
+// controllerKubeconfig renders a kubeconfig for a token, trusting what the administrator's trusts.
+func controllerKubeconfig(admin *rest.Config, server, token string) ([]byte, error) {
+	tls := rest.CopyConfig(admin)
+	if err := rest.LoadTLSFiles(tls); err != nil {
+		return nil, fmt.Errorf("read the CA of the Karmada API: %w", err)
+	}
+	name := "karmada"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{
+		Server:                   server,
+		CertificateAuthorityData: tls.CAData,
+		InsecureSkipTLSVerify:    tls.Insecure,
+		TLSServerName:            tls.ServerName,
+	}
+	config.AuthInfos[controllerName] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: controllerName, Namespace: v1alpha1.Namespace}
+	config.CurrentContext = name
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("write the controller's kubeconfig: %w", err)
+	}
+	return content, nil
+}
+
+// deploy applies the controller's Deployment on the host and waits until it is available.
+func (c *controller) deploy(ctx context.Context, host *api, server string, kubeconfig []byte, p *progress) error {
+	objects, err := c.hostObjects(kubeconfig)
+	if err != nil {
+		return err
+	}
+	if err := host.apply(ctx, objects...); err != nil {
+		return err
+	}
+	p.say("controller: Deployment %s/%s on the host (context %q), Karmada API at %s", c.host.namespace, controllerName, host.context, server)
+	var last string
+	err = until(ctx, func(ctx context.Context) (bool, error) {
+		var d appsv1.Deployment
+		if err := host.Get(ctx, client.ObjectKey{Namespace: c.host.namespace, Name: controllerName}, &d); err != nil {
+			return false, err
+		}
+		last = fmt.Sprintf("%d of %d replicas updated, %d available", d.Status.UpdatedReplicas, c.replicas, d.Status.AvailableReplicas)
+		p.state("controller", last)
+		return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= c.replicas && d.Status.AvailableReplicas >= 1, nil
+	})
+	if err != nil {
+		return &finding{
+			expected: "the controller to become available",
+			found:    fmt.Sprintf("%s: %v", last, err),
+			remedy:   fmt.Sprintf("kubectl --context %s -n %s describe pods; kubectl --context %s -n %s logs deploy/%s", host.context, c.host.namespace, host.context, c.host.namespace, controllerName),
+		}
+	}
+	return nil
+}
+
+// hostObjects are the host's manifests with this installation's image, flags and kubeconfig.
+func (c *controller) hostObjects(kubeconfig []byte) ([]*unstructured.Unstructured, error) {
+	objects, err := c.host.objects()
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(kubeconfig)
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "Secret":
+			err = unstructured.SetNestedField(object.Object, base64.StdEncoding.EncodeToString(kubeconfig), "data", "kubeconfig")
+		case "Deployment":
+			err = c.fill(object, hex.EncodeToString(sum[:]))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("fill %s: %w", describe(object), err)
+		}
+	}
+	return objects, nil
+}
+
+// objects are everything of ours on the host, the Secret without its content.
+func (h *hostCluster) objects() ([]*unstructured.Unstructured, error) {
+	objects, err := manifests("artifacts/controller/host.yaml")
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range objects {
+		if object.GetKind() == "Namespace" {
+			object.SetName(h.namespace)
+		} else {
+			object.SetNamespace(h.namespace)
+		}
+	}
+	return objects, nil
+}
+
+func (c *controller) fill(object *unstructured.Unstructured, sum string) error {
+	var d appsv1.Deployment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &d); err != nil {
+		return err
+	}
+	d.Spec.Replicas = &c.replicas
+	d.Spec.Template.Annotations = map[string]string{annotationKubeconfig: sum}
+	container := &d.Spec.Template.Spec.Containers[0]
+	container.Image = c.image
+	container.ImagePullPolicy = corev1.PullPolicy(c.imagePullPolicy)
+	container.Args = append(container.Args, c.args()...)
+	filled, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&d)
+	if err != nil {
+		return err
+	}
+	delete(filled, "status")
+	object.Object = filled
+	return nil
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/karmada-io/karmada/pkg/util/names"
+
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// exportedBy is the managed-by label of what export made, and of what unexport therefore removes.
+const exportedBy = fieldManager
+
+// export is the target of export and unexport.
+type export struct {
+	*options
+	service   string
+	namespace string
+	clusters  []string
+	member    string
+	dryRun    bool
+	output    string
+}
+
+func newExport(o *options) *cobra.Command {
+	e := &export{options: o}
+	cmd := &cobra.Command{
+		Use:   "export SERVICE",
+		Short: "Export a service to the other members",
+		Long: `Export a service: create a ServiceExport on the Karmada API and a PropagationPolicy that spreads it to the
+clusters of -C, by default to those that Karmada propagates the Service to, or else to every member. With
+--context, create a ServiceExport in that member alone.`,
+		Example: `  ` + o.invocation + ` export whereami -n sample -C c2
+  ` + o.invocation + ` export whereami -n sample --context c2
+  ` + o.invocation + ` export whereami -n sample -C c2 --dry-run -o yaml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e.service = args[0]
+			return e.run(cmd.Context())
+		},
+	}
+	e.addFlags(cmd)
+	f := cmd.Flags()
+	f.StringSliceVarP(&e.clusters, "clusters", "C", nil, "clusters that export it")
+	f.BoolVar(&e.dryRun, "dry-run", false, "print what would be created, and create nothing")
+	f.StringVarP(&e.output, "output", "o", outputYAML, "output format of --dry-run: yaml or json")
+	cmd.MarkFlagsMutuallyExclusive("clusters", "context")
+	return cmd
+}
+
+func (e *export) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVarP(&e.namespace, "namespace", "n", "", "namespace of the service (default: that of the kubeconfig context)")
+	f.StringVar(&e.member, "context", "", "kubeconfig context of a member, to act there instead of on the Karmada API")
+}
+
+// target opens the API server to act on and settles the namespace.
+func (e *export) target() (*api, error) {
+	contextName := e.member
+	if contextName == "" {
+		contextName = e.karmadaContext
+	}
+	if e.namespace == "" {
+		namespace, _, err := e.config("", contextName).Namespace()
+		if err != nil {
+			return nil, fmt.Errorf("namespace of the kubeconfig context: %w", err)
+		}
+		e.namespace = namespace
+	}
+	return e.connect("", contextName)
+}
+
+func (e *export) run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	if problems := validation.IsDNS1035Label(e.service); len(problems) > 0 {
+		return &finding{expected: "the name of a Service", found: fmt.Sprintf("%q: %s", e.service, problems[0]), remedy: "check the name"}
+	}
+	target, err := e.target()
+	if err != nil {
+		return err
+	}
+	objects, err := e.objects(ctx, target)
+	if err != nil {
+		return err
+	}
+	if e.dryRun {
+		return e.print(objects)
+	}
+	if err := target.namespaceExists(ctx, e.namespace); err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := e.create(ctx, target, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// objects are the ServiceExport and, on the Karmada API, its PropagationPolicy.
+func (e *export) objects(ctx context.Context, target *api) ([]client.Object, error) {
+	serviceExport, err := e.serviceExport(target)
+	if err != nil {
+		return nil, err
+	}
+	if e.member != "" {
+		return []client.Object{serviceExport}, nil
+	}
+	clusters, err := e.karmadaClusters(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	if err := chosen(e.clusters, clusters); err != nil {
+		return nil, err
+	}
+	affinity, err := e.placement(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	return []client.Object{serviceExport, e.policy(affinity)}, nil
+}
+
+// serviceExport is of the version that the API server prefers: Karmada serves v1alpha1 only.
+func (e *export) serviceExport(target *api) (*unstructured.Unstructured, error) {
+	mapping, err := target.RESTMapper().RESTMapping(schema.GroupKind{Group: mcsv1alpha1.GroupName, Kind: "ServiceExport"})
+	if meta.IsNoMatchError(err) {
+		return nil, &finding{
+			expected: fmt.Sprintf("ServiceExport (%s) to be served at %s", mcsv1alpha1.GroupName, target.config.Host),
+			found:    "no such kind there",
+			remedy:   "on the Karmada API, install Karmada's own CRDs; in a member, join it first: Sealane installs the kind",
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for ServiceExport: %w", err)
+	}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(mapping.GroupVersionKind)
+	u.SetNamespace(e.namespace)
+	u.SetName(e.service)
+	u.SetLabels(map[string]string{labelManagedBy: exportedBy})
+	return u, nil
+}
+
+// placement selects the clusters of -C, else those that have the Service from Karmada, else all members.
+func (e *export) placement(ctx context.Context, karmada *api) (*policyv1alpha1.ClusterAffinity, error) {
+	if len(e.clusters) > 0 {
+		return &policyv1alpha1.ClusterAffinity{ClusterNames: e.clusters}, nil
+	}
+	var binding workv1alpha2.ResourceBinding
+	key := client.ObjectKey{Namespace: e.namespace, Name: names.GenerateBindingName("Service", e.service)}
+	err := karmada.Get(ctx, key, &binding)
+	if err != nil && !gone(err) {
+		return nil, fmt.Errorf("get resourcebinding %s: %w", key, err)
+	}
+	if err == nil && len(binding.Spec.Clusters) > 0 {
+		a := &policyv1alpha1.ClusterAffinity{}
+		for _, c := range binding.Spec.Clusters {
+			a.ClusterNames = append(a.ClusterNames, c.Name)
+		}
+		return a, nil
+	}
+	return &policyv1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: v1alpha1.LabelClusterSet, Operator: metav1.LabelSelectorOpExists}},
+	}}, nil
+}
+
+func (e *export) policy(affinity *policyv1alpha1.ClusterAffinity) *policyv1alpha1.PropagationPolicy {
+	return &policyv1alpha1.PropagationPolicy{
+		TypeMeta: metav1.TypeMeta{APIVersion: policyv1alpha1.SchemeGroupVersion.String(), Kind: "PropagationPolicy"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: e.namespace, Name: policyName(e.service),
+			Labels: map[string]string{labelManagedBy: exportedBy},
+		},
+		Spec: policyv1alpha1.PropagationSpec{
+			ResourceSelectors: []policyv1alpha1.ResourceSelector{{
+				APIVersion: mcsv1alpha1.GroupVersion.String(), Kind: "ServiceExport", Namespace: e.namespace, Name: e.service,
+			}},
+			Placement: policyv1alpha1.Placement{ClusterAffinity: affinity},
+		},
+	}
+}
+
+// policyName stays within the 63 characters that Karmada allows.
+func policyName(service string) string {
+	name := "sealane-export-" + service
+	if len(name) <= validation.LabelValueMaxLength {
+		return name
+	}
+	sum := sha256.Sum256([]byte(service))
+	return name[:validation.LabelValueMaxLength-9] + "-" + hex.EncodeToString(sum[:4])
+}
+
+func (a *api) namespaceExists(ctx context.Context, namespace string) error {
+	err := a.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{})
+	if apierrors.IsNotFound(err) {
+		return &finding{
+			expected: fmt.Sprintf("namespace %s at %s", namespace, a.config.Host),
+			found:    "no such namespace",
+			remedy:   "name the namespace of the service with -n, or create it: kubectl create namespace " + namespace,
+		}
+	}
+	return err
+}
+
+// create makes an object; of one that export made before, a policy gets the new placement.
+func (e *export) create(ctx context.Context, target *api, object client.Object) error {
+	what := describe(object)
+	err := target.Create(ctx, object.DeepCopyObject().(client.Object), client.FieldOwner(fieldManager))
+	if err == nil {
+		fmt.Fprintf(e.Out, "%s created\n", what)
+		return nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create %s: %w", what, err)
+	}
+	policy, ok := object.(*policyv1alpha1.PropagationPolicy)
+	if !ok {
+		fmt.Fprintf(e.Out, "%s exists already\n", what)
+		return nil
+	}
+	return e.updatePolicy(ctx, target, policy)
+}
+
+func (e *export) updatePolicy(ctx context.Context, target *api, policy *policyv1alpha1.PropagationPolicy) error {
+	var existing policyv1alpha1.PropagationPolicy
+	if err := target.Get(ctx, client.ObjectKeyFromObject(policy), &existing); err != nil {
+		return fmt.Errorf("get %s: %w", describe(policy), err)
+	}
+	if existing.Labels[labelManagedBy] != exportedBy {
+		return &finding{
+			expected: describe(policy) + " to be of this command's making",
+			found:    "a policy of that name without the label " + labelManagedBy + "=" + exportedBy,
+			remedy:   "rename or delete that policy, or spread the ServiceExport with it",
+		}
+	}
+	base := existing.DeepCopy()
+	existing.Spec.Placement.ClusterAffinity = policy.Spec.Placement.ClusterAffinity
+	if err := target.Patch(ctx, &existing, client.MergeFrom(base), client.FieldOwner(fieldManager)); err != nil {
+		return fmt.Errorf("update %s: %w", describe(policy), err)
+	}
+	fmt.Fprintf(e.Out, "%s exists already, placement as given\n", describe(policy))
+	return nil
+}
+
+func (e *export) print(objects []client.Object) error {
+	var documents []string
+	for _, object := range objects {
+		content, err := yaml.Marshal(object)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", describe(object), err)
+		}
+		if e.output == outputJSON {
+			if content, err = yaml.YAMLToJSON(content); err != nil {
+				return fmt.Errorf("write %s: %w", describe(object), err)
+			}
+		}
+		documents = append(documents, string(content))
+	}
+	separator := "---\n"
+	if e.output == outputJSON {
+		separator = "\n"
+	}
+	_, err := fmt.Fprint(e.Out, strings.Join(documents, separator))
+	return err
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+type leave struct {
+	*options
+	clusters   []string
+	clusterSet string
+	force      bool
+	wait       bool
+}
+
+func newLeave(o *options) *cobra.Command {
+	l := &leave{options: o}
+	cmd := &cobra.Command{
+		Use:   "leave [CLUSTER...]",
+		Short: "Take clusters out of a ClusterSet",
+		Long: `Take clusters out of a ClusterSet by editing its cluster names, and wait until their nodes are clean and
+nothing of Sealane is left in them but its CRDs. The other members release them at once. Where the
+ClusterSet selects by label, say which label to remove instead.
+
+--force does not wait for a cluster's acknowledgement: for one that is lost. Clean it, should it come
+back, with uninstall --context.`,
+		Example: "  " + o.invocation + " leave c3",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l.clusters = append(l.clusters, args...)
+			return l.run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVarP(&l.clusters, "clusters", "C", nil, "clusters, besides those given as arguments")
+	f.StringVar(&l.clusterSet, "clusterset", defaultClusterSet, "name of the ClusterSet")
+	f.BoolVar(&l.force, "force", false, "do not wait for the clusters' acknowledgement")
+	f.BoolVar(&l.wait, "wait", true, "wait until they left")
+	return cmd
+}
+
+func (l *leave) run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	p := newProgress(l.ErrOut)
+	karmada, err := l.karmada()
+	if err != nil {
+		return err
+	}
+	if err := l.installed(ctx, karmada); err != nil {
+		return err
+	}
+	clusters, err := l.karmadaClusters(ctx, karmada)
+	if err != nil {
+		return err
+	}
+	if err := named(l.clusters); err != nil {
+		return err
+	}
+	changed, err := karmada.editAffinity(ctx, l.clusterSet, l.clusters, labelsOf(clusters), dismiss)
+	if err != nil {
+		return err
+	}
+	if changed {
+		p.say("ClusterSet %s: took out %s", l.clusterSet, strings.Join(l.clusters, ", "))
+	} else {
+		p.say("ClusterSet %s does not select %s", l.clusterSet, strings.Join(l.clusters, ", "))
+	}
+	if l.force {
+		if err := karmada.forceLeave(ctx, l.clusters, p); err != nil {
+			return err
+		}
+	}
+	if !l.wait {
+		return nil
+	}
+	return l.waitLeft(ctx, karmada, l.clusters, p)
+}
+
+// forceLeave tells the controller not to wait for the members' acknowledgement.
+func (a *api) forceLeave(ctx context.Context, clusters []string, p *progress) error {
+	for _, name := range clusters {
+		m := &v1alpha1.Member{}
+		m.Name = name
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationForceLeave)
+		err := a.Patch(ctx, m, client.RawPatch("application/merge-patch+json", patch), client.FieldOwner(fieldManager))
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("mark member %s: %w", name, err)
+		}
+		p.warn("%s: not waiting for its acknowledgement; clean it with uninstall --context %s when it can be reached", name, name)
+	}
+	return nil
+}
+
+// waitLeft waits until the members' records are gone: all of them for nil.
+func (o *options) waitLeft(ctx context.Context, karmada *api, clusters []string, p *progress) error {
+	wanted := map[string]bool{}
+	for _, name := range clusters {
+		wanted[name] = true
+	}
+	var left []string
+	err := until(ctx, func(ctx context.Context) (bool, error) {
+		members, err := karmada.members(ctx)
+		if err != nil {
+			if meta.IsNoMatchError(err) {
+				return true, nil
+			}
+			return false, err
+		}
+		left = left[:0]
+		for i := range members {
+			if m := &members[i]; clusters == nil || wanted[m.Name] {
+				text := leavingState(m)
+				left = append(left, m.Name+": "+text)
+				p.state(m.Name, text)
+				wanted[m.Name] = true
+			}
+		}
+		return len(left) == 0, nil
+	})
+	if err != nil {
+		return &finding{
+			expected: fmt.Sprintf("the clusters to have left within %s", o.timeout),
+			found:    fmt.Sprintf("%s (%v)", strings.Join(left, "\n"), err),
+			remedy:   "see that sealane-controller runs and that Karmada reaches the clusters; for a lost one use " + o.invocation + " leave --force",
+		}
+	}
+	for name := range wanted {
+		p.say("%s: left", name)
+	}
+	return nil
+}
+
+func leavingState(m *v1alpha1.Member) string {
+	if m.Spec.Phase != v1alpha1.MemberLeaving {
+		return "waiting for the controller to tell it"
+	}
+	return "leaving, its agents clean the nodes"
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kubectl-karmada-sealane is the administrator's tool: it installs Sealane on a Karmada control
+// plane, decides which clusters belong, exports services and shows the state of the network. kubectl
+// finds it under three names: kubectl-karmada-sealane, kubectl-sealane and karmadactl-sealane.
+//
+// It talks to the Karmada API, to the cluster that hosts Karmada while installing the controller, and
+// to members only to look at what the Karmada API does not hold (round trip times) or to clean one that
+// Karmada no longer reaches.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
+)
+
+func main() {
+	os.Exit(run(os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
+}
+
+// run executes one command line and returns the exit code.
+func run(args []string, streams genericiooptions.IOStreams) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	klog.LogToStderr(false)
+	klog.SetOutput(discard{})
+	root := newRoot(args[0], streams)
+	root.SetArgs(args[1:])
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(streams.ErrOut, "error: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// discard drops what client-go logs of its own accord: every error it meets is returned as well.
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// invocation is how the user calls this binary: kubectl splits a plugin's file name at its dashes.
+func invocation(arg0 string) string {
+	switch filepath.Base(arg0) {
+	case "kubectl-sealane":
+		return "kubectl sealane"
+	case "karmadactl-sealane":
+		return "karmadactl-sealane"
+	default:
+		return "kubectl karmada sealane"
+	}
+}
+
+func newRoot(arg0 string, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{IOStreams: streams, invocation: invocation(arg0)}
+	root := &cobra.Command{
+		Use:           "sealane",
+		Short:         "One network and one service directory for the clusters of a Karmada control plane",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: o.invocation},
+	}
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	o.addFlags(root.PersistentFlags())
+	root.AddCommand(
+		newInstall(o), newUninstall(o),
+		newJoin(o), newLeave(o),
+		newExport(o), newUnexport(o),
+		newShow(o), newVersion(o),
+		newDocs(root),
+	)
+	return root
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// The rows of show's tables; their JSON is what -o json and -o yaml print.
+
+type clusterSetRow struct {
+	Name      string             `json:"name"`
+	Members   int32              `json:"members"`
+	Accepted  int32              `json:"acceptedMembers"`
+	Connected int32              `json:"connectedMembers"`
+	Ready     string             `json:"ready"`
+	Driver    string             `json:"driver"`
+	Domains   []string           `json:"domains,omitempty"`
+	Problems  []v1alpha1.Problem `json:"problems,omitempty"`
+}
+
+func (r clusterSetRow) cells() []string {
+	var problems []string
+	for _, p := range r.Problems {
+		problems = append(problems, p.Cluster+": "+p.Message)
+	}
+	return []string{r.Name, number(r.Members), number(r.Accepted), number(r.Connected), r.Ready, list(problems), r.Driver, list(r.Domains)}
+}
+
+type connectionRow struct {
+	Cluster       string        `json:"cluster"`
+	Gateway       string        `json:"gateway,omitempty"`
+	RemoteCluster string        `json:"remoteCluster,omitempty"`
+	RemoteGateway string        `json:"remoteGateway,omitempty"`
+	Slot          int32         `json:"remoteSlot"`
+	Address       string        `json:"address,omitempty"`
+	NAT           bool          `json:"nat"`
+	Link          string        `json:"link,omitempty"`
+	Active        bool          `json:"active"`
+	Status        string        `json:"status"`
+	RTT           *v1alpha1.RTT `json:"rtt,omitempty"`
+	LossPercent   *int32        `json:"lossPercent,omitempty"`
+	Message       string        `json:"message,omitempty"`
+}
+
+func (r connectionRow) cells() []string {
+	nat, active, loss, rtt, spread := "", "", "", "", ""
+	if r.Gateway != "" {
+		nat, active = yesNo(r.NAT), yesNo(r.Active)
+	}
+	if r.LossPercent != nil {
+		loss = number(*r.LossPercent) + "%"
+	}
+	if r.RTT != nil {
+		rtt = milliseconds(r.RTT.Avg) + "ms"
+		spread = strings.Join([]string{milliseconds(r.RTT.Min), milliseconds(r.RTT.Max), milliseconds(r.RTT.Dev)}, "/") + "ms"
+	}
+	return []string{r.Cluster, r.Gateway, r.RemoteCluster, r.RemoteGateway, r.Address, nat, r.Status, rtt, loss, r.Message, active, r.Link, spread}
+}
+
+type addressRow struct {
+	Type string `json:"type"`
+	IP   string `json:"ip"`
+}
+
+type endpointRow struct {
+	Cluster        string       `json:"cluster"`
+	Gateway        string       `json:"gateway"`
+	Slot           int32        `json:"slot"`
+	Addresses      []addressRow `json:"addresses,omitempty"`
+	Implementation string       `json:"implementation,omitempty"`
+	MTU            int32        `json:"mtu"`
+	PublicKey      string       `json:"publicKey"`
+}
+
+func (r endpointRow) cells() []string {
+	private, others := []string{}, []string{}
+	for _, a := range r.Addresses {
+		if a.Type == string(v1alpha1.AddressPrivate) {
+			private = append(private, a.IP)
+		} else {
+			others = append(others, a.IP)
+		}
+	}
+	return []string{r.Cluster, r.Gateway, number(r.Slot), list(private), list(others), r.Implementation, number(r.MTU), r.PublicKey}
+}
+
+type gatewayRow struct {
+	Cluster        string `json:"cluster"`
+	Gateway        string `json:"gateway,omitempty"`
+	Slot           int32  `json:"slot"`
+	HAState        string `json:"haState"`
+	Ready          string `json:"ready,omitempty"`
+	Implementation string `json:"implementation,omitempty"`
+	Version        string `json:"version,omitempty"`
+	Summary        string `json:"summary"`
+}
+
+func (r gatewayRow) cells() []string {
+	slot := ""
+	if r.Gateway != "" {
+		slot = number(r.Slot)
+	}
+	return []string{r.Cluster, r.Gateway, slot, r.HAState, r.Ready, r.Summary, r.Implementation, r.Version}
+}
+
+type networkRow struct {
+	Cluster      string   `json:"cluster"`
+	ClusterSet   string   `json:"clusterSet"`
+	PodCIDRs     []string `json:"podCIDRs,omitempty"`
+	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
+	NodeCIDRs    []string `json:"nodeCIDRs,omitempty"`
+	Accepted     string   `json:"accepted"`
+	Message      string   `json:"message,omitempty"`
+}
+
+func (r networkRow) cells() []string {
+	return []string{r.Cluster, list(r.PodCIDRs), list(r.ServiceCIDRs), r.Accepted, r.Message, r.ClusterSet, list(r.NodeCIDRs)}
+}
+
+type serviceRow struct {
+	Namespace  string   `json:"namespace"`
+	Name       string   `json:"name"`
+	Type       string   `json:"type,omitempty"`
+	Ports      []string `json:"ports,omitempty"`
+	ExportedBy []string `json:"exportedBy,omitempty"`
+	ImportedBy []string `json:"importedBy,omitempty"`
+	Problems   []string `json:"problems,omitempty"`
+}
+
+func (r serviceRow) cells() []string {
+	return []string{r.Namespace, r.Name, r.Type, list(r.Ports), list(r.ExportedBy), list(r.ImportedBy), list(r.Problems)}
+}
+
+type versionRow struct {
+	Component string `json:"component"`
+	Cluster   string `json:"cluster,omitempty"`
+	Version   string `json:"version,omitempty"`
+	Image     string `json:"image,omitempty"`
+	Message   string `json:"message,omitempty"`
+}
+
+func (r versionRow) cells() []string {
+	return []string{r.Component, r.Cluster, r.Version, r.Message, r.Image}
+}
+
+func number(n int32) string { return strconv.Itoa(int(n)) }
+
+func list(items []string) string { return strings.Join(items, ",") }
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func milliseconds(us int64) string { return fmt.Sprintf("%.2f", float64(us)/1000) }

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// defaultMemberTimeout is how long show waits for each member.
+const defaultMemberTimeout = 5 * time.Second
+
+type show struct {
+	*options
+	clusters      []string
+	output        string
+	memberTimeout time.Duration
+	host          hostCluster
+}
+
+// shown is a subject of show: what it needs read, and its table.
+type shown struct {
+	name  string
+	short string
+	need  subjects
+	table func(*fleet) table
+}
+
+func showSubjects() []shown {
+	gateways := subjects{gateways: true}
+	return []shown{
+		{"clusterset", "ClusterSets, their members and problems", subjects{}, clusterSetTable},
+		{"connections", "tunnels between the gateways of different clusters, with status and round trip time", gateways, connectionTable},
+		{"endpoints", "gateways as the other clusters see them", gateways, endpointTable},
+		{"gateways", "gateway nodes and their part in their cluster", gateways, gatewayTable},
+		{"networks", "pod and service networks of each member", subjects{}, networkTable},
+		{"services", "exported services and who imports them", subjects{bundles: true}, serviceTable},
+	}
+}
+
+func newShow(o *options) *cobra.Command {
+	s := &show{options: o}
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show the state of the network",
+		Long: `Show the state of the network, from the Karmada API and from the members' own Gateways. A member is asked
+through the kubeconfig context of its name, if there is one, else through Karmada's cluster proxy; what a
+member that cannot be reached last reported is shown, and marked.`,
+	}
+	f := cmd.PersistentFlags()
+	f.StringSliceVarP(&s.clusters, "clusters", "C", nil, "members to show (default: all)")
+	f.StringVarP(&s.output, "output", "o", outputTable, "output format: table, wide, json or yaml")
+	f.DurationVar(&s.memberTimeout, "member-timeout", defaultMemberTimeout, "how long to wait for each member")
+	s.host.addFlags(f)
+	for _, subject := range showSubjects() {
+		cmd.AddCommand(&cobra.Command{
+			Use: subject.name, Short: "Show " + subject.short, Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), false, subject) },
+		})
+	}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "versions", Short: "Show versions of the controller and of the members' agents", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), true) },
+		},
+		&cobra.Command{
+			Use: "all", Short: "Show everything", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), true, showSubjects()...) },
+		},
+	)
+	return cmd
+}
+
+func (s *show) run(ctx context.Context, versions bool, list ...shown) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := checkOutput(s.output); err != nil {
+		return err
+	}
+	karmada, err := s.karmada()
+	if err != nil {
+		return err
+	}
+	if err := s.installed(ctx, karmada); err != nil {
+		return err
+	}
+	need := subjects{gateways: versions}
+	for _, subject := range list {
+		need.gateways = need.gateways || subject.need.gateways
+		need.bundles = need.bundles || subject.need.bundles
+	}
+	f, err := s.gather(ctx, karmada, s.clusters, need, s.memberTimeout)
+	if err != nil {
+		return err
+	}
+	if err := s.known(f); err != nil {
+		return err
+	}
+	var tables []table
+	for _, subject := range list {
+		tables = append(tables, subject.table(f))
+	}
+	if versions {
+		tables = append(tables, versionTable(s.versions(ctx, karmada, &s.host, f)))
+	}
+	return write(s.Out, s.output, tables...)
+}
+
+// known checks that every cluster named is a member.
+func (s *show) known(f *fleet) error {
+	found := map[string]bool{}
+	for i := range f.members {
+		found[f.members[i].Name] = true
+	}
+	for _, name := range s.clusters {
+		if !found[name] {
+			return &finding{
+				expected: fmt.Sprintf("%q to be a member", name),
+				found:    "no Member of that name on the Karmada API",
+				remedy:   "see kubectl get members there, or make it one: " + s.invocation + " join " + name,
+			}
+		}
+	}
+	return nil
+}
+
+func clusterSetTable(f *fleet) table {
+	return newTable("clustersets", clusterSetRows(f), 6, "NAME", "MEMBERS", "ACCEPTED", "CONNECTED", "READY", "PROBLEMS", "DRIVER", "DOMAINS")
+}
+
+func connectionTable(f *fleet) table {
+	return newTable("connections", connectionRows(f), 10, strings.Fields("CLUSTER GATEWAY REMOTE-CLUSTER REMOTE-GATEWAY ADDRESS NAT STATUS RTT-AVG LOSS MESSAGE ACTIVE LINK RTT-MIN/MAX/DEV")...)
+}
+
+func endpointTable(f *fleet) table {
+	return newTable("endpoints", endpointRows(f), 6, "CLUSTER", "GATEWAY", "SLOT", "PRIVATE", "PUBLIC", "CABLE", "MTU", "PUBLIC-KEY")
+}
+
+func gatewayTable(f *fleet) table {
+	return newTable("gateways", gatewayRows(f), 6, "CLUSTER", "GATEWAY", "SLOT", "HA", "READY", "SUMMARY", "CABLE", "VERSION")
+}
+
+func networkTable(f *fleet) table {
+	return newTable("networks", networkRows(f), 5, "CLUSTER", "PODS", "SERVICES", "ACCEPTED", "MESSAGE", "CLUSTERSET", "NODES")
+}
+
+func serviceTable(f *fleet) table {
+	return newTable("services", serviceRows(f), 7, "NAMESPACE", "NAME", "TYPE", "PORTS", "EXPORTED-BY", "IMPORTED-BY", "PROBLEMS")
+}

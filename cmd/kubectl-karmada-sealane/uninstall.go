@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strings"
+
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	"github.com/karmada-io/karmada/pkg/util/names"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+type uninstall struct {
+	*options
+	member string
+	force  bool
+	host   hostCluster
+}
+
+func newUninstall(o *options) *cobra.Command {
+	u := &uninstall{options: o}
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Remove Sealane from Karmada and its members",
+		Long: `Remove Sealane: all members leave and clean their nodes, then the ClusterSets, the members' workloads, the
+controller and the CRDs go. The users' ServiceExports stay.
+
+With --context, remove it from one member that could not be reached through Karmada, directly.`,
+		Example: `  ` + o.invocation + ` uninstall
+  ` + o.invocation + ` uninstall --context c1`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if u.member != "" {
+				return u.cleanMember(cmd.Context())
+			}
+			return u.run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&u.member, "context", "", "kubeconfig context of a member, to remove Sealane from it directly")
+	f.BoolVar(&u.force, "force", false, "do not wait for members that cannot be reached; with --context, even if Karmada still lists the member")
+	u.host.addFlags(f)
+	return cmd
+}
+
+func (u *uninstall) run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, u.timeout)
+	defer cancel()
+	p := newProgress(u.ErrOut)
+	karmada, err := u.karmada()
+	if err != nil {
+		return err
+	}
+	if _, err := u.karmadaClusters(ctx, karmada); err != nil {
+		return err
+	}
+	if err := karmada.checkRights(ctx, installRights()); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context, *api, *progress) error{
+		u.leaveAll, u.stopController, revokeRights, u.removeBundle, u.removeNamespace, u.removeCRDs,
+	} {
+		if err := step(ctx, karmada, p); err != nil {
+			return err
+		}
+	}
+	p.say("uninstalled")
+	return nil
+}
+
+// leaveAll deletes the ClusterSets, which makes every member leave, and waits until all left.
+func (u *uninstall) leaveAll(ctx context.Context, karmada *api, p *progress) error {
+	var sets v1alpha1.ClusterSetList
+	if err := karmada.List(ctx, &sets); meta.IsNoMatchError(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("list clustersets: %w", err)
+	}
+	for i := range sets.Items {
+		if err := karmada.removeOne(ctx, &sets.Items[i]); err != nil {
+			return err
+		}
+		p.say("ClusterSet %s deleted: its members leave", sets.Items[i].Name)
+	}
+	if u.force {
+		members, err := karmada.members(ctx)
+		if err != nil {
+			return err
+		}
+		var all []string
+		for i := range members {
+			all = append(all, members[i].Name)
+		}
+		if err := karmada.forceLeave(ctx, all, p); err != nil {
+			return err
+		}
+	}
+	return u.waitLeft(ctx, karmada, nil, p)
+}
+
+// stopController removes the controller's Deployment from the host. One that runs elsewhere loses its
+// identity a little later.
+func (u *uninstall) stopController(ctx context.Context, _ *api, p *progress) error {
+	if err := u.host.complete(u.options); err != nil {
+		p.warn("no context of the host cluster: a controller that runs there, or as a process, is yours to stop (--host-context)")
+		return nil
+	}
+	host, err := u.connect(u.host.kubeconfig, u.host.context)
+	if err != nil {
+		return err
+	}
+	objects, err := u.host.objects()
+	if err != nil {
+		return err
+	}
+	var namespace *unstructured.Unstructured
+	for _, object := range objects {
+		if object.GetKind() == "Namespace" {
+			namespace = object
+			continue
+		}
+		if err := host.removeOne(ctx, object); err != nil {
+			return err
+		}
+	}
+	if err := host.removeOwned(ctx, namespace); err != nil {
+		return err
+	}
+	p.say("controller removed from the host (context %q)", host.context)
+	return nil
+}
+
+// removeOwned deletes an object that carries our label, and waits until it is gone.
+func (a *api) removeOwned(ctx context.Context, object *unstructured.Unstructured) error {
+	err := a.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get %s: %w", describe(object), err)
+	}
+	if object.GetLabels()[labelManagedBy] != v1alpha1.ManagedBy {
+		return nil
+	}
+	if err := a.removeOne(ctx, object); err != nil {
+		return err
+	}
+	return a.waitGone(ctx, object)
+}
+
+func (a *api) waitGone(ctx context.Context, object client.Object) error {
+	err := until(ctx, func(ctx context.Context) (bool, error) {
+		err := a.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if gone(err) {
+			return true, nil
+		}
+		return false, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until %s is gone: %w", describe(object), err)
+	}
+	return nil
+}
+
+// removeBundle deletes the members' workloads, then their CRDs, each as templates on the Karmada API,
+// and waits until Karmada removed them from the members. The policies go last: without its policy
+// Karmada leaves a resource where it is.
+func (u *uninstall) removeBundle(ctx context.Context, karmada *api, p *progress) error {
+	workloads, err := manifests("artifacts/deploy/*.yaml")
+	if err != nil {
+		return err
+	}
+	// The namespace also holds the controller's identity.
+	namespaced := workloads[:0:0]
+	for _, object := range workloads {
+		if object.GetKind() != "Namespace" {
+			namespaced = append(namespaced, object)
+		}
+	}
+	if err := karmada.remove(ctx, namespaced...); err != nil {
+		return err
+	}
+	if err := u.waitWorks(ctx, karmada, namespaced); err != nil {
+		return err
+	}
+	members, err := memberCRDs()
+	if err != nil {
+		return err
+	}
+	if err := u.reclaimCRDs(ctx, karmada, members, p); err != nil {
+		return err
+	}
+	if err := karmada.remove(ctx, members...); err != nil {
+		return err
+	}
+	if err := u.waitWorks(ctx, karmada, members); err != nil {
+		return err
+	}
+	p.say("workloads and CRDs removed from the members")
+	return nil
+}
+
+// memberCRDs are the CRDs that members have too.
+func memberCRDs() ([]*unstructured.Unstructured, error) {
+	all, err := crds()
+	if err != nil {
+		return nil, err
+	}
+	var inMembers []*unstructured.Unstructured
+	for _, crd := range all {
+		switch kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind"); kind {
+		case "Peering", "Bundle", "Gateway":
+			inMembers = append(inMembers, crd)
+		}
+	}
+	return inMembers, nil
+}
+
+// waitWorks waits until no Work carries one of the objects to a member.
+func (u *uninstall) waitWorks(ctx context.Context, karmada *api, objects []*unstructured.Unstructured) error {
+	ours := map[string]bool{}
+	for _, object := range objects {
+		ours[describe(object)] = true
+	}
+	left := map[string]bool{}
+	err := until(ctx, func(ctx context.Context) (bool, error) {
+		var works workv1alpha1.WorkList
+		if err := karmada.List(ctx, &works); err != nil {
+			return false, fmt.Errorf("list works: %w", err)
+		}
+		clear(left)
+		for i := range works.Items {
+			w := &works.Items[i]
+			for _, raw := range w.Spec.Workload.Manifests {
+				var object metav1.PartialObjectMetadata
+				if json.Unmarshal(raw.Raw, &object) == nil && ours[describe(&object)] {
+					cluster, _ := names.GetClusterName(w.Namespace)
+					left[cluster] = true
+				}
+			}
+		}
+		return len(left) == 0, nil
+	})
+	if err != nil {
+		return &finding{
+			expected: "Karmada to have removed everything of Sealane from the members",
+			found:    fmt.Sprintf("something is left in: %s (%v)", strings.Join(sortedKeys(left), ", "), err),
+			remedy:   "see that Karmada reaches these clusters, and run uninstall again; clean a lost one with uninstall --context",
+		}
+	}
+	return nil
+}
+
+func sortedKeys(set map[string]bool) []string {
+	keys := make([]string, 0, len(set))
+	for key := range set {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+// revokeRights takes the controller's rights: one that still runs somewhere installs nothing again.
+func revokeRights(ctx context.Context, karmada *api, p *progress) error {
+	objects, err := manifests("artifacts/controller/karmada.yaml")
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role":
+			if err := karmada.removeOne(ctx, object); err != nil {
+				return err
+			}
+		}
+	}
+	p.say("controller rights revoked on the Karmada API")
+	return nil
+}
+
+// removeNamespace deletes the namespace, the controller's identity in it, and the policies.
+func (u *uninstall) removeNamespace(ctx context.Context, karmada *api, p *progress) error {
+	namespace := &unstructured.Unstructured{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	namespace.SetName(v1alpha1.Namespace)
+	if err := karmada.removeOwned(ctx, namespace); err != nil {
+		return err
+	}
+	if err := u.waitWorks(ctx, karmada, []*unstructured.Unstructured{namespace}); err != nil {
+		return err
+	}
+	if err := karmada.removePolicies(ctx); err != nil {
+		return err
+	}
+	p.say("namespace %s and the policies removed from the Karmada API", v1alpha1.Namespace)
+	return nil
+}
+
+func (a *api) removePolicies(ctx context.Context) error {
+	var policies policyv1alpha1.ClusterPropagationPolicyList
+	if err := a.List(ctx, &policies, client.MatchingLabels{labelManagedBy: v1alpha1.ManagedBy}); err != nil {
+		return fmt.Errorf("list clusterpropagationpolicies: %w", err)
+	}
+	for i := range policies.Items {
+		if err := a.removeOne(ctx, &policies.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeCRDs deletes what is left of the CRDs on the Karmada API.
+func (u *uninstall) removeCRDs(ctx context.Context, karmada *api, p *progress) error {
+	objects, err := crds()
+	if err != nil {
+		return err
+	}
+	if err := karmada.remove(ctx, objects...); err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := karmada.waitGone(ctx, object); err != nil {
+			return err
+		}
+	}
+	p.say("CRDs of %s removed from the Karmada API", v1alpha1.GroupVersion)
+	return nil
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// staleAfter is the age at which a Gateway's report is unknown.
+const staleAfter = 90 * time.Second
+
+// unreachable is shown where a member cannot be asked.
+const unreachable = "unreachable"
+
+func clusterSetRows(f *fleet) []clusterSetRow {
+	var rows []clusterSetRow
+	for i := range f.clusterSets {
+		cs := &f.clusterSets[i]
+		rows = append(rows, clusterSetRow{
+			Name: cs.Name, Members: cs.Status.Members, Accepted: cs.Status.AcceptedMembers, Connected: cs.Status.ConnectedMembers,
+			Driver: string(cs.Spec.Cable.Driver), Domains: cs.Spec.DNS.Domains,
+			Ready: conditionStatus(cs.Status.Conditions, v1alpha1.ClusterSetReady), Problems: cs.Status.Problems,
+		})
+	}
+	return rows
+}
+
+func conditionStatus(conditions []metav1.Condition, kind string) string {
+	if c := meta.FindStatusCondition(conditions, kind); c != nil {
+		return string(c.Status)
+	}
+	return string(metav1.ConditionUnknown)
+}
+
+// connectionRows are the tunnels as the gateways measure them; for a member that cannot be asked, its
+// connections as it last reported them to the broker.
+func connectionRows(f *fleet) []connectionRow {
+	var rows []connectionRow
+	for i := range f.members {
+		m := &f.members[i]
+		if m.err != nil {
+			rows = append(rows, reportedConnections(m)...)
+			continue
+		}
+		for j := range m.gateways {
+			g := &m.gateways[j]
+			for k := range g.Status.Connections {
+				rows = append(rows, connectionOf(f, m.Name, g, &g.Status.Connections[k]))
+			}
+		}
+	}
+	return rows
+}
+
+func reportedConnections(m *fleetMember) []connectionRow {
+	rows := []connectionRow{}
+	for _, c := range m.Status.Connections {
+		rows = append(rows, connectionRow{
+			Cluster: m.Name, RemoteCluster: c.Cluster, Status: string(c.Status),
+			Message: unreachable + ", as last reported: " + m.err.Error(),
+		})
+	}
+	if len(rows) == 0 {
+		rows = append(rows, connectionRow{Cluster: m.Name, Status: unreachable, Message: m.err.Error()})
+	}
+	return rows
+}
+
+func connectionOf(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alpha1.Connection) connectionRow {
+	row := connectionRow{
+		Cluster: cluster, Gateway: g.Name, RemoteCluster: c.Cluster, RemoteGateway: c.Gateway, Slot: c.Slot,
+		Address: c.Address, NAT: c.NAT, Link: c.Link, Active: c.Active, Status: string(c.Status),
+		RTT: c.RTT, LossPercent: &c.LossPercent, Message: c.Message,
+	}
+	if age, stale := reportAge(f, g); stale {
+		row.Status, row.Message = "Unknown", "last report "+age+" ago"
+	}
+	return row
+}
+
+func reportAge(f *fleet, g *v1alpha1.Gateway) (age string, stale bool) {
+	if g.Status.ReportedAt == nil {
+		return "", true
+	}
+	d := f.now.Sub(g.Status.ReportedAt.Time).Round(time.Second)
+	return d.String(), d > staleAfter
+}
+
+func endpointRows(f *fleet) []endpointRow {
+	var rows []endpointRow
+	for i := range f.members {
+		m := &f.members[i]
+		for _, e := range m.Status.Endpoints {
+			row := endpointRow{Cluster: m.Name, Gateway: e.Gateway, Slot: e.Slot, PublicKey: e.PublicKey, MTU: e.MTU}
+			for _, a := range e.Addresses {
+				row.Addresses = append(row.Addresses, addressRow{Type: string(a.Type), IP: a.IP})
+			}
+			for j := range m.gateways {
+				if m.gateways[j].Name == e.Gateway {
+					row.Implementation = string(m.gateways[j].Status.Implementation)
+				}
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+func gatewayRows(f *fleet) []gatewayRow {
+	var rows []gatewayRow
+	for i := range f.members {
+		m := &f.members[i]
+		if m.err != nil {
+			rows = append(rows, gatewayRow{Cluster: m.Name, HAState: unreachable, Summary: m.err.Error()})
+			continue
+		}
+		for j := range m.gateways {
+			g := &m.gateways[j]
+			rows = append(rows, gatewayRow{
+				Cluster: m.Name, Gateway: g.Name, Slot: g.Spec.Slot, HAState: string(g.Status.HAState),
+				Implementation: string(g.Status.Implementation), Version: g.Status.Version,
+				Ready:   conditionStatus(g.Status.Conditions, v1alpha1.GatewayReady),
+				Summary: gatewaySummary(f, g),
+			})
+		}
+	}
+	return rows
+}
+
+// gatewaySummary counts a gateway's tunnels.
+func gatewaySummary(f *fleet, g *v1alpha1.Gateway) string {
+	if g.Status.ReportedAt == nil {
+		return "has not reported yet"
+	}
+	if age, stale := reportAge(f, g); stale {
+		return "last report " + age + " ago"
+	}
+	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.GatewayReady); c != nil && c.Status == metav1.ConditionFalse {
+		return c.Message
+	}
+	up := 0
+	for i := range g.Status.Connections {
+		if g.Status.Connections[i].Status == v1alpha1.ConnectionConnected {
+			up++
+		}
+	}
+	return fmt.Sprintf("%d of %d connections are up", up, len(g.Status.Connections))
+}
+
+func networkRows(f *fleet) []networkRow {
+	var rows []networkRow
+	for i := range f.members {
+		m := &f.members[i]
+		row := networkRow{
+			Cluster: m.Name, ClusterSet: m.Spec.ClusterSet, PodCIDRs: m.Status.Networks.PodCIDRs,
+			ServiceCIDRs: m.Status.Networks.ServiceCIDRs, NodeCIDRs: m.Status.NodeCIDRs, Accepted: string(metav1.ConditionUnknown),
+		}
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MemberAccepted); c != nil {
+			row.Accepted = string(c.Status)
+			if c.Status != metav1.ConditionTrue {
+				row.Message = c.Message
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// serviceRows join what members export with what the broker has them import.
+func serviceRows(f *fleet) []serviceRow {
+	rows := map[string]*serviceRow{}
+	at := func(namespace, name string) *serviceRow {
+		key := namespace + "/" + name
+		if rows[key] == nil {
+			rows[key] = &serviceRow{Namespace: namespace, Name: name}
+		}
+		return rows[key]
+	}
+	for i := range f.members {
+		for j := range f.members[i].bundles {
+			addBundle(f.members[i].Name, &f.members[i].bundles[j], at)
+		}
+	}
+	sorted := make([]serviceRow, 0, len(rows))
+	for _, row := range rows {
+		sorted = append(sorted, *row)
+	}
+	sort.Slice(sorted, func(i, j int) bool {
+		a, b := sorted[i], sorted[j]
+		return a.Namespace < b.Namespace || a.Namespace == b.Namespace && a.Name < b.Name
+	})
+	return sorted
+}
+
+func addBundle(cluster string, b *v1alpha1.Bundle, at func(namespace, name string) *serviceRow) {
+	for i := range b.Status.Exports {
+		e := &b.Status.Exports[i]
+		row := at(e.Namespace, e.Name)
+		row.ExportedBy = append(row.ExportedBy, cluster)
+		if row.Type == "" {
+			row.Type, row.Ports = string(e.Settings.Type), ports(e.Settings.Ports)
+		}
+	}
+	for i := range b.Spec.Imports {
+		im := &b.Spec.Imports[i]
+		row := at(im.Namespace, im.Name)
+		row.ImportedBy = append(row.ImportedBy, cluster)
+		row.Type, row.Ports = string(im.Settings.Type), ports(im.Settings.Ports)
+	}
+	for _, c := range b.Spec.ExportConditions {
+		bad := c.Type == "Conflict" && c.Status == metav1.ConditionTrue || c.Type == "Ready" && c.Status == metav1.ConditionFalse
+		if row := at(c.Namespace, c.Name); bad && !slices.Contains(row.Problems, c.Reason) {
+			row.Problems = append(row.Problems, c.Reason)
+		}
+	}
+}
+
+func ports(list []v1alpha1.ServicePort) []string {
+	out := make([]string, 0, len(list))
+	for _, p := range list {
+		out = append(out, strings.TrimPrefix(fmt.Sprintf("%s:%d/%s", p.Name, p.Port, p.Protocol), ":"))
+	}
+	return out
+}

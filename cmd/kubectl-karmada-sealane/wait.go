@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// readiness of one member, as install and join see it.
+type readiness struct {
+	name string
+	// ready: accepted, connected to every other member, and its cluster DNS answers.
+	ready bool
+	// refused: it will not become ready by waiting.
+	refused bool
+	// text says what it waits for, or why it was refused.
+	text string
+}
+
+// memberReadiness judges a member by its conditions, in the order in which they come true.
+func memberReadiness(m *v1alpha1.Member) readiness {
+	r := readiness{name: m.Name}
+	if m.Spec.Phase == v1alpha1.MemberLeaving {
+		r.refused, r.text = true, "is leaving; wait until it left, then join it again"
+		return r
+	}
+	stages := []struct{ condition, waiting string }{
+		{v1alpha1.MemberAccepted, "waiting for the facts of its agent"},
+		{v1alpha1.MemberConnected, "accepted, waiting for its tunnels"},
+		{v1alpha1.PeeringDNSConfigured, "connected, waiting for a look-up through its cluster DNS"},
+	}
+	for _, stage := range stages {
+		c := meta.FindStatusCondition(m.Status.Conditions, stage.condition)
+		if c != nil && c.Status == metav1.ConditionTrue {
+			continue
+		}
+		r.text = stage.waiting
+		if c == nil {
+			return r
+		}
+		r.refused = stage.condition == v1alpha1.MemberAccepted && final(c.Reason)
+		if r.refused {
+			r.text = "refused"
+		}
+		if c.Message != "" {
+			r.text += ": " + c.Message
+		}
+		return r
+	}
+	r.ready, r.text = true, "connected, its cluster DNS answers"
+	return r
+}
+
+// final reasons of a refusal need a person.
+func final(reason string) bool {
+	return reason != v1alpha1.ReasonAccepted && reason != v1alpha1.ReasonWaitingForFacts && reason != ""
+}
+
+// waitConnected waits until the members of a ClusterSet, or those of them that only names, are connected.
+func (o *options) waitConnected(ctx context.Context, karmada *api, p *progress, set string, only []string) error {
+	var last []readiness
+	found := "the controller has not seen the ClusterSet"
+	err := until(ctx, func(ctx context.Context) (bool, error) {
+		var cs v1alpha1.ClusterSet
+		if err := karmada.Get(ctx, client.ObjectKey{Name: set}, &cs); err != nil {
+			return false, fmt.Errorf("get ClusterSet %s: %w", set, err)
+		}
+		if cs.Status.ObservedGeneration < cs.Generation {
+			p.state("ClusterSet "+set, "waiting for the controller")
+			return false, nil
+		}
+		states, complete, err := karmada.readiness(ctx, &cs, only)
+		if err != nil {
+			return false, err
+		}
+		last = states
+		found = describeReadiness(states)
+		return complete && settled(states, p), nil
+	})
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if err == nil && allReady(last) {
+		return nil
+	}
+	return &finding{
+		expected: fmt.Sprintf("every member to be connected and to resolve the clusterset's names within %s", o.timeout),
+		found:    found,
+		remedy:   fmt.Sprintf("see %s show all; kubectl get members -o wide on the Karmada API; the logs of sealane-controller, and of the pods in %s of the member", o.invocation, v1alpha1.Namespace),
+	}
+}
+
+// readiness of the ClusterSet's members; complete says that every expected member has a record.
+func (a *api) readiness(ctx context.Context, cs *v1alpha1.ClusterSet, only []string) (states []readiness, complete bool, err error) {
+	members, err := a.members(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	wanted := map[string]bool{}
+	for _, name := range only {
+		wanted[name] = true
+	}
+	for i := range members {
+		m := &members[i]
+		if m.Spec.ClusterSet == cs.Name && (len(only) == 0 || wanted[m.Name]) {
+			states = append(states, memberReadiness(m))
+			delete(wanted, m.Name)
+		}
+	}
+	if len(only) > 0 {
+		for name := range wanted {
+			states = append(states, readiness{name: name, text: "waiting for the controller to take it in"})
+		}
+		return states, true, nil
+	}
+	return states, len(states) >= int(cs.Status.Members), nil
+}
+
+// members are all Members, sorted by name.
+func (a *api) members(ctx context.Context) ([]v1alpha1.Member, error) {
+	var list v1alpha1.MemberList
+	if err := a.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list members: %w", err)
+	}
+	sort.Slice(list.Items, func(i, j int) bool { return list.Items[i].Name < list.Items[j].Name })
+	return list.Items, nil
+}
+
+// settled prints changes and tells whether waiting longer is of no use.
+func settled(states []readiness, p *progress) bool {
+	done := true
+	for _, s := range states {
+		p.state(s.name, s.text)
+		done = done && (s.ready || s.refused)
+	}
+	return done
+}
+
+func allReady(states []readiness) bool {
+	for _, s := range states {
+		if !s.ready {
+			return false
+		}
+	}
+	return true
+}
+
+// describeReadiness lists the members that are not ready.
+func describeReadiness(states []readiness) string {
+	var lines []string
+	for _, s := range states {
+		if !s.ready {
+			lines = append(lines, s.name+": "+s.text)
+		}
+	}
+	if len(lines) == 0 {
+		return "no member yet"
+	}
+	sort.Strings(lines)
+	return strings.Join(lines, "\n")
+}
