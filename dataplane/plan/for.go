@@ -23,7 +23,7 @@ func For(t topology.Topology, n NodeFacts) Plan {
 		Addresses:      v.addresses(),
 		Neighbours:     v.neighbours(),
 		FDB:            v.fdb(),
-		Routes:         slices.Concat(v.outbound(), v.throws(), v.probes(), v.inbound()),
+		Routes:         slices.Concat(v.throws(), v.outbound(), v.probes(), v.inbound()),
 		Rules:          v.rules(),
 		Tunnels:        v.tunnels(),
 		Tables:         v.tables(),
@@ -420,8 +420,8 @@ func comparePrefix(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
-// sort brings every slice into the order of its keys and keeps the first of each key: two clusters'
-// prefixes differ, but a prefix may be a gateway's address as well.
+// sort brings every slice into the order of its keys. Of two routes to the same it keeps the first, the
+// throw: a remote CIDR may be no more than its gateway's address.
 func (p *Plan) sort() {
 	slices.SortFunc(p.Links, func(a, b Link) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(p.Addresses, func(a, b Address) int {

@@ -120,8 +120,8 @@ type Peer struct {
 	PublicKey [32]byte
 	// Cluster and Node say whose it is. They are not in the kernel, and Diff ignores them.
 	Cluster, Node string
-	// Candidates at which the peer may be reached, most preferred first. Diff is content with an
-	// endpoint that is among them, or that the handshake roamed to.
+	// Candidates at which the peer may be reached, most preferred first. Diff looks at neither them
+	// nor the endpoint: the handshake decides, and may roam.
 	Candidates []netip.AddrPort
 	// Endpoint in use; only observed.
 	Endpoint   netip.AddrPort
