@@ -77,6 +77,17 @@ func (m *member) start(config *rest.Config) {
 	m.t.Cleanup(m.stop)
 }
 
+// run a part of a test.
+func (m *member) run(name string, part func(t *testing.T)) {
+	m.t.Helper()
+	m.t.Run(name, func(t *testing.T) {
+		whole := m.t
+		m.t = t
+		defer func() { m.t = whole }()
+		part(t)
+	})
+}
+
 func (m *member) create(o client.Object) {
 	m.t.Helper()
 	if err := m.Create(m.t.Context(), o); err != nil {
@@ -133,14 +144,18 @@ func (m *member) eventually(what string, check func(ctx context.Context) error) 
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
+	var last error
 	for {
 		err := check(ctx)
 		if err == nil {
 			return time.Since(start)
 		}
+		if ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			m.t.Fatalf("%s: %v", what, err)
+			m.t.Fatalf("%s: %v", what, last)
 		case <-tick.C:
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
@@ -67,12 +69,26 @@ func (r *Reconciler) applyService(ctx context.Context, have, want *corev1.Servic
 	return want, r.update(ctx, "Service", want)
 }
 
+// reclaim is how long to insist on the address of a Service that was deleted. The API server frees it a
+// moment after the Service is gone.
+const reclaim = 2 * time.Second
+
 // createService asks for the address that the import had. If that has gone to somebody else meanwhile, the
 // import gets another.
 func (r *Reconciler) createService(ctx context.Context, want *corev1.Service) error {
+	if len(want.Spec.ClusterIPs) == 0 {
+		return r.create(ctx, "Service", want)
+	}
 	asked := want.DeepCopy()
-	err := r.create(ctx, "Service", want)
-	if len(asked.Spec.ClusterIPs) == 0 || !refusesClusterIP(err) {
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, reclaim, true, func(ctx context.Context) (bool, error) {
+		asked.DeepCopyInto(want)
+		err := r.create(ctx, "Service", want)
+		if refusesClusterIP(err) {
+			return false, nil
+		}
+		return true, err
+	})
+	if !wait.Interrupted(err) || ctx.Err() != nil {
 		return err
 	}
 	asked.Spec.ClusterIP, asked.Spec.ClusterIPs = "", nil

@@ -113,11 +113,17 @@ func (r *Reconciler) observe(ctx context.Context, in *Input) error {
 	if in.Service, err = index.Service(ctx, r, derived); err != nil {
 		return err
 	}
-	if in.Service != nil && !index.Managed(in.Service) {
+	if in.Service != nil && !ours(in) {
 		return fmt.Errorf("Service %s exists and was not made by Sealane; delete or rename it", derived) //nolint:staticcheck // Service is a kind
 	}
 	in.Slices, err = index.SlicesFor(ctx, r, in.Key)
 	return err
+}
+
+// ours is a Service with either label, or with neither but the address of our own ServiceImport.
+func ours(in *Input) bool {
+	return index.Managed(in.Service) ||
+		(in.ServiceImport != nil && len(in.ServiceImport.Spec.IPs) > 0 && in.ServiceImport.Spec.IPs[0] == in.Service.Spec.ClusterIP)
 }
 
 // circumstances are what the choice of endpoints depends on.
