@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/dataplane/kernel"
+	"github.com/sealane-io/sealane/internal/version"
+	"github.com/sealane-io/sealane/memberagent/node"
+)
+
+// nodeFlags of `sealane-agent node`.
+type nodeFlags struct {
+	kubeconfig, sysctlDir string
+	metrics, health       string
+	verbosity             int
+	options               node.Options
+	names                 node.KubeNames
+}
+
+// newNodeCommand is the agent of one node.
+func newNodeCommand() *cobra.Command {
+	f := nodeFlags{}
+	c := &cobra.Command{
+		Use:           "node",
+		Short:         "Program this node's kernel: tunnels, routes, rules and firewall",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(c *cobra.Command, _ []string) error { return f.run(c.Context()) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.options.Node, "node-name", "", "name of the Node that this agent runs on (required)")
+	flags.StringVar(&f.names.Pod, "pod-name", "", "name of the agent's own Pod, which it annotates with the node's state")
+	flags.StringVar(&f.names.Namespace, "namespace", v1alpha1.Namespace, "namespace of the agent's Pod and DaemonSet")
+	flags.StringVar(&f.names.DaemonSet, "daemonset", "sealane-node", "the agent's DaemonSet; once it is gone, the agent cleans the node before it ends")
+	flags.StringVar(&f.options.StateDir, "state-dir", "/var/lib/sealane", "directory on the node that keeps the private key")
+	flags.StringVar(&f.sysctlDir, "sysctl-dir", "/proc/sys/net", "the node's /proc/sys/net, or a writable mount of it")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty inside a pod")
+	flags.StringVar(&f.metrics, "metrics-bind-address", "127.0.0.1:9811", "address that serves metrics; 0 for none")
+	flags.StringVar(&f.health, "health-probe-bind-address", "127.0.0.1:9812", "address that serves /healthz and /readyz; 0 for none")
+	flags.IntVarP(&f.verbosity, "verbosity", "v", 0, "0 logs changes of state, 1 also why")
+	if err := c.MarkFlagRequired("node-name"); err != nil {
+		panic(err) // the flag is defined above
+	}
+	return c
+}
+
+func (f *nodeFlags) run(ctx context.Context) error {
+	log := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-f.verbosity)}))
+	ctrllog.SetLogger(log)
+	klog.SetLogger(log)
+	log = log.WithValues("node", f.options.Node)
+	ctx, stop := signal.NotifyContext(logr.NewContext(ctx, log), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	// An empty path means the pod's own credentials.
+	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	key, err := cable.LoadKey(f.options.StateDir)
+	if err != nil {
+		return err
+	}
+	wireGuard, err := cable.OpenWireGuard(key, log)
+	if err != nil {
+		return err
+	}
+	k, err := kernel.New(wireGuard, f.sysctlDir)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	metrics, err := node.NewMetrics(registry)
+	if err != nil {
+		return err
+	}
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	f.options.Version = version.Version
+	agent, err := node.New(f.options, k, wireGuard, metrics)
+	if err != nil {
+		return err
+	}
+	kube, err := node.NewKube(config, f.names, agent.Poke)
+	if err != nil {
+		return err
+	}
+	agent.SetCluster(kube)
+	serve(ctx, f.metrics, metricsHandler(registry))
+	serve(ctx, f.health, healthHandler(agent))
+	go func() {
+		if err := kube.Run(ctx); err != nil {
+			log.Error(err, "caches ended")
+			stop()
+		}
+	}()
+	log.Info("node agent starts", "version", version.Version, "cable", wireGuard.Implementation())
+	return errors.Join(agent.Run(ctx), wireGuard.Close())
+}
+
+func metricsHandler(registry *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+func healthHandler(agent *node.Agent) http.Handler {
+	mux := http.NewServeMux()
+	check := func(path, problem string, good func() bool) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			if !good() {
+				http.Error(w, problem, http.StatusServiceUnavailable)
+				return
+			}
+			_, _ = fmt.Fprintln(w, "ok")
+		})
+	}
+	check("/healthz", "the loop is stuck", agent.Alive)
+	check("/readyz", "the node is not as planned", agent.Ready)
+	return mux
+}
+
+// serve HTTP until the context ends. An address that cannot be had is logged: traffic matters more.
+func serve(ctx context.Context, address string, handler http.Handler) {
+	if address == "0" {
+		return
+	}
+	const headerTimeout = 5 * time.Second
+	server := &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: headerTimeout}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	go func() {
+		if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+			logr.FromContextOrDiscard(ctx).Error(err, "not serving", "address", address)
+		}
+	}()
+}

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/dataplane/kernel"
+	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/dataplane/topology"
+)
+
+const (
+	// settle gathers a burst of events after the first has been acted upon.
+	settle = 100 * time.Millisecond
+	// resyncEvery finds what no event tells, such as a firewall that was reloaded.
+	resyncEvery = 30 * time.Second
+	// measureEvery reads the tunnels' counters, and tries other addresses of peers that do not answer.
+	measureEvery = 2 * time.Second
+	// retryFirst and retryMost bound the wait after a failure.
+	retryFirst = 250 * time.Millisecond
+	retryMost  = 15 * time.Second
+	// cleanTimeout bounds the work after SIGTERM.
+	cleanTimeout = 20 * time.Second
+)
+
+// Agent of one node.
+type Agent struct {
+	node, version string
+	cluster       Cluster
+	kernel        *kernel.Kernel
+	cable         *cable.WireGuard
+	prober        *Prober // nil on a kernel without IPv6
+	metrics       *Metrics
+	snapshot      snapshot
+	poke          chan struct{}
+
+	// What the loop, and nobody else, carries from one round to the next.
+	top      topology.Topology
+	plan     plan.Plan
+	facts    plan.NodeFacts
+	gateway  *v1alpha1.Gateway // nil on a worker
+	reported v1alpha1.GatewayStatus
+	syncErr  error
+	public   publicAddresses
+	dialler  dialler
+	state    string // of the node, as last written
+	started  time.Time
+
+	ready  atomic.Bool
+	lastOK atomic.Int64 // Unix seconds of the loop's last round
+}
+
+// Options of an agent.
+type Options struct {
+	// Node that the agent runs on.
+	Node string
+	// Version to report.
+	Version string
+	// StateDir keeps what must outlive the process.
+	StateDir string
+}
+
+// New returns an agent. Its cluster is set by SetCluster before Run.
+func New(o Options, k *kernel.Kernel, c *cable.WireGuard, m *Metrics) (*Agent, error) {
+	a := &Agent{
+		node: o.Node, version: o.Version, kernel: k, cable: c, metrics: m,
+		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1),
+	}
+	if k.IPv6() {
+		var err error
+		if a.prober, err = NewProber(a.Poke); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// SetCluster gives the agent its API server.
+func (a *Agent) SetCluster(c Cluster) { a.cluster = c }
+
+// Poke wakes the loop.
+func (a *Agent) Poke() {
+	select {
+	case a.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Ready says whether the node is as the cluster's objects ask.
+func (a *Agent) Ready() bool { return a.ready.Load() }
+
+// Alive says whether the loop goes round.
+func (a *Agent) Alive() bool {
+	const stuck = 2 * time.Minute
+	return time.Since(time.Unix(a.lastOK.Load(), 0)) < stuck
+}
+
+// Run until the context ends. Then the node stays as it is, unless the agent has been uninstalled.
+func (a *Agent) Run(ctx context.Context) error {
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 2)
+	go func() { failed <- a.kernel.Watch(inner, a.Poke) }()
+	if a.prober != nil {
+		go func() { failed <- a.prober.Run(inner) }()
+	}
+	a.started = time.Now()
+	a.loop(inner, failed)
+	select {
+	case err := <-failed:
+		if err != nil {
+			return err
+		}
+	default:
+	}
+	return a.leave(context.WithoutCancel(ctx))
+}
+
+// loop ends with the context, or when something that it needs fails.
+func (a *Agent) loop(ctx context.Context, failed chan error) {
+	log := logr.FromContextOrDiscard(ctx)
+	resync, measure := time.NewTicker(resyncEvery), time.NewTicker(measureEvery)
+	defer resync.Stop()
+	defer measure.Stop()
+	retry := time.NewTimer(0) // the first round
+	defer retry.Stop()
+	wait := retryFirst
+	for {
+		a.lastOK.Store(time.Now().Unix())
+		select {
+		case <-ctx.Done():
+			return
+		case err := <-failed:
+			failed <- err
+			return
+		case <-measure.C:
+			a.measure(ctx)
+			continue
+		case <-a.poke:
+		case <-resync.C:
+		case <-retry.C:
+		}
+		err := a.round(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			if a.syncErr == nil || err.Error() != a.syncErr.Error() {
+				log.Error(err, "sync failed")
+			}
+			retry.Reset(wait)
+			wait = min(2*wait, retryMost)
+		default:
+			wait = retryFirst
+		}
+		a.syncErr = err
+		a.measure(ctx)
+		sleep(ctx, settle)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// errNotLoaded is no failure: the node stays as it is until the objects are there.
+var errNotLoaded = errors.New("the API server has not given all objects yet")
+
+// round is one sync and what it says of the node.
+func (a *Agent) round(ctx context.Context) error {
+	objects, known, err := a.objects(ctx)
+	if err != nil {
+		return err
+	}
+	if !known {
+		return errNotLoaded
+	}
+	start := time.Now()
+	state, err := a.Sync(ctx, objects)
+	a.metrics.synced(time.Since(start), err)
+	a.ready.Store(err == nil)
+	if err != nil {
+		state = NodeError
+	}
+	if ctx.Err() == nil && state != "" && state != a.state {
+		if stateErr := a.cluster.SetNodeState(ctx, state); stateErr != nil {
+			return errors.Join(err, stateErr)
+		}
+		a.state = state
+	}
+	return err
+}
+
+// snapshotPatience is how long the API server is given before what it said last, before a restart, has
+// to do.
+const snapshotPatience = 3 * time.Second
+
+// objects returns what the caches hold, or while they are not loaded what they last held.
+func (a *Agent) objects(ctx context.Context) (Objects, bool, error) {
+	o, synced, err := a.cluster.Objects(ctx)
+	if err != nil {
+		return Objects{}, false, err
+	}
+	if synced {
+		if err := a.snapshot.save(o); err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "the snapshot for restarts was not kept")
+		}
+		return o, true, nil
+	}
+	if time.Since(a.started) < snapshotPatience {
+		return Objects{}, false, nil
+	}
+	return a.snapshot.load()
+}
+
+// Sync makes the node as the objects ask, and returns what that makes of it: a value of NodeState, or
+// nothing while there is no Peering, which leaves the node as it is.
+func (a *Agent) Sync(ctx context.Context, o Objects) (string, error) {
+	a.gateway = o.gateway(a.node)
+	top := topology.Build(topology.Input{Peering: o.Peering, Gateways: o.Gateways, Nodes: o.Nodes})
+	a.logProblems(ctx, top)
+	if o.Peering != nil && o.Peering.Spec.Phase == v1alpha1.MemberLeaving {
+		a.top, a.plan = top, plan.Plan{}
+		a.probe(nil, o.Peering.Spec.HealthCheck)
+		return NodeCleaned, a.kernel.Clean(ctx)
+	}
+	addresses, err := a.kernel.Addresses()
+	if err != nil {
+		return "", err
+	}
+	a.facts = facts(top, a.node, a.cable.PublicKey(), addresses, a.prober != nil && a.kernel.IPv6())
+	a.resolvePublic(ctx, o)
+	if o.Peering == nil {
+		a.top.Local = top.Local
+		return "", nil
+	}
+	a.facts.Alive = a.alive()
+	a.top, a.plan = top, plan.For(top, a.facts)
+	err = a.apply(ctx)
+	a.probe(remotes(a.top, a.plan), o.Peering.Spec.HealthCheck)
+	return NodeProgrammed, err
+}
+
+func (a *Agent) logProblems(ctx context.Context, top topology.Topology) {
+	for _, p := range top.Problems {
+		logr.FromContextOrDiscard(ctx).V(1).Info("left out of the network", "object", p.Ref, "reason", p.Reason, "message", p.Message)
+	}
+}
+
+// apply changes what differs.
+func (a *Agent) apply(ctx context.Context) error {
+	have, err := a.kernel.Observe(ctx)
+	if err != nil {
+		return err
+	}
+	changes := plan.Diff(a.plan, have)
+	if len(changes) == 0 {
+		return nil
+	}
+	log := logr.FromContextOrDiscard(ctx)
+	log.Info("changing the node's network", "changes", len(changes))
+	for _, c := range changes {
+		log.V(1).Info("change", "what", c.String())
+		a.metrics.changed(c)
+	}
+	return a.kernel.Do(ctx, changes)
+}
+
+// alive returns the remote gateways whose probes are answered.
+func (a *Agent) alive() map[string][]int {
+	if a.prober == nil {
+		return nil
+	}
+	out := map[string][]int{}
+	for _, r := range remotes(a.top, a.plan) {
+		h := a.prober.Health(plan.ULA(r.gateway.PublicKey))
+		if h != nil && h.Status == v1alpha1.ConnectionConnected {
+			out[r.cluster] = append(out[r.cluster], r.gateway.Slot)
+		}
+	}
+	return out
+}
+
+// probe sets whom to probe.
+func (a *Agent) probe(targets []remote, check v1alpha1.HealthCheckSpec) {
+	if a.prober == nil {
+		return
+	}
+	addresses := make([]netip.Addr, 0, len(targets))
+	for _, r := range targets {
+		addresses = append(addresses, plan.ULA(r.gateway.PublicKey))
+	}
+	const shortest, usual, usualThreshold = 50, 250, 4
+	interval, threshold := check.IntervalMilliseconds, check.FailureThreshold
+	if interval == 0 {
+		interval = usual
+	}
+	if threshold == 0 {
+		threshold = usualThreshold
+	}
+	a.prober.Set(addresses, time.Duration(max(interval, shortest))*time.Millisecond, int(threshold))
+}
+
+// leave runs after SIGTERM. Only when the agent is known to be uninstalled is the node cleaned.
+func (a *Agent) leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanTimeout)
+	defer cancel()
+	log := logr.FromContextOrDiscard(ctx)
+	uninstalled, err := a.cluster.Uninstalled(ctx)
+	if err != nil || !uninstalled {
+		log.Info("stopping; the node's network stays", "why", err)
+		return nil
+	}
+	log.Info("uninstalled: cleaning the node")
+	return errors.Join(a.kernel.Clean(ctx), a.snapshot.remove())
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/memberagent/node"
+)
+
+// machine is a node: namespaces, a directory for its cluster's objects, and the agent when it runs. The
+// namespaces outlive the agent.
+type machine struct {
+	directory
+	name, cluster, ip, pods string
+	holder, agent           *exec.Cmd
+}
+
+// network is two clusters on one underlay: c1 with a gateway and a worker, c2 with a gateway.
+type network struct{ gw1, worker1, gw2 *machine }
+
+func newNetwork(t *testing.T) *network {
+	t.Helper()
+	run(t, "ip link add under type bridge; ip link set under up; ip link set lo up")
+	t.Cleanup(func() { run(t, "ip link del under") })
+	n := &network{
+		gw1:     newMachine(t, "gw1", "c1", "172.31.1.1", "10.8.0"),
+		worker1: newMachine(t, "worker1", "c1", "172.31.1.2", "10.8.1"),
+		gw2:     newMachine(t, "gw2", "c2", "172.31.1.3", "10.9.0"),
+	}
+	n.tell(t, v1alpha1.MemberActive)
+	for _, m := range n.all() {
+		m.start(t)
+	}
+	return n
+}
+
+func (n *network) all() []*machine { return []*machine{n.gw1, n.worker1, n.gw2} }
+
+func newMachine(t *testing.T, name, cluster, ip, pods string) *machine {
+	t.Helper()
+	m := &machine{directory: directory(filepath.Join(t.TempDir(), name)), name: name, cluster: cluster, ip: ip, pods: pods}
+	if err := os.Mkdir(string(m.directory), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.holder = exec.Command("sleep", "infinity")
+	m.holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if err := m.holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		m.stop(t, syscall.SIGKILL)
+		_ = m.holder.Process.Kill()
+		_ = m.holder.Wait()
+	})
+	run(t, fmt.Sprintf("ip link add %s type veth peer name eth0 netns %d; ip link set %s master under up", name, m.holder.Process.Pid, name))
+	m.run(t, fmt.Sprintf(`ip link set lo up; ip link set eth0 up; ip addr add %s/24 dev eth0
+		ip link add cni0 type bridge; ip link set cni0 up; ip addr add %s.1/24 dev cni0
+		echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv4/conf/all/rp_filter
+		iptables-nft -P FORWARD DROP`, ip, pods))
+	return m
+}
+
+func (m *machine) command(script string) *exec.Cmd {
+	return exec.Command("nsenter", "-t", fmt.Sprint(m.holder.Process.Pid), "-n", "sh", "-ec", script)
+}
+
+func (m *machine) run(t *testing.T, script string) string {
+	t.Helper()
+	out, err := m.command(script).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %s: %v\n%s", m.name, script, err, out)
+	}
+	return string(out)
+}
+
+func run(t *testing.T, script string) {
+	t.Helper()
+	if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+}
+
+// start runs the agent in the machine's network namespace and a mount namespace of its own.
+func (m *machine) start(t *testing.T) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.agent = exec.Command("nsenter", "-t", fmt.Sprint(m.holder.Process.Pid), "-n", self, "-agent", string(m.directory))
+	m.agent.Stdout, m.agent.Stderr = os.Stderr, os.Stderr
+	m.agent.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	m.agent.Stdin = strings.NewReader("go\n")
+	if err := m.agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *machine) stop(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if m.agent == nil {
+		return
+	}
+	_ = m.agent.Process.Signal(s)
+	if err := m.agent.Wait(); err != nil && s == syscall.SIGTERM {
+		t.Errorf("%s: agent ended with %v", m.name, err)
+	}
+	m.agent = nil
+}
+
+// tell gives every machine its cluster's objects.
+func (n *network) tell(t *testing.T, phase v1alpha1.MemberPhase) {
+	t.Helper()
+	networks := map[string]v1alpha1.Networks{
+		"c1": {PodCIDRs: []string{"10.8.0.0/16"}, ServiceCIDRs: []string{"10.88.0.0/16"}},
+		"c2": {PodCIDRs: []string{"10.9.0.0/16"}, ServiceCIDRs: []string{"10.99.0.0/16"}},
+	}
+	gateways := map[string]*machine{"c1": n.gw1, "c2": n.gw2}
+	others := map[string]string{"c1": "c2", "c2": "c1"}
+	for _, m := range n.all() {
+		other := others[m.cluster]
+		o := node.Objects{Peering: &v1alpha1.Peering{
+			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName},
+			Spec: v1alpha1.PeeringSpec{
+				Phase: phase, ClusterSet: "default", ClusterID: m.cluster, Networks: networks[m.cluster],
+				Cable:       v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
+				HealthCheck: v1alpha1.HealthCheckSpec{IntervalMilliseconds: 100, FailureThreshold: 3},
+				RemoteClusters: []v1alpha1.RemoteCluster{{
+					Name: other, Networks: networks[other], Endpoints: []v1alpha1.Endpoint{gateways[other].endpoint(t)},
+				}},
+			},
+		}}
+		own := gateways[m.cluster].endpoint(t)
+		o.Gateways = []v1alpha1.Gateway{{
+			ObjectMeta: metav1.ObjectMeta{Name: own.Gateway}, Status: v1alpha1.GatewayStatus{Endpoint: &own},
+		}}
+		for _, k := range n.all() {
+			if k.cluster == m.cluster {
+				o.Nodes = append(o.Nodes, corev1.Node{
+					ObjectMeta: metav1.ObjectMeta{Name: k.name}, Spec: corev1.NodeSpec{PodCIDRs: []string{k.pods + ".0/24"}},
+					Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: k.ip}}},
+				})
+			}
+		}
+		if err := m.write("cluster.json", o); err != nil {
+			t.Fatal(err)
+		}
+		if m.agent != nil {
+			_ = m.agent.Process.Signal(syscall.SIGHUP)
+		}
+	}
+}
+
+// endpoint is what the machine publishes as a gateway.
+func (m *machine) endpoint(t *testing.T) v1alpha1.Endpoint {
+	t.Helper()
+	key, err := cable.LoadKey(string(m.directory))
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := key.PublicKey()
+	return v1alpha1.Endpoint{Gateway: m.name, PublicKey: base64.StdEncoding.EncodeToString(public[:]), MTU: 1420,
+		Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: m.ip}}}
+}
+
+// eventually polls until the condition holds.
+func eventually(t *testing.T, within time.Duration, what string, holds func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for tick := time.NewTicker(50 * time.Millisecond); ; <-tick.C {
+		if holds() {
+			return time.Since(start)
+		}
+		if time.Since(start) > within {
+			t.Fatalf("not within %s: %s", within, what)
+		}
+	}
+}
+
+func (m *machine) pings(to string, flags string) bool {
+	return m.command("ping -c1 -W1 "+flags+" "+to).Run() == nil
+}
+
+func (m *machine) connected() bool {
+	var s v1alpha1.GatewayStatus
+	return m.read("status.json", &s) == nil && len(s.Connections) == 1 &&
+		s.Connections[0].Status == v1alpha1.ConnectionConnected
+}
+
+func (m *machine) says(state string) bool {
+	var have string
+	return m.read("state.json", &have) == nil && have == state
+}
+
+// ours lists what of Sealane is on the machine.
+func (m *machine) ours(t *testing.T) string {
+	t.Helper()
+	return m.run(t, `ip -o link | grep -o 'sl-[a-z0-9]*' || true; ip rule | grep -e 5100 -e 5101 || true
+		ip route show table all | grep 'table 510[01]' || true
+		nft list tables | grep sealane || true; iptables-nft -S FORWARD | grep sealane || true`)
+}
+
+func TestTwoClusters(t *testing.T) {
+	n := newNetwork(t)
+	eventually(t, 20*time.Second, "gateways connected", func() bool { return n.gw1.connected() && n.gw2.connected() })
+	eventually(t, 5*time.Second, "gateway to gateway", func() bool { return n.gw1.pings("10.9.0.1", "") })
+	eventually(t, 5*time.Second, "worker to gateway", func() bool { return n.worker1.pings("10.9.0.1", "") })
+	eventually(t, 5*time.Second, "gateway to worker", func() bool { return n.gw2.pings("10.8.1.1", "") })
+	if !n.worker1.pings("10.9.0.1", "-s 20000") {
+		t.Error("a large packet is lost")
+	}
+	if n.gw2.pings("172.31.1.2", "-I 10.9.0.1") {
+		t.Error("a remote pod reaches a node address")
+	}
+	var s v1alpha1.GatewayStatus
+	if err := n.gw1.read("status.json", &s); err != nil {
+		t.Fatal(err)
+	}
+	c := s.Connections[0]
+	if s.HAState != v1alpha1.GatewayActive || s.Endpoint.MTU != 1420 || c.Cluster != "c2" || c.Gateway != "gw2" ||
+		!c.Active || c.NAT || c.Address != "172.31.1.3:4500" || s.Conditions[0].Status != metav1.ConditionTrue {
+		t.Errorf("status %+v", s)
+	}
+
+	t.Run("a killed agent comes back", func(t *testing.T) {
+		n.gw2.stop(t, syscall.SIGKILL)
+		n.gw2.start(t)
+		gap := eventually(t, 5*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
+		t.Logf("gap %s", gap)
+	})
+	t.Run("and without the API server too", func(t *testing.T) {
+		n.gw2.stop(t, syscall.SIGKILL)
+		if err := os.Rename(n.gw2.path("cluster.json"), n.gw2.path("away.json")); err != nil {
+			t.Fatal(err)
+		}
+		n.gw2.start(t)
+		eventually(t, 10*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
+		if err := os.Rename(n.gw2.path("away.json"), n.gw2.path("cluster.json")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("a dead remote is told", func(t *testing.T) {
+		n.gw2.stop(t, syscall.SIGKILL)
+		eventually(t, 3*time.Second, "error", func() bool {
+			return n.gw1.read("status.json", &s) == nil && s.Connections[0].Status == v1alpha1.ConnectionError
+		})
+		n.gw2.start(t)
+		eventually(t, 10*time.Second, "connected", n.gw1.connected)
+	})
+	t.Run("what others break is repaired", func(t *testing.T) {
+		n.gw1.run(t, "ip link del sl-wg0; ip route flush table 5100")
+		eventually(t, 5*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
+	})
+	t.Run("a restart leaves the kernel alone", func(t *testing.T) {
+		before := n.worker1.ours(t)
+		n.worker1.stop(t, syscall.SIGTERM)
+		if !n.worker1.pings("10.9.0.1", "") {
+			t.Error("a worker without agent lost its routes")
+		}
+		if after := n.worker1.ours(t); after != before {
+			t.Errorf("the node changed from\n%s\nto\n%s", before, after)
+		}
+		n.worker1.start(t)
+	})
+	t.Run("leaving cleans", func(t *testing.T) {
+		n.tell(t, v1alpha1.MemberLeaving)
+		for _, m := range []*machine{n.gw1, n.worker1} {
+			eventually(t, 10*time.Second, m.name+" cleaned", func() bool { return m.says(node.NodeCleaned) })
+			if left := m.ours(t); left != "" {
+				t.Errorf("%s: left behind:\n%s", m.name, left)
+			}
+		}
+	})
+	t.Run("uninstalling cleans", func(t *testing.T) {
+		n.tell(t, v1alpha1.MemberActive)
+		eventually(t, 10*time.Second, "joined again", func() bool { return n.gw2.says(node.NodeProgrammed) })
+		if err := os.WriteFile(n.gw2.path("uninstalled"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n.gw2.stop(t, syscall.SIGTERM)
+		if left := n.gw2.ours(t); left != "" {
+			t.Errorf("left behind:\n%s", left)
+		}
+	})
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/sealane-io/sealane/dataplane/kernel"
+	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/dataplane/topology"
+)
+
+// facts finds what the plan needs to know among the node's addresses.
+func facts(top topology.Topology, node string, key [32]byte, addresses []kernel.LocalAddress, ipv6 bool) plan.NodeFacts {
+	f := plan.NodeFacts{Name: node, PublicKey: key, IPv6: ipv6}
+	i := slices.IndexFunc(top.Local.Nodes, func(n topology.Node) bool { return n.Name == node })
+	if i < 0 {
+		return f
+	}
+	self := top.Local.Nodes[i]
+	for _, family := range []plan.Family{plan.IPv4, plan.IPv6} {
+		// A CNI may take the node's pod address from elsewhere in the cluster's pod CIDRs.
+		for _, prefixes := range [][]netip.Prefix{self.Pods, top.Local.Pods} {
+			if a, ok := podAddress(addresses, family, prefixes, self.Addresses); ok {
+				f.PodAddresses = append(f.PodAddresses, a)
+				break
+			}
+		}
+	}
+	for _, a := range addresses {
+		if slices.Contains(self.Addresses, a.Addr) {
+			f.UnderlayMTU = a.MTU
+			break
+		}
+	}
+	return f
+}
+
+func podAddress(addresses []kernel.LocalAddress, family plan.Family, prefixes []netip.Prefix,
+	not []netip.Addr) (netip.Addr, bool) {
+	for _, a := range addresses {
+		if plan.FamilyOf(a.Addr) == family && !slices.Contains(not, a.Addr) &&
+			slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a.Addr) }) {
+			return a.Addr, true
+		}
+	}
+	return netip.Addr{}, false
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// Kube is a Cluster behind a Kubernetes API server.
+type Kube struct {
+	names     KubeNames
+	cache     cache.Cache
+	client    client.Client
+	informers []cache.Informer
+	events    record.EventBroadcaster
+	recorder  record.EventRecorder
+}
+
+// KubeNames are what the agent is called in its cluster.
+type KubeNames struct {
+	Namespace string
+	DaemonSet string
+	// Pod may be empty; its state is not told then.
+	Pod string
+}
+
+// NewKube prepares a cluster. changed is called when an object changes in a way that matters here.
+func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	// A fixed mapper needs no discovery: the agent starts while the API server is away.
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Peering", "Gateway"} {
+		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	for _, kind := range []schema.GroupVersionKind{
+		corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Service"),
+		appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
+	} {
+		mapper.Add(kind, meta.RESTScopeNamespace)
+	}
+	k := &Kube{names: names, events: record.NewBroadcaster()}
+	k.recorder = k.events.NewRecorder(scheme, corev1.EventSource{Component: names.DaemonSet})
+	var err error
+	k.cache, err = cache.New(config, cache.Options{
+		Scheme: scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: stripNode}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make caches: %w", err)
+	}
+	if k.client, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	core, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for events: %w", err)
+	}
+	k.events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: core.Events("")})
+	return k, k.inform(changed)
+}
+
+// inform starts to watch each kind.
+func (k *Kube) inform(changed func()) error {
+	for _, object := range []client.Object{&v1alpha1.Peering{}, &v1alpha1.Gateway{}, &corev1.Node{}} {
+		// Its context is used to wait for the informer only, which is asked not to.
+		informer, err := k.cache.GetInformer(context.Background(), object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { changed() },
+			DeleteFunc: func(any) { changed() },
+			UpdateFunc: func(before, after any) {
+				if matters(before, after) {
+					changed()
+				}
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+		k.informers = append(k.informers, informer)
+	}
+	return nil
+}
+
+// matters leaves out what agents report, their own reports among it.
+func matters(before, after any) bool {
+	switch b := before.(type) {
+	case *v1alpha1.Peering:
+		a, ok := after.(*v1alpha1.Peering)
+		return !ok || !equality.Semantic.DeepEqual(a.Spec, b.Spec)
+	case *v1alpha1.Gateway:
+		a, ok := after.(*v1alpha1.Gateway)
+		return !ok || a.Spec != b.Spec || !equality.Semantic.DeepEqual(a.Status.Endpoint, b.Status.Endpoint)
+	case *corev1.Node:
+		a, ok := after.(*corev1.Node)
+		return !ok || !equality.Semantic.DeepEqual(essentialNode(a), essentialNode(b))
+	}
+	return true
+}
+
+func stripNode(object any) (any, error) {
+	n, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	out := essentialNode(n)
+	out.ResourceVersion, out.UID = n.ResourceVersion, n.UID
+	return out, nil
+}
+
+// essentialNode is what the agent reads of a node.
+func essentialNode(n *corev1.Node) *corev1.Node {
+	out := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name},
+		Spec:       corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs},
+		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
+	}
+	if public, ok := n.Annotations[v1alpha1.AnnotationPublicIP]; ok {
+		out.Annotations = map[string]string{v1alpha1.AnnotationPublicIP: public}
+	}
+	return out
+}
+
+// Run fills the caches until the context ends.
+func (k *Kube) Run(ctx context.Context) error {
+	defer k.events.Shutdown()
+	return k.cache.Start(ctx)
+}
+
+// Objects implements Cluster.
+func (k *Kube) Objects(ctx context.Context) (Objects, bool, error) {
+	for _, i := range k.informers {
+		if !i.HasSynced() {
+			return Objects{}, false, nil
+		}
+	}
+	var o Objects
+	peering := &v1alpha1.Peering{}
+	switch err := k.cache.Get(ctx, client.ObjectKey{Name: v1alpha1.PeeringName}, peering); {
+	case err == nil:
+		o.Peering = peering
+	case !apierrors.IsNotFound(err):
+		return Objects{}, false, fmt.Errorf("read the peering: %w", err)
+	}
+	var gateways v1alpha1.GatewayList
+	if err := k.cache.List(ctx, &gateways); err != nil {
+		return Objects{}, false, fmt.Errorf("list gateways: %w", err)
+	}
+	var nodes corev1.NodeList
+	if err := k.cache.List(ctx, &nodes); err != nil {
+		return Objects{}, false, fmt.Errorf("list nodes: %w", err)
+	}
+	o.Gateways, o.Nodes = gateways.Items, nodes.Items
+	return o, true, nil
+}
+
+// SetGatewayStatus implements Cluster.
+func (k *Kube) SetGatewayStatus(ctx context.Context, gateway string, status v1alpha1.GatewayStatus) error {
+	// Lists and all: a merge patch leaves out what should go, so absent fields are sent as null.
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{
+		"haState": status.HAState, "endpoint": status.Endpoint, "implementation": status.Implementation,
+		"version": status.Version, "connections": status.Connections, "reportedAt": status.ReportedAt,
+		"conditions": status.Conditions,
+	}})
+	if err != nil {
+		return err
+	}
+	object := &v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: gateway}}
+	return k.client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+}
+
+// SetNodeState implements Cluster.
+func (k *Kube) SetNodeState(ctx context.Context, state string) error {
+	if k.names.Pod == "" {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{NodeState: state}}})
+	if err != nil {
+		return err
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: k.names.Namespace, Name: k.names.Pod}}
+	if err := k.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("annotate pod %s: %w", k.names.Pod, err)
+	}
+	return nil
+}
+
+// LoadBalancer implements Cluster.
+func (k *Kube) LoadBalancer(ctx context.Context, service string) ([]string, error) {
+	var s corev1.Service
+	if err := k.client.Get(ctx, client.ObjectKey{Namespace: k.names.Namespace, Name: service}, &s); err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, ingress := range s.Status.LoadBalancer.Ingress {
+		if ingress.IP != "" {
+			out = append(out, ingress.IP)
+		}
+	}
+	return out, nil
+}
+
+// Uninstalled implements Cluster.
+func (k *Kube) Uninstalled(ctx context.Context) (bool, error) {
+	var d appsv1.DaemonSet
+	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.names.Namespace, Name: k.names.DaemonSet}, &d)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("read daemonset %s: %w", k.names.DaemonSet, err)
+	}
+	return d.DeletionTimestamp != nil, nil
+}
+
+// Event implements Cluster.
+func (k *Kube) Event(gateway *v1alpha1.Gateway, warning bool, reason, message string) {
+	kind := corev1.EventTypeNormal
+	if warning {
+		kind = corev1.EventTypeWarning
+	}
+	k.recorder.Event(gateway, kind, reason, message)
+}

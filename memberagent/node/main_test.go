@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/go-logr/logr"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/dataplane/kernel"
+	"github.com/sealane-io/sealane/memberagent/node"
+)
+
+var (
+	inNamespace = flag.Bool("in-namespace", false, "set by the test for its own child")
+	agentDir    = flag.String("agent", "", "run an agent on this directory: set by the test for its own children")
+)
+
+// TestMain runs the tests in a child with network and mount namespaces of its own, which end with it; the
+// tests start agents that are children in namespaces of theirs. They need root.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	switch {
+	case *agentDir != "":
+		exit(runAgent(*agentDir))
+	case *inNamespace:
+		os.Exit(m.Run())
+	}
+	err := inNamespaces(append(os.Args[1:], "-in-namespace")...).Run()
+	var code *exec.ExitError
+	if errors.As(err, &code) {
+		os.Exit(code.ExitCode())
+	}
+	exit(err)
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// inNamespaces prepares this program as a child with namespaces of its own.
+func inNamespaces(args ...string) *exec.Cmd {
+	child := exec.Command("/proc/self/exe", args...)
+	child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	child.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
+	}
+	return child
+}
+
+// runAgent waits for a line on its input, by when its network is there, and runs an agent whose cluster
+// is a directory.
+func runAgent(dir string) error {
+	if err := errors.Join(
+		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
+		syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""),
+	); err != nil {
+		return err
+	}
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	log := funcr.New(func(prefix, args string) { fmt.Fprintln(os.Stderr, filepath.Base(dir), prefix, args) }, funcr.Options{})
+	ctx, stop := signal.NotifyContext(logr.NewContext(context.Background(), log), syscall.SIGTERM)
+	defer stop()
+	key, err := cable.LoadKey(dir)
+	if err != nil {
+		return err
+	}
+	c, err := cable.OpenWireGuard(key, log)
+	if err != nil {
+		return err
+	}
+	k, err := kernel.New(c, "/proc/sys/net")
+	if err != nil {
+		return err
+	}
+	metrics, err := node.NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		return err
+	}
+	a, err := node.New(node.Options{Node: filepath.Base(dir), Version: "test", StateDir: dir}, k, c, metrics)
+	if err != nil {
+		return err
+	}
+	a.SetCluster(directory(dir))
+	changes := make(chan os.Signal, 1)
+	signal.Notify(changes, syscall.SIGHUP)
+	go func() {
+		for range changes {
+			a.Poke()
+		}
+	}()
+	return a.Run(ctx)
+}
+
+// directory is a cluster as files: what the agent reads and what it tells.
+type directory string
+
+func (d directory) path(name string) string { return filepath.Join(string(d), name) }
+
+func (d directory) write(name string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	next := d.path(name + ".next")
+	return errors.Join(os.WriteFile(next, text, 0o600), os.Rename(next, d.path(name)))
+}
+
+func (d directory) read(name string, v any) error {
+	text, err := os.ReadFile(d.path(name))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, v)
+}
+
+func (d directory) Objects(context.Context) (node.Objects, bool, error) {
+	var o node.Objects
+	err := d.read("cluster.json", &o)
+	if errors.Is(err, os.ErrNotExist) {
+		return o, false, nil
+	}
+	return o, err == nil, err
+}
+
+func (d directory) SetGatewayStatus(_ context.Context, _ string, s v1alpha1.GatewayStatus) error {
+	return d.write("status.json", s)
+}
+
+func (d directory) SetNodeState(_ context.Context, state string) error {
+	return d.write("state.json", state)
+}
+
+func (d directory) LoadBalancer(context.Context, string) ([]string, error) {
+	return []string{"203.0.113.7"}, nil
+}
+
+func (d directory) Uninstalled(context.Context) (bool, error) {
+	_, err := os.Stat(d.path("uninstalled"))
+	return err == nil, nil
+}
+
+func (d directory) Event(_ *v1alpha1.Gateway, _ bool, reason, message string) {
+	fmt.Fprintln(os.Stderr, filepath.Base(string(d)), "event", reason, message)
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/dataplane/plan"
+)
+
+// Tunnel is a connection with its counters.
+type Tunnel struct {
+	connection v1alpha1.Connection
+	peer       cable.PeerState
+}
+
+// Metrics of the node agent.
+type Metrics struct {
+	syncs   *prometheus.HistogramVec
+	changes *prometheus.CounterVec
+	tunnels atomic.Pointer[[]Tunnel]
+
+	state, rtt, loss, received, sent, handshake *prometheus.Desc
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
+	remote := []string{"remote_cluster", "slot"}
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("sealane_node_"+name, help, append(remote[:2:2], labels...), nil)
+	}
+	m := &Metrics{
+		syncs: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sealane_node_sync_duration_seconds", Help: "Duration of making the node as planned.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 2, 11),
+		}, []string{"result"}),
+		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sealane_node_changes_total", Help: "Changes of the node's network that were tried.",
+		}, []string{"kind", "op"}),
+		state:     desc("connection_state", "Whether the tunnel to a remote gateway is in a state.", "state"),
+		rtt:       desc("connection_rtt_seconds", "Average round-trip time of the probes over the last minute."),
+		loss:      desc("connection_loss_ratio", "Share of probes lost over the last minute."),
+		received:  desc("connection_received_bytes_total", "Bytes received through the tunnel."),
+		sent:      desc("connection_sent_bytes_total", "Bytes sent through the tunnel."),
+		handshake: desc("connection_handshake_age_seconds", "Time since the last handshake."),
+	}
+	for _, c := range []prometheus.Collector{m.syncs, m.changes, m} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *Metrics) synced(d time.Duration, err error) {
+	result := "success"
+	if err != nil {
+		result = "error"
+	}
+	m.syncs.WithLabelValues(result).Observe(d.Seconds())
+}
+
+func (m *Metrics) changed(c plan.Change) {
+	m.changes.WithLabelValues(string(c.Kind), string(c.Op)).Inc()
+}
+
+func (m *Metrics) measured(t []Tunnel) { m.tunnels.Store(&t) }
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.state, m.rtt, m.loss, m.received, m.sent, m.handshake} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+	tunnels := m.tunnels.Load()
+	if tunnels == nil {
+		return
+	}
+	for _, t := range *tunnels {
+		labels := []string{t.connection.Cluster, strconv.Itoa(int(t.connection.Slot))}
+		gauge := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, more ...string) {
+			out <- prometheus.MustNewConstMetric(d, kind, v, append(labels[:2:2], more...)...)
+		}
+		for _, state := range []v1alpha1.ConnectionStatus{
+			v1alpha1.ConnectionConnecting, v1alpha1.ConnectionConnected, v1alpha1.ConnectionError,
+		} {
+			is := 0.0
+			if t.connection.Status == state {
+				is = 1
+			}
+			gauge(m.state, prometheus.GaugeValue, is, string(state))
+		}
+		if rtt := t.connection.RTT; rtt != nil {
+			gauge(m.rtt, prometheus.GaugeValue, (time.Duration(rtt.Avg) * time.Microsecond).Seconds())
+		}
+		gauge(m.loss, prometheus.GaugeValue, float64(t.connection.LossPercent)/100)
+		gauge(m.received, prometheus.CounterValue, float64(t.peer.ReceivedBytes))
+		gauge(m.sent, prometheus.CounterValue, float64(t.peer.SentBytes))
+		if !t.peer.LastHandshake.IsZero() {
+			gauge(m.handshake, prometheus.GaugeValue, time.Since(t.peer.LastHandshake).Seconds())
+		}
+	}
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// publicAddresses resolves the sources that a gateway node's annotation lists. Names are asked for anew
+// after a while; a source that fails keeps its last answer.
+type publicAddresses struct {
+	annotation string
+	at         time.Time
+	found      map[string][]v1alpha1.EndpointAddress // by source
+}
+
+const (
+	publicEvery   = time.Minute
+	publicTimeout = 2 * time.Second
+)
+
+// lookups are where sources are asked for.
+type lookups interface {
+	LoadBalancer(ctx context.Context, service string) ([]string, error)
+}
+
+// sources of the annotation, in its order.
+func (p *publicAddresses) sources() []string {
+	return strings.FieldsFunc(p.annotation, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// addresses found, in the annotation's order.
+func (p *publicAddresses) addresses() []v1alpha1.EndpointAddress {
+	var out []v1alpha1.EndpointAddress
+	for _, s := range p.sources() {
+		out = append(out, p.found[s]...)
+	}
+	return out
+}
+
+// resolve asks the sources of an annotation, if it is another or the answers are old.
+func (p *publicAddresses) resolve(ctx context.Context, annotation string, l lookups, now time.Time) error {
+	if annotation == p.annotation && now.Sub(p.at) < publicEvery {
+		return nil
+	}
+	p.annotation, p.at = annotation, now
+	old := p.found
+	p.found = map[string][]v1alpha1.EndpointAddress{}
+	var errs []error
+	for _, s := range p.sources() {
+		found, err := resolveSource(ctx, s, l)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("annotation %s: source %q: %w", v1alpha1.AnnotationPublicIP, s, err))
+			found = old[s]
+		}
+		p.found[s] = found
+	}
+	return errors.Join(errs...)
+}
+
+func resolveSource(ctx context.Context, source string, l lookups) ([]v1alpha1.EndpointAddress, error) {
+	ctx, cancel := context.WithTimeout(ctx, publicTimeout)
+	defer cancel()
+	kind, value, _ := strings.Cut(source, ":")
+	var texts []string
+	var err error
+	addressType := v1alpha1.AddressPublic
+	switch kind {
+	case "ipv4", "ipv6":
+		texts = []string{value}
+	case "dns":
+		texts, err = net.DefaultResolver.LookupHost(ctx, value)
+	case "lb":
+		addressType = v1alpha1.AddressLoadBalancer
+		texts, err = l.LoadBalancer(ctx, value)
+	default:
+		return nil, errors.New(`is none of "ipv4:", "ipv6:", "dns:", "lb:"`)
+	}
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(texts)
+	var out []v1alpha1.EndpointAddress
+	for _, text := range texts {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, err
+		}
+		if kind == "ipv4" && !a.Is4() || kind == "ipv6" && !a.Is6() {
+			return nil, errors.New("the address is of the other family")
+		}
+		out = append(out, v1alpha1.EndpointAddress{Type: addressType, IP: a.Unmap().WithZone("").String()})
+	}
+	return out, nil
+}

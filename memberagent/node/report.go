@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/dataplane/plan"
+)
+
+func equalStatus(a, b v1alpha1.GatewayStatus) bool { return equality.Semantic.DeepEqual(a, b) }
+
+// measure reads the tunnels, dials on where nobody answers, and reports.
+func (a *Agent) measure(ctx context.Context) {
+	log := logr.FromContextOrDiscard(ctx)
+	now := time.Now()
+	var connections []v1alpha1.Connection
+	var tunnels []Tunnel
+	states := a.peerStates(ctx)
+	for _, r := range remotes(a.top, a.plan) {
+		state := states[r.gateway.PublicKey]
+		var health *Health
+		if a.prober != nil {
+			health = a.prober.Health(plan.ULA(r.gateway.PublicKey))
+		}
+		c := connection(r, state, health, now)
+		connections = append(connections, c)
+		tunnels = append(tunnels, Tunnel{c, state})
+		a.dial(ctx, r, state, c.Status == v1alpha1.ConnectionConnected, now)
+	}
+	a.dialler.forget(func(key [32]byte) bool { _, ok := states[key]; return ok })
+	a.metrics.measured(tunnels)
+	if a.gateway == nil {
+		a.reported = v1alpha1.GatewayStatus{}
+		return
+	}
+	if err := a.report(ctx, connections, now); err != nil && ctx.Err() == nil {
+		log.Error(err, "the gateway's status was not written")
+	}
+}
+
+func (a *Agent) peerStates(ctx context.Context) map[[32]byte]cable.PeerState {
+	states := map[[32]byte]cable.PeerState{}
+	for _, t := range a.plan.Tunnels {
+		peers, err := a.cable.Peers(t.Link)
+		if err != nil {
+			logr.FromContextOrDiscard(ctx).V(1).Info("cable not read", "link", t.Link, "why", err.Error())
+		}
+		for _, p := range peers {
+			states[p.PublicKey] = p
+		}
+	}
+	return states
+}
+
+func (a *Agent) dial(ctx context.Context, r remote, state cable.PeerState, works bool, now time.Time) {
+	for _, t := range a.plan.Tunnels {
+		for _, p := range t.Peers {
+			if t.Link != r.link || p.PublicKey != [32]byte(r.gateway.PublicKey) || state.Link == "" {
+				continue
+			}
+			address, other := a.dialler.next(p.PublicKey, works, state.Endpoint, p.Candidates, now)
+			if !other {
+				continue
+			}
+			log := logr.FromContextOrDiscard(ctx).WithValues("remoteCluster", r.cluster, "gateway", r.gateway.Node)
+			log.Info("dialling another address", "address", address.String(), "before", state.Endpoint.String())
+			if err := a.cable.SetEndpoint(t.Link, p.PublicKey, address); err != nil {
+				log.Error(err, "the address was not set")
+			}
+		}
+	}
+}
+
+// report writes the gateway's status if it says anything new.
+func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, now time.Time) error {
+	if a.facts.UnderlayMTU == 0 {
+		return nil // the node is not known yet
+	}
+	next := v1alpha1.GatewayStatus{
+		HAState:        haState(a.top, a.facts),
+		Endpoint:       endpoint(a.gateway, a.facts, a.candidates()),
+		Implementation: a.cable.Implementation(),
+		Version:        a.version,
+		Connections:    connections,
+		Conditions:     []metav1.Condition{ready(a.reported.Conditions, a.gateway.Generation, a.syncErr, now.Truncate(time.Second))},
+	}
+	if !worthWriting(next, a.reported, now) && a.gateway.Status.Endpoint != nil {
+		return nil
+	}
+	at := metav1.NewTime(now.Truncate(time.Second))
+	next.ReportedAt = &at
+	if err := a.cluster.SetGatewayStatus(ctx, a.gateway.Name, next); err != nil {
+		return fmt.Errorf("write the status of gateway %s: %w", a.gateway.Name, err)
+	}
+	a.gateway.Status = next
+	a.announce(ctx, a.reported.Connections, connections)
+	a.reported = next
+	return nil
+}
+
+// candidates are the addresses to publish: the node's own first, for they are the shortest way.
+func (a *Agent) candidates() []v1alpha1.EndpointAddress {
+	var out []v1alpha1.EndpointAddress
+	for _, address := range privateAddresses(a.top, a.node) {
+		out = append(out, v1alpha1.EndpointAddress{Type: v1alpha1.AddressPrivate, IP: address.String()})
+	}
+	const most = 16
+	for _, address := range a.public.addresses() {
+		if !slices.ContainsFunc(out, func(o v1alpha1.EndpointAddress) bool { return o.IP == address.IP }) && len(out) < most {
+			out = append(out, address)
+		}
+	}
+	return out
+}
+
+func (a *Agent) resolvePublic(ctx context.Context, o Objects) {
+	self := o.node(a.node)
+	if a.gateway == nil || self == nil {
+		return
+	}
+	err := a.public.resolve(ctx, self.Annotations[v1alpha1.AnnotationPublicIP], a.cluster, time.Now())
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "a public address is not known")
+	}
+}
+
+// announce logs transitions, and tells people by events.
+func (a *Agent) announce(ctx context.Context, before, after []v1alpha1.Connection) {
+	log := logr.FromContextOrDiscard(ctx)
+	for _, c := range after {
+		i := slices.IndexFunc(before, func(b v1alpha1.Connection) bool {
+			return b.Cluster == c.Cluster && b.Gateway == c.Gateway
+		})
+		if i >= 0 && before[i].Status == c.Status || i < 0 && c.Status == v1alpha1.ConnectionConnecting {
+			continue
+		}
+		log.Info("connection changed", "remoteCluster", c.Cluster, "gateway", c.Gateway, "status", c.Status, "address", c.Address)
+		text := fmt.Sprintf("%s/%s at %s: %s", c.Cluster, c.Gateway, c.Address, c.Status)
+		if c.Message != "" {
+			text += ": " + c.Message
+		}
+		a.cluster.Event(a.gateway, c.Status == v1alpha1.ConnectionError, "Connection"+string(c.Status), text)
+	}
+}

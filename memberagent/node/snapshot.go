@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// snapshot keeps the last known objects on disk, for a restart while the API server is away: userspace
+// cables end with the process and have to be made anew.
+type snapshot struct {
+	path string
+	kept []byte
+}
+
+func newSnapshot(dir string) snapshot { return snapshot{path: filepath.Join(dir, "objects.json")} }
+
+// save writes the objects if they tell something new.
+func (s *snapshot) save(o Objects) error {
+	if o.Peering == nil {
+		return nil
+	}
+	text, err := json.Marshal(essence(o))
+	if err != nil || bytes.Equal(text, s.kept) {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
+		return err
+	}
+	next := s.path + ".next"
+	if err := os.WriteFile(next, text, 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(next, s.path); err != nil {
+		return err
+	}
+	s.kept = text
+	return nil
+}
+
+// load returns the objects, and whether there are any.
+func (s *snapshot) load() (Objects, bool, error) {
+	text, err := os.ReadFile(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Objects{}, false, nil
+	}
+	if err != nil {
+		return Objects{}, false, err
+	}
+	var o Objects
+	if err := json.Unmarshal(text, &o); err != nil {
+		return Objects{}, false, fmt.Errorf("read %s: %w: it is remade once the API server answers", s.path, err)
+	}
+	return o, o.Peering != nil, nil
+}
+
+func (s *snapshot) remove() error {
+	if err := os.Remove(s.path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// essence is what the topology is built from.
+func essence(o Objects) Objects {
+	name := func(m metav1.ObjectMeta) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: m.Name, Annotations: m.Annotations}
+	}
+	out := Objects{Peering: &v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Name: o.Peering.Name}, Spec: o.Peering.Spec}}
+	for _, g := range o.Gateways {
+		out.Gateways = append(out.Gateways, v1alpha1.Gateway{
+			ObjectMeta: metav1.ObjectMeta{Name: g.Name}, Spec: g.Spec,
+			Status: v1alpha1.GatewayStatus{Endpoint: g.Status.Endpoint},
+		})
+	}
+	for _, n := range o.Nodes {
+		out.Nodes = append(out.Nodes, corev1.Node{
+			ObjectMeta: name(n.ObjectMeta), Spec: n.Spec, Status: corev1.NodeStatus{Addresses: n.Status.Addresses},
+		})
+	}
+	return out
+}

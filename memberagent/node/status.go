@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/dataplane/topology"
+)
+
+// A handshake lasts 180 s at most (WireGuard, REJECT_AFTER_TIME): a tunnel in use has a younger one.
+const handshakeLife = 180 * time.Second
+
+// remote is a gateway of another cluster, and this node's tunnel to it.
+type remote struct {
+	cluster string
+	gateway topology.Gateway
+	link    string
+	active  bool // traffic to the cluster uses it
+}
+
+// remotes lists the tunnels that a plan has, sorted by cluster and slot.
+func remotes(top topology.Topology, p plan.Plan) []remote {
+	var out []remote
+	for _, t := range p.Tunnels {
+		for _, peer := range t.Peers {
+			for _, r := range top.Remotes {
+				for _, g := range r.Gateways {
+					if [32]byte(g.PublicKey) == peer.PublicKey {
+						out = append(out, remote{r.Name, g, t.Link, carries(p, r, t.Link)})
+					}
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b remote) int {
+		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.gateway.Slot, b.gateway.Slot))
+	})
+	return out
+}
+
+// carries says whether the routes to a cluster go by a cable.
+func carries(p plan.Plan, r topology.Remote, link string) bool {
+	return slices.ContainsFunc(p.Routes, func(route plan.Route) bool {
+		return route.Table == plan.OutboundTable && route.Link == link &&
+			(slices.Contains(r.Pods, route.Dst) || slices.Contains(r.Services, route.Dst))
+	})
+}
+
+// connection describes a tunnel. Without probes, on a kernel that lacks IPv6, the handshake's age has to do.
+func connection(r remote, peer cable.PeerState, health *Health, now time.Time) v1alpha1.Connection {
+	c := v1alpha1.Connection{
+		Cluster: r.cluster, Gateway: r.gateway.Node, Slot: int32(r.gateway.Slot), Link: r.link, Active: r.active,
+	}
+	if peer.Endpoint.IsValid() {
+		c.Address = peer.Endpoint.String()
+		c.NAT = !slices.ContainsFunc(r.gateway.Candidates, func(k topology.Candidate) bool {
+			return k.Private && k.Addr == peer.Endpoint.Addr()
+		})
+	}
+	switch {
+	case health != nil:
+		c.Status, c.RTT, c.LossPercent = health.Status, health.RTT, health.LossPercent
+	case peer.LastHandshake.IsZero():
+		c.Status = v1alpha1.ConnectionConnecting
+	case now.Sub(peer.LastHandshake) < handshakeLife:
+		c.Status = v1alpha1.ConnectionConnected
+	default:
+		c.Status = v1alpha1.ConnectionError
+	}
+	c.Message = explain(c, peer)
+	return c
+}
+
+// explain says what to look at. It holds nothing that changes while the state does not.
+func explain(c v1alpha1.Connection, peer cable.PeerState) string {
+	switch {
+	case c.Status == v1alpha1.ConnectionConnected:
+		return ""
+	case !peer.Endpoint.IsValid():
+		return "the remote gateway publishes no address: waiting for it to dial this one"
+	case peer.LastHandshake.IsZero():
+		return fmt.Sprintf("no handshake with %s yet: check that UDP to that address and port gets through", c.Address)
+	case c.Status == v1alpha1.ConnectionConnecting:
+		return fmt.Sprintf("handshake done with %s, no probe answered yet", c.Address)
+	}
+	return fmt.Sprintf("probes through the tunnel are not answered any more: check the remote gateway, "+
+		"and that UDP to %s gets through", c.Address)
+}
+
+// endpoint describes this gateway to the other clusters.
+func endpoint(gateway *v1alpha1.Gateway, f plan.NodeFacts, addresses []v1alpha1.EndpointAddress) *v1alpha1.Endpoint {
+	return &v1alpha1.Endpoint{
+		Gateway:   gateway.Name,
+		Slot:      gateway.Spec.Slot,
+		PublicKey: base64.StdEncoding.EncodeToString(f.PublicKey[:]),
+		Addresses: addresses,
+		MTU:       int32(plan.TunnelMTU(f.UnderlayMTU)),
+	}
+}
+
+// haState is Active on the gateway that the cluster's traffic uses.
+func haState(top topology.Topology, f plan.NodeFacts) v1alpha1.HAState {
+	if len(top.Local.Gateways) > 0 && top.Local.Gateways[0].Node != f.Name {
+		return v1alpha1.GatewayStandby
+	}
+	return v1alpha1.GatewayActive
+}
+
+// ready is the Ready condition for the outcome of a sync.
+func ready(old []metav1.Condition, generation int64, err error, now time.Time) metav1.Condition {
+	c := metav1.Condition{
+		Type: v1alpha1.GatewayReady, Status: metav1.ConditionTrue, Reason: "Programmed",
+		Message: "the node's network is as planned", ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
+	}
+	if err != nil {
+		const maxMessage = 1024
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "ProgrammingFailed", truncate(err.Error(), maxMessage)
+	}
+	for _, o := range old {
+		if o.Type == c.Type && o.Status == c.Status {
+			c.LastTransitionTime = o.LastTransitionTime
+		}
+	}
+	return c
+}
+
+func truncate(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n] + "…"
+}
+
+const (
+	rttEvery    = 30 * time.Second
+	reportEvery = 45 * time.Second // older than 90 s counts as unknown
+)
+
+// worthWriting says whether a status tells something new, or the last one grows old. A round-trip time
+// alone is not news until a while has passed.
+func worthWriting(next, last v1alpha1.GatewayStatus, now time.Time) bool {
+	if last.ReportedAt == nil || now.Sub(last.ReportedAt.Time) >= reportEvery {
+		return true
+	}
+	if !equalStatus(withoutMeasurements(next), withoutMeasurements(last)) {
+		return true
+	}
+	return now.Sub(last.ReportedAt.Time) >= rttEvery && !equalStatus(next, last)
+}
+
+func withoutMeasurements(s v1alpha1.GatewayStatus) v1alpha1.GatewayStatus {
+	s = *s.DeepCopy()
+	s.ReportedAt = nil
+	for i := range s.Connections {
+		s.Connections[i].RTT, s.Connections[i].LossPercent = nil, 0
+	}
+	return s
+}
+
+// privateAddresses are the node's own, as candidates.
+func privateAddresses(top topology.Topology, node string) []netip.Addr {
+	for _, n := range top.Local.Nodes {
+		if n.Name == node {
+			return n.Addresses
+		}
+	}
+	return nil
+}
