@@ -3,7 +3,13 @@
 package services
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -41,4 +47,206 @@ type Decision struct {
 	Problems []v1alpha1.Problem
 	// Services that are exported, and those of them whose exports conflict.
 	Services, Conflicts int
+}
+
+// Reasons of Problems; the last is one of the Ready condition, too.
+const (
+	// ReasonInvalidExport: an export is refused, or a part of it left out.
+	ReasonInvalidExport = "InvalidExport"
+	// ReasonNotRouted: backends have addresses that are not routed between clusters.
+	ReasonNotRouted = "BackendsNotRouted"
+	// ReasonBundleFull: there is no room left.
+	ReasonBundleFull = "BundleFull"
+)
+
+const maxProblems = 10
+
+// key of a service.
+type key struct{ namespace, name string }
+
+func (k key) String() string { return k.namespace + "/" + k.name }
+
+func compareKeys(a, b key) int {
+	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+}
+
+// member is a Member and its Bundle in the making.
+type member struct {
+	*Member
+	networks networks
+	// exports accepted.
+	exports []accepted
+	// refused says why an export that has a proper name was refused.
+	refused map[key]string
+	// size of the Bundle so far.
+	size       int
+	imports    []v1alpha1.Import
+	conditions []v1alpha1.ExportCondition
+	problems   map[v1alpha1.Problem]bool
+}
+
+// problem notes what is wrong, once.
+func (m *member) problem(reason, format string, args ...any) {
+	m.problems[v1alpha1.Problem{Cluster: m.Cluster, Reason: reason, Message: fmt.Sprintf(format, args...)}] = true
+}
+
+// service is what the members export under one name.
+type service struct {
+	key      key
+	exports  []accepted // the oldest first
+	imported v1alpha1.Import
+	conflict v1alpha1.ExportCondition
+	// full are the clusters whose Bundle has no room for the import.
+	full []string
+}
+
+// Decide merges the exports of one shard. It is pure, and its result does not depend on any order in its
+// input.
+func Decide(in Input) Decision {
+	members := newMembers(in.Members)
+	lost := restore(members)
+	for _, m := range members {
+		if m.Known {
+			m.gather(in, m.Exports, reported)
+		} else {
+			m.gather(in, lost[m.Cluster], restored)
+		}
+	}
+	d := Decision{Bundles: make(map[string]v1alpha1.BundleSpec, len(members))}
+	services := group(members)
+	for _, s := range services {
+		s.imported = merge(s.exports)
+		s.conflict = conflict(s.exports)
+		if s.conflict.Status == metav1.ConditionTrue {
+			d.Conflicts++
+		}
+	}
+	d.Services = len(services)
+	fit(members, services)
+	for _, m := range members {
+		slices.SortFunc(m.imports, func(a, b v1alpha1.Import) int {
+			return compareKeys(key{a.Namespace, a.Name}, key{b.Namespace, b.Name})
+		})
+		slices.SortFunc(m.conditions, compareConditions)
+		d.Bundles[m.Cluster] = v1alpha1.BundleSpec{Shard: in.Shard, Imports: m.imports, ExportConditions: m.conditions}
+		d.Problems = append(d.Problems, m.sortedProblems()...)
+	}
+	return d
+}
+
+func newMembers(all []Member) []*member {
+	out := make([]*member, 0, len(all))
+	for i := range all {
+		m := &all[i]
+		out = append(out, &member{
+			Member:   m,
+			networks: networks{newPrefixes(m.Pods), newPrefixes(m.Services), newPrefixes(m.Nodes)},
+			refused:  map[key]string{},
+			imports:  []v1alpha1.Import{}, conditions: []v1alpha1.ExportCondition{},
+			problems: map[v1alpha1.Problem]bool{},
+		})
+	}
+	slices.SortFunc(out, func(a, b *member) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	return out
+}
+
+// gather accepts the member's exports one by one.
+func (m *member) gather(in Input, exports []v1alpha1.Export, from source) {
+	count := make(map[key]int, len(exports))
+	for i := range exports {
+		count[key{exports[i].Namespace, exports[i].Name}]++
+	}
+	for _, e := range exports {
+		k := key{e.Namespace, e.Name}
+		if !named(&e) {
+			m.problem(ReasonInvalidExport, "an export is refused: %s/%s cannot be the namespace and name of a Service", quote(e.Namespace), quote(e.Name))
+			continue
+		}
+		if shard := v1alpha1.Shard(e.Namespace, e.Name, in.Shards); shard != in.Shard {
+			m.problem(ReasonInvalidExport, "the export of %s is refused: it is reported in shard %d and belongs in %d", k, in.Shard, shard)
+			continue
+		}
+		if count[k] > 1 {
+			m.refuse(k, "it is reported %d times", count[k])
+			continue
+		}
+		a, err := accept(m.Cluster, e, &m.networks, from)
+		if err != nil {
+			m.refuse(k, "%v", err)
+			continue
+		}
+		m.exports = append(m.exports, a)
+	}
+	slices.SortFunc(m.exports, func(a, b accepted) int {
+		return cmp.Or(byAge(a, b), compareKeys(a.key(), b.key()))
+	})
+	if len(m.exports) > maxExports {
+		for i := range m.exports[maxExports:] {
+			m.refuse(m.exports[maxExports+i].key(), "the cluster exports more than %d services in this shard, and older ones come first", maxExports)
+		}
+		m.exports = m.exports[:maxExports]
+	}
+	for i := range m.exports {
+		m.noteLeftOut(&m.exports[i])
+	}
+}
+
+func (a *accepted) key() key { return key{a.export.Namespace, a.export.Name} }
+
+func (m *member) refuse(k key, format string, args ...any) {
+	m.refused[k] = fmt.Sprintf(format, args...)
+	m.problem(ReasonInvalidExport, "the export of %s is refused: %s", k, m.refused[k])
+}
+
+// noteLeftOut makes a Problem of what accept left out.
+func (m *member) noteLeftOut(a *accepted) {
+	if a.notRouted > 0 {
+		m.problem(ReasonNotRouted, "%d backends of %s have the address of their node, which is not routed between clusters: do not run these pods with hostNetwork", a.notRouted, a.key())
+	}
+	if a.outside > 0 {
+		m.problem(ReasonNotRouted, "%d backends of %s are outside the accepted pod CIDRs: complete them in the ClusterSet, spec.clusters", a.outside, a.key())
+	}
+	if a.malformed > 0 {
+		m.problem(ReasonInvalidExport, "%d backends of %s are left out: they have no valid address, hostname, zone or ports", a.malformed, a.key())
+	}
+	if a.foreignIPs > 0 {
+		m.problem(ReasonInvalidExport, "%d ClusterIPs of %s are left out, being outside the accepted service CIDRs or more than one of a family: complete the CIDRs in the ClusterSet, spec.clusters", a.foreignIPs, a.key())
+	}
+}
+
+// sortedProblems returns at most maxProblems.
+func (m *member) sortedProblems() []v1alpha1.Problem {
+	out := slices.SortedFunc(maps.Keys(m.problems), func(a, b v1alpha1.Problem) int {
+		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
+	})
+	if left := len(out) - maxProblems + 1; left > 1 {
+		out = append(out[:maxProblems-1], v1alpha1.Problem{
+			Cluster: m.Cluster, Reason: out[maxProblems-1].Reason, Message: fmt.Sprintf("and %d more problems with exports", left),
+		})
+	}
+	return out
+}
+
+// group returns the services, the one with the oldest export first.
+func group(members []*member) []*service {
+	byKey := map[key]*service{}
+	var out []*service
+	for _, m := range members {
+		for _, a := range m.exports {
+			s := byKey[a.key()]
+			if s == nil {
+				s = &service{key: a.key()}
+				byKey[s.key] = s
+				out = append(out, s)
+			}
+			s.exports = append(s.exports, a)
+		}
+	}
+	for _, s := range out {
+		slices.SortFunc(s.exports, byAge)
+	}
+	slices.SortFunc(out, func(a, b *service) int {
+		return cmp.Or(a.exports[0].export.CreatedAt.Compare(b.exports[0].export.CreatedAt.Time), compareKeys(a.key, b.key))
+	})
+	return out
 }

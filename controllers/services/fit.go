@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+const (
+	// maxBundle is the size in JSON that no BundleSpec exceeds: etcd refuses objects of 1.5 MB, and a
+	// Bundle is carried in a Work beside what the member reports.
+	maxBundle = 512 << 10
+	// maxConditions of these are for conditions: a member with very many exports still imports.
+	maxConditions = maxBundle / 2
+	// envelope is the JSON of a BundleSpec around its lists.
+	envelope = len(`{"revision":-9223372036854775808,"shard":-2147483648,"imports":[],"exportConditions":[]}`)
+)
+
+// fit gives every member its imports and conditions, the oldest services first. What does not fit is left
+// out of that member's Bundle, and nothing else: a later one that is smaller may still fit.
+func fit(members []*member, services []*service) {
+	byName := make(map[string]*member, len(members))
+	longest := ""
+	for _, m := range members {
+		byName[m.Cluster] = m
+		m.size = envelope
+		if len(m.Cluster) > len(longest) {
+			longest = m.Cluster
+		}
+	}
+	// Whether an import fits decides about a condition's text: room is kept for the longer one.
+	worst := make([]string, len(members))
+	for i := range worst {
+		worst[i] = longest
+	}
+	kept := map[*accepted]bool{}
+	for _, s := range services {
+		for i := range s.exports {
+			a := &s.exports[i]
+			size := max(sizeOf(ready(a, nil)), sizeOf(ready(a, worst)), sizeOf(byName[a.cluster].last(ready(a, nil)))) + sizeOf(s.conflict)
+			kept[a] = byName[a.cluster].reserve(size)
+		}
+	}
+	for _, m := range members {
+		m.fitOthers(services)
+	}
+	for _, s := range services {
+		s.place(members)
+		for i := range s.exports {
+			a := &s.exports[i]
+			if m := byName[a.cluster]; kept[a] {
+				m.conditions = append(m.conditions, m.last(ready(a, s.full)), s.conflict)
+			}
+		}
+	}
+}
+
+// reserve takes room for conditions, if there is any.
+func (m *member) reserve(size int) bool {
+	if m.size+size > maxConditions {
+		m.problem(ReasonBundleFull, "the cluster exports so many services that the conditions of some have no room: expect these to be pending, and export fewer or use a ClusterSet with more shards")
+		return false
+	}
+	m.size += size
+	return true
+}
+
+// fitOthers adds the conditions of what was refused and, while the member is unknown, of all that no Bundle
+// tells of.
+func (m *member) fitOthers(services []*service) {
+	for _, k := range slices.SortedFunc(maps.Keys(m.refused), compareKeys) {
+		c := v1alpha1.ExportCondition{
+			Namespace: k.namespace, Name: k.name, Type: string(mcs.ServiceExportConditionReady),
+			Status: metav1.ConditionFalse, Reason: string(mcs.ServiceExportReasonFailed), Message: "refused: " + m.refused[k],
+		}
+		if m.reserve(sizeOf(c)) {
+			m.conditions = append(m.conditions, c)
+		}
+	}
+	if m.Known || m.Last == nil {
+		return
+	}
+	told := make(map[key]bool, len(services))
+	for i := range m.exports {
+		told[m.exports[i].key()] = true
+	}
+	for _, c := range m.Last.ExportConditions {
+		k := key{c.Namespace, c.Name}
+		if _, refused := m.refused[k]; !told[k] && !refused && m.reserve(sizeOf(c)) {
+			m.conditions = append(m.conditions, c)
+		}
+	}
+}
+
+// last returns the condition that an unknown member's export had, if both are true: only the member's report
+// tells what was left out of it.
+func (m *member) last(c v1alpha1.ExportCondition) v1alpha1.ExportCondition {
+	if m.Known || m.Last == nil || c.Status != metav1.ConditionTrue {
+		return c
+	}
+	at, ok := slices.BinarySearchFunc(m.Last.ExportConditions, c, compareConditions)
+	if ok && m.Last.ExportConditions[at].Status == metav1.ConditionTrue {
+		return m.Last.ExportConditions[at]
+	}
+	return c
+}
+
+func compareConditions(a, b v1alpha1.ExportCondition) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type))
+}
+
+// place adds the import to every Bundle with room for it. An exporter's own backends are not in its Bundle.
+func (s *service) place(members []*member) {
+	full := sizeOf(s.imported)
+	for _, m := range members {
+		imported, size := s.imported, full
+		at := slices.IndexFunc(imported.Clusters, func(c v1alpha1.ImportCluster) bool { return c.Cluster == m.Cluster })
+		if at >= 0 {
+			imported.Clusters = slices.Clone(imported.Clusters)
+			size -= sizeOf(imported.Clusters[at].Backends) - sizeOf([]v1alpha1.Backends{})
+			imported.Clusters[at].Backends = []v1alpha1.Backends{}
+		}
+		if m.size+size > maxBundle {
+			s.full = append(s.full, m.Cluster)
+			continue
+		}
+		m.size += size
+		m.imports = append(m.imports, imported)
+	}
+}
+
+// ready returns the Ready condition of an export that these clusters have no room for.
+func ready(a *accepted, full []string) v1alpha1.ExportCondition {
+	out := v1alpha1.ExportCondition{
+		Namespace: a.export.Namespace, Name: a.export.Name, Type: string(mcs.ServiceExportConditionReady),
+		Status: metav1.ConditionTrue, Reason: string(mcs.ServiceExportReasonExported), Message: "exported to the ClusterSet",
+	}
+	if n := a.notRouted + a.outside + a.malformed; n > 0 {
+		out.Message += fmt.Sprintf("; %d backends are left out: %d with the address of their node, which is not routed between clusters, %d outside the cluster's accepted pod CIDRs, %d malformed",
+			n, a.notRouted, a.outside, a.malformed)
+	}
+	if len(full) > 0 {
+		out.Status, out.Reason = metav1.ConditionFalse, ReasonBundleFull
+		out.Message = fmt.Sprintf("no room in the Bundle (%d KiB) of %d clusters, the first being %s: older services come first; export fewer, or use a ClusterSet with more shards",
+			maxBundle>>10, len(full), full[0])
+	}
+	return out
+}
+
+// sizeOf returns the length in JSON, with a comma.
+func sizeOf(v any) int {
+	// The types of the API always encode.
+	b, _ := json.Marshal(v)
+	return len(b) + 1
+}
