@@ -154,7 +154,7 @@ func (a *Agent) loop(ctx context.Context, failed chan error) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			if a.syncErr == nil || err.Error() != a.syncErr.Error() {
+			if !errors.Is(err, errNotLoaded) && (a.syncErr == nil || err.Error() != a.syncErr.Error()) {
 				log.Error(err, "sync failed")
 			}
 			retry.Reset(wait)
@@ -320,9 +320,12 @@ func (a *Agent) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanTimeout)
 	defer cancel()
 	log := logr.FromContextOrDiscard(ctx)
-	uninstalled, err := a.cluster.Uninstalled(ctx)
-	if err != nil || !uninstalled {
-		log.Info("stopping; the node's network stays", "why", err)
+	switch uninstalled, err := a.cluster.Uninstalled(ctx); {
+	case err != nil:
+		log.Info("stopping; not known to be uninstalled, so the node's network stays", "why", err.Error())
+		return nil
+	case !uninstalled:
+		log.Info("stopping; the node's network stays")
 		return nil
 	}
 	log.Info("uninstalled: cleaning the node")

@@ -97,6 +97,7 @@ func run(t *testing.T, script string) {
 // start runs the agent in the machine's network namespace and a mount namespace of its own.
 func (m *machine) start(t *testing.T) {
 	t.Helper()
+	_ = os.Remove(m.path("state.json"))
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -275,6 +276,7 @@ func TestTwoClusters(t *testing.T) {
 			t.Errorf("the node changed from\n%s\nto\n%s", before, after)
 		}
 		n.worker1.start(t)
+		eventually(t, 10*time.Second, "programmed", func() bool { return n.worker1.says(node.NodeProgrammed) })
 	})
 	t.Run("leaving cleans", func(t *testing.T) {
 		n.tell(t, v1alpha1.MemberLeaving)
