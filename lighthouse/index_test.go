@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lighthouse
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// A Bundle that is gone, and one that comes back without status, change nothing.
+func TestMissingReportsChangeNothing(t *testing.T) {
+	x := sample()
+	b := bundle("sealane-0", headless("ss", withBackends("c1"), withBackends("c2", ready("10.9.1.4", "ss-0"))))
+	x.setBundle(b)
+	const name = "ss-0.c1.ss.sample.svc.clusterset.local."
+	if got := addressesOf(ask(t, serve(t, x), name, dns.TypeA)); got != "10.8.1.4" {
+		t.Errorf("without status: %s is %q, want the last reported address", name, got)
+	}
+	b.Status.ObservedRevision = 2
+	x.setBundle(b)
+	if got := ask(t, serve(t, x), name, dns.TypeA); got.Rcode != dns.RcodeNameError {
+		t.Errorf("with an empty report: %s is %v, want no such name", name, got)
+	}
+}
+
+func TestServiceImportsComeAndGo(t *testing.T) {
+	x := sample()
+	const name = "byhand.other.svc.clusterset.local."
+	x.deleteServiceImport("byhand", "other")
+	l := serve(t, x)
+	if got := ask(t, l, name, dns.TypeA); got.Rcode != dns.RcodeNameError {
+		t.Errorf("deleted: %v", got)
+	}
+	if got := ask(t, l, "other.svc.clusterset.local.", dns.TypeA); got.Rcode != dns.RcodeNameError {
+		t.Errorf("a namespace without services: %v", got)
+	}
+	x.replaceServiceImports([]*serviceImport{{name: "byhand", namespace: "other", ips: []string{"10.88.1.9"}}})
+	l = serve(t, x)
+	if got := addressesOf(ask(t, l, name, dns.TypeA)); got != "10.88.1.9" {
+		t.Errorf("replaced: %q", got)
+	}
+	if got := ask(t, l, "cs.sample.svc.clusterset.local.", dns.TypeA); got.Rcode != dns.RcodeSuccess || len(got.Answer) != 0 {
+		t.Errorf("an import of which the ServiceImport is gone: %v, want no data", got)
+	}
+}
+
+func TestThisClusterIsAlwaysConnected(t *testing.T) {
+	x := sample()
+	const name = "c3.both.sample.svc.clusterset.local."
+	if got := addressesOf(ask(t, serve(t, x), name, dns.TypeA)); got != "" {
+		t.Errorf("a disconnected cluster: %q", got)
+	}
+	x.setPeering(peering("c3", v1alpha1.DNSSpec{}))
+	if got := addressesOf(ask(t, serve(t, x), name, dns.TypeA)); got != "10.66.0.9" {
+		t.Errorf("this cluster: %q", got)
+	}
+}
+
+func TestZonesOfTheCorefileStay(t *testing.T) {
+	x := newIndex([]string{"one.example."})
+	x.setPeering(peering("c1", v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}}))
+	if s, _ := x.snapshot(time.Now(), true); !slices.Equal(s.zones, []string{"one.example."}) {
+		t.Errorf("zones %v", s.zones)
+	}
+}
+
+func TestMalformedEntriesAreLeftOut(t *testing.T) {
+	x := newIndex(nil)
+	good := clusterIP("cs", exporter("c2", "10.99.0.7"), exporter("Bad_Cluster", "10.99.0.8"), exporter("c3", "nonsense", "127.0.0.1"))
+	bad := clusterIP("not.a.label", exporter("c2", "10.99.0.9"))
+	hosts := headless("ss", withBackends("c2", ready("0.0.0.0", "a"), ready("169.254.169.254", "b"), ready("fe80::1%eth0", "c"),
+		ready("224.0.0.1", "d"), ready("10.9.1.1", "x.y"), ready("::ffff:10.9.1.2", "Mixed")))
+	if rejected := x.setBundle(bundle("sealane-0", good, bad, hosts)); rejected != 8 {
+		t.Errorf("%d entries rejected, want 8", rejected)
+	}
+	l := serve(t, x)
+	for name, want := range map[string]string{
+		"c2.cs.sample.svc.clusterset.local.":          "10.99.0.7",
+		"c3.cs.sample.svc.clusterset.local.":          "",
+		"10-9-1-1.c2.ss.sample.svc.clusterset.local.": "10.9.1.1",
+		"mixed.c2.ss.sample.svc.clusterset.local.":    "10.9.1.2",
+	} {
+		if got := addressesOf(ask(t, l, name, dns.TypeA)); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Whatever the order of changes, the Snapshot is the one made of the last objects at once, and no Snapshot
+// published before has changed.
+func TestRandomWalkOfChanges(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	x := newIndex(nil)
+	bundles := map[string]*v1alpha1.Bundle{}
+	imports := map[string]*serviceImport{}
+	type published struct {
+		s     *Snapshot
+		names []string
+	}
+	var before []published
+	for step := range 500 {
+		name := fmt.Sprintf("s%d", rnd.IntN(8))
+		switch rnd.IntN(4) {
+		case 0, 1:
+			shard := fmt.Sprintf("sealane-%d", rnd.IntN(2))
+			bundles[shard] = randomBundle(rnd, shard)
+			x.setBundle(bundles[shard])
+		case 2:
+			imports[name] = &serviceImport{name: name, namespace: "sample", ips: []string{fmt.Sprintf("10.88.0.%d", 1+rnd.IntN(3))}}
+			x.setServiceImport(imports[name])
+		case 3:
+			delete(imports, name)
+			x.deleteServiceImport(name, "sample")
+		}
+		got, _ := x.snapshot(time.Now(), true)
+		fresh := newIndex(nil)
+		for _, b := range bundles {
+			fresh.setBundle(b)
+		}
+		for _, i := range imports {
+			fresh.setServiceImport(i)
+		}
+		want, _ := fresh.snapshot(time.Now(), true)
+		if !maps.EqualFunc(got.services, want.services, (*service).equal) || !maps.Equal(got.namespaces, want.namespaces) {
+			t.Fatalf("step %d: services %v, want %v", step, keysOf(got), keysOf(want))
+		}
+		before = append(before, published{got, keysOf(got)})
+	}
+	for i, p := range before {
+		if !slices.Equal(p.names, keysOf(p.s)) {
+			t.Fatalf("the Snapshot of step %d was changed after it was published", i)
+		}
+	}
+}
+
+// randomBundle returns a Bundle with some of the shard's services, each exported by some of two clusters.
+func randomBundle(rnd *rand.Rand, shard string) *v1alpha1.Bundle {
+	b := bundle(shard)
+	for i := range 4 {
+		if rnd.IntN(2) == 0 {
+			continue
+		}
+		name := fmt.Sprintf("s%d", 2*i+int(shard[len(shard)-1]-'0'))
+		imp := clusterIP(name, exporter("c2", fmt.Sprintf("10.99.0.%d", 1+rnd.IntN(3))))
+		if rnd.IntN(2) == 0 {
+			imp = headless(name, withBackends("c2", ready(fmt.Sprintf("10.9.0.%d", 1+rnd.IntN(3)), "h")), withBackends("c3"))
+		}
+		b.Spec.Imports = append(b.Spec.Imports, imp)
+	}
+	return b
+}
+
+func keysOf(s *Snapshot) []string {
+	keys := slices.Sorted(maps.Keys(s.services))
+	for i, key := range keys {
+		keys[i] = fmt.Sprintf("%s %v", key, s.services[key].vips)
+	}
+	return keys
+}
