@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/membership"
+	"github.com/sealane-io/sealane/controllers/metrics"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+// parallelWrites of Works; the client's own rate limit is the real bound.
+const parallelWrites = 16
+
+// settle is how long a write may take to show in the cache.
+const settle = 2 * time.Second
+
+// Reconciler keeps the fabric of every ClusterSet.
+type Reconciler struct {
+	Client  client.Client
+	Works   propagation.Writer
+	Events  record.EventRecorder
+	Metrics *metrics.Metrics
+	// Now is the clock.
+	Now func() time.Time
+
+	mu   sync.Mutex
+	seen map[string]*memory
+}
+
+// memory is what was written for a cluster and may not be in the cache yet, and what was last refused.
+type memory struct {
+	sent      *v1alpha1.PeeringSpec
+	sentAt    time.Time
+	refreshed time.Time
+	record    *v1alpha1.Member
+	recordOf  string // resourceVersion that record replaced
+	refused   string
+}
+
+// Reconcile brings one ClusterSet's Peerings, Member records and status up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var set v1alpha1.ClusterSet
+	if err := r.Client.Get(ctx, req.NamespacedName, &set); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Metrics.Forget(req.Name)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	in, again, err := r.gather(ctx, set)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	start := time.Now()
+	d := Decide(in)
+	r.Metrics.Decided("fabric", time.Since(start))
+	if err := r.apply(ctx, in, d); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+			return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
+		}
+		return ctrl.Result{}, err
+	}
+	r.Metrics.Members(set.Name, d.Set.Members, d.Set.AcceptedMembers, d.Set.ConnectedMembers)
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// gather reads everything that Decide needs, and says when to look again.
+func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet) (Input, time.Duration, error) {
+	in := Input{Set: set, Now: r.Now().Truncate(time.Microsecond)}
+	world, err := membership.Gather(ctx, r.Client)
+	if err != nil {
+		return in, 0, err
+	}
+	in.Problems = membership.Problems(world, set.Name)
+	var again time.Duration
+	for _, m := range world.Members {
+		if m.Spec.ClusterSet != set.Name {
+			continue
+		}
+		member, after, err := r.gatherMember(ctx, world, m, in.Now)
+		if err != nil {
+			return in, 0, err
+		}
+		if after > 0 && (again == 0 || after < again) {
+			again = after
+		}
+		in.Members = append(in.Members, member)
+	}
+	return in, again, nil
+}
+
+func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, record v1alpha1.Member, now time.Time) (Member, time.Duration, error) {
+	mem := r.memory(&record)
+	m := Member{Record: record, Writable: world.WireApplied(record.Name)}
+	if mem.record != nil && mem.recordOf == record.ResourceVersion && mem.record.UID == record.UID {
+		m.Record = *mem.record
+	}
+	var again time.Duration
+	var work workv1alpha1.Work
+	err := r.Client.Get(ctx, propagation.PeeringKey(record.Name), &work)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && !work.DeletionTimestamp.IsZero():
+		if mem.sent != nil && now.Sub(mem.sentAt) < settle {
+			m.Sent, again = mem.sent, settle
+		}
+		return m, again, nil
+	case err != nil:
+		return m, 0, fmt.Errorf("read the Work of Peering for %s: %w", record.Name, err)
+	}
+	sent := new(v1alpha1.PeeringSpec)
+	if err := propagation.Spec(&work, sent); err == nil {
+		m.Sent = sent
+	}
+	if mem.sent != nil && m.Sent != nil && mem.sent.Revision > m.Sent.Revision && now.Sub(mem.sentAt) < settle {
+		m.Sent, again = mem.sent, settle
+	}
+	m.Report = ParseReport(record.Name, propagation.Status(&work), m.Record.Status.ObservedRevision)
+	answered := m.Sent != nil && m.Report.Known && m.Report.Status.ObservedRevision >= m.Sent.Revision
+	refresh, after := membership.Refresh(world.Cluster(record.Name), answered, mem.refreshed, now)
+	if refresh {
+		mem.refreshed = now
+	}
+	m.Refresh = refresh
+	if after > 0 {
+		again = after
+	}
+	return m, again, nil
+}
+
+// memory of a Member; a new object under the same name has none.
+func (r *Reconciler) memory(record *v1alpha1.Member) *memory {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen == nil {
+		r.seen = map[string]*memory{}
+	}
+	key := string(record.UID)
+	if r.seen[key] == nil {
+		r.seen[key] = new(memory)
+	}
+	return r.seen[key]
+}
+
+// apply writes what was decided: first what the others need to know, then the records.
+func (r *Reconciler) apply(ctx context.Context, in Input, d Decision) error {
+	g, writeCtx := errgroup.WithContext(ctx)
+	g.SetLimit(parallelWrites)
+	for _, m := range in.Members {
+		spec, ok := d.Peerings[m.Record.Name]
+		if !ok {
+			continue
+		}
+		mem := r.memory(&m.Record)
+		g.Go(func() error {
+			if err := r.Works.ApplyPeering(writeCtx, m.Record.Name, spec); err != nil {
+				return err
+			}
+			mem.sent, mem.sentAt = &spec, r.Now()
+			r.Metrics.Wrote(propagation.KindPeering)
+			log.FromContext(ctx).V(1).Info("peering written", "cluster", m.Record.Name, "revision", spec.Revision)
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for _, m := range in.Members {
+		if err := r.applyRecord(ctx, m, d.Statuses[m.Record.Name]); err != nil {
+			return err
+		}
+	}
+	if equality.Semantic.DeepEqual(in.Set.Status, d.Set) {
+		return nil
+	}
+	set := in.Set.DeepCopy()
+	set.Status = d.Set
+	if err := r.Client.Status().Update(ctx, set); err != nil {
+		return fmt.Errorf("update the status of ClusterSet %s: %w", set.Name, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) applyRecord(ctx context.Context, m Member, status v1alpha1.MemberStatus) error {
+	mem := r.memory(&m.Record)
+	if p := m.Report.Problem; p != nil && mem.refused != p.Message {
+		r.Metrics.Refused(propagation.KindPeering)
+		log.FromContext(ctx).Info("report refused", "cluster", m.Record.Name, "reason", p.Reason, "message", p.Message)
+		mem.refused = p.Message
+	} else if p == nil {
+		mem.refused = ""
+	}
+	if equality.Semantic.DeepEqual(m.Record.Status, status) {
+		return nil
+	}
+	record := m.Record.DeepCopy()
+	record.Status = status
+	if err := r.Client.Status().Update(ctx, record); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("update the status of Member %s: %w", record.Name, err)
+	}
+	var cached v1alpha1.Member
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(record), &cached); err == nil && cached.ResourceVersion != record.ResourceVersion {
+		mem.record, mem.recordOf = record, cached.ResourceVersion
+	}
+	r.announce(&m.Record, record)
+	return nil
+}
+
+// announce tells of transitions.
+func (r *Reconciler) announce(before, after *v1alpha1.Member) {
+	for _, kind := range []string{v1alpha1.MemberAccepted, v1alpha1.MemberConnected} {
+		was, is := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
+		if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+			continue
+		}
+		level := corev1.EventTypeNormal
+		if was != nil && is.Status != "True" {
+			level = corev1.EventTypeWarning
+		}
+		r.Events.Event(after, level, is.Reason, is.Message)
+	}
+}
+
+// SetupWithManager starts the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("fabric").
+		For(&v1alpha1.ClusterSet{}).
+		Watches(&v1alpha1.Member{}, membership.ToSet(func(ctx context.Context, o client.Object) []string {
+			return []string{o.(*v1alpha1.Member).Spec.ClusterSet}
+		})).
+		Watches(&workv1alpha1.Work{}, membership.ToSet(func(ctx context.Context, o client.Object) []string {
+			if o.GetLabels()[propagation.LabelKind] != propagation.KindPeering {
+				return nil
+			}
+			return membership.SetOf(ctx, r.Client, propagation.ClusterOf(o))
+		})).
+		Watches(&clusterv1alpha1.Cluster{}, membership.ToSet(func(ctx context.Context, o client.Object) []string {
+			return membership.SetOf(ctx, r.Client, o.GetName())
+		})).
+		Watches(&workv1alpha2.ClusterResourceBinding{}, membership.ToSet(func(ctx context.Context, o client.Object) []string {
+			if !slices.Contains(propagation.WireBindings(), o.GetName()) {
+				return nil
+			}
+			return membership.Sets(ctx, r.Client)
+		})).
+		Complete(r)
+}

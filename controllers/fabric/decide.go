@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// Reasons that this package adds to those of the API.
+const (
+	// ReasonKeptLastGood: a new report was refused, and what was accepted before stays in force.
+	ReasonKeptLastGood = "KeptLastGood"
+	// ReasonReported and ReasonUnknown of MemberReported.
+	ReasonReported = "Reported"
+	ReasonUnknown  = "Unknown"
+	// ReasonConnected and ReasonNotConnected of MemberConnected and ClusterSetConnected.
+	ReasonConnected    = "Connected"
+	ReasonNotConnected = "NotConnected"
+	// ReasonReady, ReasonProblems and ReasonInvalidSettings of ClusterSetReady.
+	ReasonReady           = "Ready"
+	ReasonProblems        = "Problems"
+	ReasonInvalidSettings = "InvalidSettings"
+)
+
+// Input is all that the fabric of one ClusterSet depends on.
+type Input struct {
+	Set v1alpha1.ClusterSet
+	// Members of the set, in any order.
+	Members []Member
+	// Problems of membership: clusters that are selected and cannot belong.
+	Problems []v1alpha1.Problem
+	// Now is the time of new conditions and acceptances.
+	Now time.Time
+}
+
+// Member is one cluster as Decide sees it.
+type Member struct {
+	// Record is the Member, whose status holds the last good state.
+	Record v1alpha1.Member
+	// Report of the member's Peering.
+	Report Report
+	// Sent is the Peering last written, nil if there is none.
+	Sent *v1alpha1.PeeringSpec
+	// Writable says that the member knows the kinds of the wire: their CRDs are applied there.
+	Writable bool
+	// Refresh asks for a new revision: the member did not answer the last one.
+	Refresh bool
+}
+
+// Decision is what follows from an Input. It holds only what has to be written, but for the status.
+type Decision struct {
+	// Peerings to write, by cluster.
+	Peerings map[string]v1alpha1.PeeringSpec
+	// Statuses of every Member, by cluster.
+	Statuses map[string]v1alpha1.MemberStatus
+	// Set is the status of the ClusterSet.
+	Set v1alpha1.ClusterSetStatus
+}
+
+// state is one member while Decide is at work.
+type state struct {
+	Member
+	// force is what the others route to the member, and endpoints how; valid if accepted.
+	force     claim
+	endpoints []v1alpha1.Endpoint
+	accepted  bool
+	// reason and message of the Accepted condition.
+	reason, message string
+	problems        []v1alpha1.Problem
+}
+
+func (s *state) name() string { return s.Record.Name }
+
+func (s *state) active() bool { return s.Record.Spec.Phase == v1alpha1.MemberActive }
+
+func (s *state) problem(reason, message string) {
+	s.problems = append(s.problems, v1alpha1.Problem{Cluster: s.name(), Reason: reason, Message: truncate(message)})
+}
+
+// Decide is pure. What a member has once been given it keeps: a later claim, whoever makes it, is
+// weighed against what is in force.
+func Decide(in Input) Decision {
+	states := order(in.Members)
+	for _, s := range states {
+		restore(s)
+	}
+	for _, s := range states {
+		if s.active() {
+			admit(s, states)
+		}
+	}
+	for _, s := range states {
+		if s.active() {
+			admitEndpoints(s, states)
+		}
+	}
+	d := Decision{
+		Peerings: map[string]v1alpha1.PeeringSpec{},
+		Statuses: map[string]v1alpha1.MemberStatus{},
+	}
+	for _, s := range states {
+		status := memberStatus(s, states, in.Now)
+		spec, changed := peering(in.Set, s, states, status)
+		if changed {
+			d.Peerings[s.name()] = spec
+		}
+		status.Revision = spec.Revision
+		d.Statuses[s.name()] = status
+	}
+	d.Set = setStatus(in, states, d.Statuses)
+	return d
+}
+
+// order sorts members by who came first: those accepted by the time of it, then the rest by age.
+func order(members []Member) []*state {
+	states := make([]*state, 0, len(members))
+	for _, m := range members {
+		states = append(states, &state{Member: m})
+	}
+	slices.SortFunc(states, func(a, b *state) int {
+		x, y := a.Record.Status.AcceptedAt, b.Record.Status.AcceptedAt
+		switch {
+		case x != nil && y == nil:
+			return -1
+		case x == nil && y != nil:
+			return 1
+		case x != nil && !x.Equal(y):
+			return x.Compare(y.Time)
+		}
+		return cmp.Or(a.Record.CreationTimestamp.Compare(b.Record.CreationTimestamp.Time), cmp.Compare(a.name(), b.name()))
+	})
+	return states
+}
+
+// restore puts the last good state in force. A record that does not parse was written by somebody
+// else, and counts as not accepted.
+func restore(s *state) {
+	status := s.Record.Status
+	if status.AcceptedAt == nil || !s.active() {
+		return
+	}
+	c, err := parseClaim(status.Networks, status.NodeCIDRs)
+	if err != nil {
+		return
+	}
+	s.force, s.endpoints, s.accepted = c, status.Endpoints, true
+	s.reason, s.message = v1alpha1.ReasonAccepted, "networks and gateways are known to the other members"
+}
+
+// admit weighs the networks that a member reports.
+func admit(s *state, states []*state) {
+	refuse := func(reason, message string) {
+		s.problem(reason, message)
+		if s.accepted {
+			s.reason, s.message = ReasonKeptLastGood, truncate(message+"; what was accepted before stays in force")
+			return
+		}
+		s.reason, s.message = reason, truncate(message)
+	}
+	switch {
+	case s.Report.Problem != nil:
+		refuse(s.Report.Problem.Reason, s.Report.Problem.Message)
+		return
+	case !s.Report.Known:
+		if !s.accepted {
+			s.reason, s.message = v1alpha1.ReasonWaitingForFacts, "the agent has not reported yet; see the pods in sealane-system in the member"
+		}
+		return
+	}
+	reported := s.Report.Status
+	if len(reported.Networks.PodCIDRs) == 0 || len(reported.Networks.ServiceCIDRs) == 0 {
+		refuse(v1alpha1.ReasonWaitingForFacts, fmt.Sprintf(
+			"%s reports no pod or no service network; state them in spec.clusters of the ClusterSet", s.name()))
+		return
+	}
+	c, err := parseClaim(reported.Networks, reported.NodeCIDRs)
+	if err != nil {
+		refuse(v1alpha1.ReasonInvalidNetworks, fmt.Sprintf("%s claims %v", s.name(), err))
+		return
+	}
+	for _, other := range states {
+		if other == s || !other.accepted {
+			continue
+		}
+		if why := clash(c, other.force, addressesOf(other.endpoints)); why != "" {
+			refuse(v1alpha1.ReasonCIDROverlap, fmt.Sprintf(
+				"%s is refused because of %s, accepted earlier: %s; give one of them other networks", s.name(), other.name(), why))
+			other.message = truncate(fmt.Sprintf("%s stays connected; %s is refused: %s", other.name(), s.name(), why))
+			other.problem(v1alpha1.ReasonCIDROverlap, other.message)
+			return
+		}
+	}
+	s.force, s.accepted = c, true
+	s.reason, s.message = v1alpha1.ReasonAccepted, "networks and gateways are known to the other members"
+}
+
+// admitEndpoints takes over the gateways that an accepted member reports, after all networks are known.
+func admitEndpoints(s *state, states []*state) {
+	if !s.accepted || !s.Report.Known {
+		return
+	}
+	o := others{keys: map[string]string{}, routed: map[string][]netip.Prefix{}}
+	for _, other := range states {
+		if other == s || !other.accepted {
+			continue
+		}
+		o.routed[other.name()] = other.force.routed()
+		for _, e := range other.endpoints {
+			o.keys[e.PublicKey] = other.name()
+		}
+	}
+	good, errs := endpoints(s.Report.Status.Endpoints, s.endpoints, o)
+	s.endpoints = good
+	for _, err := range errs {
+		s.problem(v1alpha1.ReasonInvalidEndpoints, fmt.Sprintf("%s reports a gateway that is left out: %v", s.name(), err))
+	}
+}
+
+// peering builds what one member should be told, and says whether that differs from what it was told.
+func peering(set v1alpha1.ClusterSet, s *state, states []*state, status v1alpha1.MemberStatus) (v1alpha1.PeeringSpec, bool) {
+	spec := v1alpha1.PeeringSpec{
+		Phase:       s.Record.Spec.Phase,
+		ClusterSet:  set.Name,
+		ClusterID:   s.name(),
+		Shards:      set.Spec.Shards,
+		Cable:       set.Spec.Cable,
+		DNS:         set.Spec.DNS,
+		HealthCheck: set.Spec.HealthCheck,
+		Override:    override(set, s.name()),
+		Networks:    claim{}.networks(),
+		// Never null: a list that an API server defaults looks like drift.
+		RemoteClusters: []v1alpha1.RemoteCluster{},
+		Conditions:     []metav1.Condition{},
+	}
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.MemberAccepted); c != nil {
+		spec.Conditions = append(spec.Conditions, *c)
+	}
+	if s.accepted && s.active() {
+		spec.Networks = s.force.networks()
+		for _, other := range states {
+			if other != s && other.accepted && other.active() {
+				spec.RemoteClusters = append(spec.RemoteClusters, v1alpha1.RemoteCluster{
+					Name: other.name(), Networks: other.force.networks(), Endpoints: nonNil(other.endpoints),
+				})
+			}
+		}
+		slices.SortFunc(spec.RemoteClusters, func(a, b v1alpha1.RemoteCluster) int { return strings.Compare(a.Name, b.Name) })
+	}
+	last := s.Record.Status.Revision
+	if s.Sent == nil && !s.Writable {
+		spec.Revision = last
+		return spec, false
+	}
+	if s.Sent != nil {
+		spec.Revision = s.Sent.Revision
+		keepTransitions(spec.Conditions, s.Sent.Conditions)
+		if !s.Refresh && s.Sent.Revision >= last && equality.Semantic.DeepEqual(spec, *s.Sent) {
+			return spec, false
+		}
+		last = max(last, s.Sent.Revision)
+	}
+	spec.Revision = last + 1
+	return spec, true
+}
+
+// keepTransitions takes over when a condition turned, so that the clock alone changes nothing.
+func keepTransitions(now, before []metav1.Condition) {
+	for i := range now {
+		if c := meta.FindStatusCondition(before, now[i].Type); c != nil && c.Status == now[i].Status {
+			now[i].LastTransitionTime = c.LastTransitionTime
+		}
+	}
+}
+
+func override(set v1alpha1.ClusterSet, cluster string) v1alpha1.Networks {
+	n := v1alpha1.Networks{PodCIDRs: []string{}, ServiceCIDRs: []string{}}
+	for _, c := range set.Spec.Clusters {
+		if c.Name == cluster {
+			n.PodCIDRs = append(n.PodCIDRs, c.Networks.PodCIDRs...)
+			n.ServiceCIDRs = append(n.ServiceCIDRs, c.Networks.ServiceCIDRs...)
+		}
+	}
+	return n
+}
+
+func nonNil[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"slices"
+
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// Finalizer on a ClusterSet holds it until its members have left.
+const Finalizer = "sealane.io/members"
+
+// Wire is how far a leaving member's Works are.
+type Wire struct {
+	// Works that still exist, and how many of them are not yet being deleted.
+	Works, Live int
+	// Asked: the Peering tells the member that it leaves. Cleaned: the member has answered that its
+	// nodes are clean.
+	Asked, Cleaned bool
+}
+
+// Decision is what follows from a World.
+type Decision struct {
+	// Create, Update and Drop are Members.
+	Create, Update []v1alpha1.Member
+	Drop           []v1alpha1.Member
+	// Withdraw are the clusters whose Works are to be deleted.
+	Withdraw []string
+	// Spread are the clusters that the install bundle goes to.
+	Spread []string
+	// Install says whether there is an install bundle at all, and KeepCRDs whether a cluster taken out
+	// of Spread keeps the CRDs.
+	Install, KeepCRDs bool
+	// Labels to set on Karmada Clusters; "" removes the label.
+	Labels map[string]string
+	// Hold are ClusterSets that need the finalizer, Release those that are done with it.
+	Hold, Release []string
+}
+
+// Decide is pure. wire tells of the members that are leaving.
+func Decide(w World, wire map[string]Wire) Decision {
+	d := Decision{Labels: map[string]string{}, Install: len(w.Sets) > 0}
+	owners := Owners(w)
+	for _, set := range w.Sets {
+		d.KeepCRDs = d.KeepCRDs || set.DeletionTimestamp.IsZero()
+		if set.DeletionTimestamp.IsZero() && !slices.Contains(set.Finalizers, Finalizer) {
+			d.Hold = append(d.Hold, set.Name)
+		}
+	}
+	members := map[string]bool{}
+	for _, m := range w.Members {
+		members[m.Name] = true
+		d.decideMember(w, m, owners[m.Name], wire[m.Name])
+	}
+	for i := range w.Clusters {
+		c := &w.Clusters[i]
+		owner := owners[c.Name]
+		if owner != "" && !members[c.Name] && c.Spec.ID != "" {
+			d.Create = append(d.Create, newMember(c, owner))
+			d.Spread = append(d.Spread, c.Name)
+		}
+		d.decideLabel(c, owner)
+	}
+	slices.Sort(d.Spread)
+	d.decideRelease(w)
+	return d
+}
+
+func newMember(c *clusterv1alpha1.Cluster, set string) v1alpha1.Member {
+	return v1alpha1.Member{
+		ObjectMeta: metav1.ObjectMeta{Name: c.Name},
+		Spec:       v1alpha1.MemberSpec{ClusterSet: set, ClusterUID: c.Spec.ID, Phase: v1alpha1.MemberActive},
+	}
+}
+
+// decideMember walks one member on.
+func (d *Decision) decideMember(w World, m v1alpha1.Member, owner string, wire Wire) {
+	c := w.Cluster(m.Name)
+	if c == nil || !c.DeletionTimestamp.IsZero() {
+		// Unjoined under our feet: nobody is left to ask.
+		d.Withdraw = append(d.Withdraw, m.Name)
+		d.Drop = append(d.Drop, m)
+		return
+	}
+	if c.Spec.ID != "" && c.Spec.ID != m.Spec.ClusterUID {
+		// Another cluster under the same name: nothing known of the old one holds.
+		d.Withdraw = append(d.Withdraw, m.Name)
+		d.Drop = append(d.Drop, m)
+		if owner != "" {
+			d.Spread = append(d.Spread, m.Name)
+		}
+		return
+	}
+	if owner == m.Spec.ClusterSet {
+		d.Spread = append(d.Spread, m.Name)
+		if m.Spec.Phase != v1alpha1.MemberActive && wire.Live == wire.Works {
+			m.Spec.Phase = v1alpha1.MemberActive
+			d.Update = append(d.Update, m)
+		}
+		return
+	}
+	if m.Spec.Phase != v1alpha1.MemberLeaving {
+		d.Spread = append(d.Spread, m.Name)
+		m.Spec.Phase = v1alpha1.MemberLeaving
+		d.Update = append(d.Update, m)
+		return
+	}
+	forced := m.Annotations[v1alpha1.AnnotationForceLeave] == "true"
+	switch {
+	case wire.Works > 0 && (wire.Asked && wire.Cleaned || forced || wire.Live < wire.Works):
+		d.Withdraw = append(d.Withdraw, m.Name)
+		d.Spread = append(d.Spread, m.Name)
+	case wire.Works > 0:
+		d.Spread = append(d.Spread, m.Name)
+	default:
+		// The policies go without it before the record does.
+		d.Drop = append(d.Drop, m)
+	}
+}
+
+// decideLabel lets Karmada's scheduler reconsider a cluster that has come to serve ServiceExport.
+func (d *Decision) decideLabel(c *clusterv1alpha1.Cluster, owner string) {
+	label, labelled := c.Labels[v1alpha1.LabelClusterSet]
+	switch {
+	case owner != "" && label != owner && servesExports(c):
+		d.Labels[c.Name] = owner
+	case owner == "" && labelled:
+		d.Labels[c.Name] = ""
+	}
+}
+
+func servesExports(c *clusterv1alpha1.Cluster) bool {
+	for _, e := range c.Status.APIEnablements {
+		if e.GroupVersion != "multicluster.x-k8s.io/v1alpha1" && e.GroupVersion != "multicluster.x-k8s.io/v1beta1" {
+			continue
+		}
+		for _, r := range e.Resources {
+			if r.Kind == "ServiceExport" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// decideRelease lets a ClusterSet go that has no members any more. The last one waits until Karmada
+// has taken the bundle out of every cluster: what is deleted after it could not be called back.
+func (d *Decision) decideRelease(w World) {
+	for _, set := range w.Sets {
+		if set.DeletionTimestamp.IsZero() || !slices.Contains(set.Finalizers, Finalizer) {
+			continue
+		}
+		empty := !slices.ContainsFunc(w.Members, func(m v1alpha1.Member) bool { return m.Spec.ClusterSet == set.Name })
+		drained := true
+		for _, b := range w.Bindings {
+			drained = drained && (b == nil || len(b.Spec.Clusters) == 0)
+		}
+		if empty && (d.KeepCRDs || drained) {
+			d.Release = append(d.Release, set.Name)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/karmada-io/karmada/pkg/util"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// Reasons of problems in a ClusterSet's status.
+const (
+	// ReasonInvalidSettings: the ClusterSet cannot be put into force; what was before stays.
+	ReasonInvalidSettings = "InvalidSettings"
+	// ReasonSelectedElsewhere: an older ClusterSet selects the cluster too.
+	ReasonSelectedElsewhere = "SelectedElsewhere"
+	// ReasonClusterNotFound: a cluster that is named does not exist.
+	ReasonClusterNotFound = "ClusterNotFound"
+	// ReasonLeaving: a member has not yet said that its nodes are clean.
+	ReasonLeaving = "Leaving"
+	// ReasonNoClusterID: Karmada does not know the identity of a cluster.
+	ReasonNoClusterID = "NoClusterID"
+)
+
+// maxSlots is how many UDP ports the cables take.
+const maxSlots = 16
+
+// Validate says why a ClusterSet cannot be put into force. The CRD refuses most of it already.
+func Validate(set *v1alpha1.ClusterSet) error {
+	var errs []error
+	spec := set.Spec
+	if spec.Cable.Driver != v1alpha1.CableWireGuard {
+		errs = append(errs, fmt.Errorf("cable driver %q is unknown: expected wireguard", spec.Cable.Driver))
+	}
+	if p, v := spec.Cable.Port, spec.Cable.VXLANPort; v >= p && v < p+maxSlots {
+		errs = append(errs, fmt.Errorf("vxlanPort %d is among the cable ports %d to %d", v, p, p+maxSlots-1))
+	}
+	if spec.Shards < 1 {
+		errs = append(errs, fmt.Errorf("shards is %d: expected at least 1", spec.Shards))
+	}
+	if len(spec.DNS.Domains) == 0 {
+		errs = append(errs, errors.New("dns.domains is empty: expected at least clusterset.local"))
+	}
+	for _, c := range spec.Clusters {
+		for _, text := range slices.Concat(c.Networks.PodCIDRs, c.Networks.ServiceCIDRs) {
+			if p, err := netip.ParsePrefix(text); err != nil || p != p.Masked() {
+				errs = append(errs, fmt.Errorf("network %q of cluster %s is not a CIDR such as 10.8.0.0/16", text, c.Name))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// byAge sorts ClusterSets so that the one whose selection wins comes first.
+func byAge(sets []v1alpha1.ClusterSet) []v1alpha1.ClusterSet {
+	sorted := slices.Clone(sets)
+	slices.SortFunc(sorted, func(a, b v1alpha1.ClusterSet) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return sorted
+}
+
+// Owners returns the ClusterSet that each selected cluster belongs to. A ClusterSet that is being
+// deleted selects nothing; one with invalid settings keeps the members that it has.
+func Owners(w World) map[string]string {
+	owners := map[string]string{}
+	for _, set := range byAge(w.Sets) {
+		if !set.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if Validate(&set) != nil {
+			for _, m := range w.Members {
+				if _, taken := owners[m.Name]; !taken && m.Spec.ClusterSet == set.Name && m.Spec.Phase == v1alpha1.MemberActive {
+					owners[m.Name] = set.Name
+				}
+			}
+			continue
+		}
+		for i := range w.Clusters {
+			c := &w.Clusters[i]
+			if _, taken := owners[c.Name]; !taken && c.DeletionTimestamp.IsZero() && util.ClusterMatches(c, set.Spec.ClusterAffinity) {
+				owners[c.Name] = set.Name
+			}
+		}
+	}
+	return owners
+}
+
+// Problems of one ClusterSet's membership.
+func Problems(w World, name string) []v1alpha1.Problem {
+	set := w.Set(name)
+	if set == nil {
+		return nil
+	}
+	var problems []v1alpha1.Problem
+	add := func(cluster, reason, format string, args ...any) {
+		problems = append(problems, v1alpha1.Problem{Cluster: cluster, Reason: reason, Message: fmt.Sprintf(format, args...)})
+	}
+	if err := Validate(set); err != nil {
+		add("", ReasonInvalidSettings, "the settings are not put into force, what was before stays: %v", err)
+	}
+	owners := Owners(w)
+	for i := range w.Clusters {
+		c := &w.Clusters[i]
+		if !util.ClusterMatches(c, set.Spec.ClusterAffinity) || !set.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if owner, ok := owners[c.Name]; ok && owner != name {
+			add(c.Name, ReasonSelectedElsewhere, "cluster %s belongs to the older ClusterSet %s; take it out of one of them", c.Name, owner)
+		} else if ok && c.Spec.ID == "" {
+			add(c.Name, ReasonNoClusterID, "Karmada does not know the ID of cluster %s yet (Cluster.spec.id); is the cluster reachable?", c.Name)
+		}
+	}
+	for _, cluster := range set.Spec.ClusterAffinity.ClusterNames {
+		if w.Cluster(cluster) == nil {
+			add(cluster, ReasonClusterNotFound, "cluster %s is named and Karmada has no such cluster; join it to Karmada first", cluster)
+		}
+	}
+	for _, m := range w.Members {
+		if m.Spec.ClusterSet == name && m.Spec.Phase == v1alpha1.MemberLeaving {
+			add(m.Name, ReasonLeaving, "cluster %s is leaving and has not yet said that its nodes are clean; if it never will, use leave --force", m.Name)
+		}
+	}
+	return problems
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metrics holds what sealane-controller counts. No label is a cluster, a service or an address.
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics of the broker.
+type Metrics struct {
+	members  *prometheus.GaugeVec
+	written  *prometheus.CounterVec
+	decide   *prometheus.HistogramVec
+	services *prometheus.GaugeVec
+	refused  *prometheus.CounterVec
+}
+
+// New registers the metrics of the broker.
+func New(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		members: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sealane_members", Help: "Members by state: all, accepted, connected.",
+		}, []string{"clusterset", "state"}),
+		written: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sealane_works_written_total", Help: "Works written, by the kind they carry.",
+		}, []string{"kind"}),
+		decide: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sealane_decide_duration_seconds", Help: "Time to decide, without reading and writing.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8),
+		}, []string{"controller"}),
+		services: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sealane_services", Help: "Services by kind: exports (per cluster), imports (merged services), conflicts.",
+		}, []string{"clusterset", "shard", "kind"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sealane_reports_refused_total", Help: "Reports of members that were refused as a whole or in part, by kind.",
+		}, []string{"kind"}),
+	}
+	r.MustRegister(m.members, m.written, m.decide, m.services, m.refused)
+	return m
+}
+
+// Members records how many members of a ClusterSet there are in each state.
+func (m *Metrics) Members(set string, all, accepted, connected int32) {
+	m.members.WithLabelValues(set, "all").Set(float64(all))
+	m.members.WithLabelValues(set, "accepted").Set(float64(accepted))
+	m.members.WithLabelValues(set, "connected").Set(float64(connected))
+}
+
+// Wrote counts a Work that was written.
+func (m *Metrics) Wrote(kind string) { m.written.WithLabelValues(kind).Inc() }
+
+// Decided records how long a decision took.
+func (m *Metrics) Decided(controller string, d time.Duration) {
+	m.decide.WithLabelValues(controller).Observe(d.Seconds())
+}
+
+// Services records what one shard holds.
+func (m *Metrics) Services(set, shard string, exports, imports, conflicts int) {
+	m.services.WithLabelValues(set, shard, "exports").Set(float64(exports))
+	m.services.WithLabelValues(set, shard, "imports").Set(float64(imports))
+	m.services.WithLabelValues(set, shard, "conflicts").Set(float64(conflicts))
+}
+
+// Refused counts a report of a member that was not used.
+func (m *Metrics) Refused(kind string) { m.refused.WithLabelValues(kind).Inc() }
+
+// Forget drops a ClusterSet that is gone.
+func (m *Metrics) Forget(set string) {
+	m.members.DeletePartialMatch(prometheus.Labels{"clusterset": set})
+	m.services.DeletePartialMatch(prometheus.Labels{"clusterset": set})
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package propagation
+
+import (
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	"github.com/karmada-io/karmada/pkg/util/names"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// WireBindings are the names of the ClusterResourceBindings of the CRDs that the wire needs.
+func WireBindings() []string {
+	return []string{
+		names.GenerateBindingName(KindCRD, "peerings."+v1alpha1.GroupName),
+		names.GenerateBindingName(KindCRD, "bundles."+v1alpha1.GroupName),
+	}
+}
+
+// Applied says whether a cluster has applied what a binding carries.
+func Applied(binding *workv1alpha2.ClusterResourceBinding, cluster string) bool {
+	for _, item := range binding.Status.AggregatedStatus {
+		if item.ClusterName == cluster {
+			return item.Applied
+		}
+	}
+	return false
+}
