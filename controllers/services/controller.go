@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/membership"
+	"github.com/sealane-io/sealane/controllers/metrics"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+const (
+	// maxReport is the largest status of a Bundle that is read, in bytes.
+	maxReport = 1 << 20
+	// parallelWrites of Works; the client's own rate limit is the real bound.
+	parallelWrites = 16
+	// settle is how long a write may take to show in the cache.
+	settle = 2 * time.Second
+	// quick is the delay after a write that lost a race.
+	quick = 10 * time.Millisecond
+)
+
+// Shard is one shard of one ClusterSet: what is decided, and written, at once.
+type Shard struct {
+	Set    string
+	Number int32
+}
+
+// Reconciler keeps the Bundles of every ClusterSet.
+type Reconciler struct {
+	Client  client.Client
+	Works   propagation.Writer
+	Metrics *metrics.Metrics
+	// Now is the clock.
+	Now func() time.Time
+
+	mu   sync.Mutex
+	seen map[seenKey]*memory
+}
+
+type seenKey struct {
+	uid   string // of the Member
+	shard int32
+}
+
+// memory is what was written for a member and may not be in the cache, or not in the API any more.
+type memory struct {
+	sent      *v1alpha1.BundleSpec
+	sentAt    time.Time
+	refreshed time.Time
+}
+
+// target is one member whose Bundle is kept.
+type target struct {
+	cluster string
+	mem     *memory
+	// sent is the spec in force, nil when the Work is to be created.
+	sent *v1alpha1.BundleSpec
+	// missing says that sent is remembered, and not on the Karmada API.
+	missing  bool
+	refresh  bool
+	writable bool
+}
+
+// Reconcile brings one shard's Bundles up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, error) {
+	var set v1alpha1.ClusterSet
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: shard.Set}, &set); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if shard.Number >= set.Spec.Shards {
+		return ctrl.Result{}, nil
+	}
+	in, targets, again, err := r.gather(ctx, set, shard.Number)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	start := time.Now()
+	d := Decide(in)
+	r.Metrics.Decided("services", time.Since(start))
+	exports := 0
+	for _, m := range in.Members {
+		exports += len(m.Exports)
+	}
+	r.Metrics.Services(set.Name, strconv.Itoa(int(shard.Number)), exports, d.Services, d.Conflicts)
+	for _, p := range d.Problems {
+		log.FromContext(ctx).V(1).Info("export not used as reported", "cluster", p.Cluster, "reason", p.Reason, "message", p.Message)
+	}
+	if err := r.apply(ctx, targets, d); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+			return ctrl.Result{RequeueAfter: quick}, nil
+		}
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// gather reads what the accepted members report on a shard, and says when to look again.
+func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet, shard int32) (Input, []target, time.Duration, error) {
+	in := Input{Shard: shard, Shards: set.Spec.Shards}
+	world, err := membership.Gather(ctx, r.Client)
+	if err != nil {
+		return in, nil, 0, err
+	}
+	var targets []target
+	var again time.Duration
+	for i := range world.Members {
+		record := &world.Members[i]
+		if record.Spec.ClusterSet != set.Name || record.Spec.Phase != v1alpha1.MemberActive ||
+			!meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.MemberAccepted) {
+			continue
+		}
+		m, t, after, err := r.gatherMember(ctx, world, record, shard)
+		if err != nil {
+			return in, nil, 0, err
+		}
+		if after > 0 && (again == 0 || after < again) {
+			again = after
+		}
+		in.Members = append(in.Members, m)
+		targets = append(targets, t)
+	}
+	return in, targets, again, nil
+}
+
+func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, record *v1alpha1.Member, shard int32) (Member, target, time.Duration, error) {
+	now := r.Now()
+	t := target{cluster: record.Name, mem: r.memory(record, shard), writable: world.WireApplied(record.Name)}
+	m := Member{
+		Cluster: record.Name,
+		Pods:    prefixes(record.Status.Networks.PodCIDRs), Services: prefixes(record.Status.Networks.ServiceCIDRs),
+		Nodes: prefixes(record.Status.NodeCIDRs),
+	}
+	var work workv1alpha1.Work
+	err := r.Client.Get(ctx, propagation.BundleKey(record.Name, shard), &work)
+	if apierrors.IsNotFound(err) || err == nil && !work.DeletionTimestamp.IsZero() {
+		t.sent = t.mem.sent
+		t.missing = now.Sub(t.mem.sentAt) >= settle
+		m.Last = t.sent
+		if t.sent != nil && !t.missing {
+			return m, t, settle, nil
+		}
+		return m, t, 0, nil
+	}
+	if err != nil {
+		return m, t, 0, fmt.Errorf("read the Work of Bundle %d for %s: %w", shard, record.Name, err)
+	}
+	var again time.Duration
+	sent := new(v1alpha1.BundleSpec)
+	if err := propagation.Spec(&work, sent); err == nil {
+		t.sent = sent
+	}
+	if t.mem.sent != nil && now.Sub(t.mem.sentAt) < settle {
+		t.sent, again = t.mem.sent, settle
+	}
+	t.mem.sent = t.sent
+	m.Last = t.sent
+	report := r.report(ctx, record.Name, propagation.Status(&work))
+	m.Known = t.sent != nil && report != nil && report.ObservedRevision >= t.sent.Revision
+	if m.Known {
+		m.Exports = report.Exports
+	}
+	refresh, after := membership.Refresh(world.Cluster(record.Name), m.Known, t.mem.refreshed, now)
+	if refresh {
+		t.mem.refreshed = now
+	}
+	t.refresh = refresh
+	if after > 0 && (again == 0 || after < again) {
+		again = after
+	}
+	return m, t, again, nil
+}
+
+// report decodes what a member wrote; nil when it wrote nothing that can be used, which is unknown.
+func (r *Reconciler) report(ctx context.Context, cluster string, raw []byte) *v1alpha1.BundleStatus {
+	if raw == nil {
+		return nil
+	}
+	if len(raw) > maxReport {
+		r.Metrics.Refused(propagation.KindBundle)
+		log.FromContext(ctx).Info("report refused", "cluster", cluster, "bytes", len(raw), "limit", maxReport)
+		return nil
+	}
+	status := new(v1alpha1.BundleStatus)
+	if err := json.Unmarshal(raw, status); err != nil {
+		r.Metrics.Refused(propagation.KindBundle)
+		log.FromContext(ctx).Info("report refused", "cluster", cluster, "error", err.Error())
+		return nil
+	}
+	if status.ObservedRevision == 0 {
+		return nil
+	}
+	return status
+}
+
+// prefixes parses what the fabric has accepted.
+func prefixes(cidrs []string) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(cidrs))
+	for _, c := range cidrs {
+		if p, err := netip.ParsePrefix(c); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// memory of a Member's shard; a new Member under the same name has none.
+func (r *Reconciler) memory(record *v1alpha1.Member, shard int32) *memory {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen == nil {
+		r.seen = map[seenKey]*memory{}
+	}
+	k := seenKey{string(record.UID), shard}
+	if r.seen[k] == nil {
+		r.seen[k] = new(memory)
+	}
+	return r.seen[k]
+}
+
+// apply writes the Bundles that differ.
+func (r *Reconciler) apply(ctx context.Context, targets []target, d Decision) error {
+	g, writeCtx := errgroup.WithContext(ctx)
+	g.SetLimit(parallelWrites)
+	for _, t := range targets {
+		spec, ok := d.Bundles[t.cluster]
+		if !ok || !t.writable {
+			continue
+		}
+		spec.Revision = 1
+		if t.sent != nil {
+			spec.Revision = t.sent.Revision
+		}
+		if t.refresh || t.missing && t.sent != nil {
+			spec.Revision++
+		}
+		if t.sent != nil && !t.missing && equality.Semantic.DeepEqual(*t.sent, spec) {
+			continue
+		}
+		g.Go(func() error {
+			if err := r.Works.ApplyBundle(writeCtx, t.cluster, spec); err != nil {
+				return err
+			}
+			t.mem.sent, t.mem.sentAt = &spec, r.Now()
+			r.Metrics.Wrote(propagation.KindBundle)
+			log.FromContext(ctx).V(1).Info("bundle written", "cluster", t.cluster, "shard", spec.Shard, "revision", spec.Revision)
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// SetupWithManager starts the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	all := func(ctx context.Context, sets ...string) []Shard { return r.shards(ctx, sets) }
+	return builder.TypedControllerManagedBy[Shard](mgr).Named("services").
+		Watches(&v1alpha1.ClusterSet{}, toShards(func(ctx context.Context, o client.Object) []Shard {
+			return all(ctx, o.GetName())
+		})).
+		Watches(&v1alpha1.Member{}, toShards(func(ctx context.Context, o client.Object) []Shard {
+			return all(ctx, o.(*v1alpha1.Member).Spec.ClusterSet)
+		})).
+		Watches(&workv1alpha1.Work{}, toShards(r.shardsOfWork)).
+		Watches(&workv1alpha2.ClusterResourceBinding{}, toShards(func(ctx context.Context, _ client.Object) []Shard {
+			return all(ctx, membership.Sets(ctx, r.Client)...)
+		})).
+		Complete(reconcile.TypedFunc[Shard](r.Reconcile))
+}
+
+func toShards(f handler.TypedMapFunc[client.Object, Shard]) handler.TypedEventHandler[client.Object, Shard] {
+	return handler.TypedEnqueueRequestsFromMapFunc(f)
+}
+
+// shardsOfWork is the one shard whose Bundle a Work carries.
+func (r *Reconciler) shardsOfWork(ctx context.Context, o client.Object) []Shard {
+	labels := o.GetLabels()
+	if labels[propagation.LabelKind] != propagation.KindBundle {
+		return nil
+	}
+	number, err := strconv.ParseInt(labels[propagation.LabelShard], 10, 32)
+	if err != nil {
+		return nil
+	}
+	var out []Shard
+	for _, set := range membership.SetOf(ctx, r.Client, propagation.ClusterOf(o)) {
+		out = append(out, Shard{Set: set, Number: int32(number)})
+	}
+	return out
+}
+
+func (r *Reconciler) shards(ctx context.Context, sets []string) []Shard {
+	var out []Shard
+	for _, name := range sets {
+		var set v1alpha1.ClusterSet
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, &set); err != nil {
+			continue
+		}
+		for n := range set.Spec.Shards {
+			out = append(out, Shard{Set: name, Number: n})
+		}
+	}
+	return out
+}
