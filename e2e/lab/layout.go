@@ -36,13 +36,13 @@ const (
 
 // layout is every name, address and port of a lab, derived from its index.
 type layout struct {
-	Index int
-	Dir   string
+	index int
+	dir   string
 }
 
 // hostLink is the lab's one link in the host's network namespace; being the
 // prefix of everything else, it also names the lab in the kernel.
-func (l layout) hostLink() string { return fmt.Sprintf("lab%d", l.Index) }
+func (l layout) hostLink() string { return fmt.Sprintf("lab%d", l.index) }
 
 func (l layout) underlayNetns() string { return l.hostLink() + "-ul" }
 
@@ -53,13 +53,13 @@ func (l layout) cgroup() string { return "/sealane-" + l.hostLink() }
 // prefix4 is the /20 that holds all of the lab's underlay subnets, a slice of
 // 172.30.0.0/15.
 func (l layout) prefix4() netip.Prefix {
-	n := l.Index << 12
+	n := l.index << 12
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{172, byte(30 + n>>16), byte(n >> 8), 0}), 20)
 }
 
 // prefix6 is the /56 that holds all of the lab's IPv6 underlay subnets.
 func (l layout) prefix6() netip.Prefix {
-	a := [16]byte{0xfd, 0x5e, 0xa1, 0xa9, 0xe0, 0, byte(l.Index), 0}
+	a := [16]byte{0xfd, 0x5e, 0xa1, 0xa9, 0xe0, 0, byte(l.index), 0}
 	return netip.PrefixFrom(netip.AddrFrom16(a), 56)
 }
 
@@ -93,7 +93,7 @@ func (l layout) nodeAddr(family string, cluster, node int) netip.Addr {
 }
 
 func (l layout) path(elem ...string) string {
-	return filepath.Join(append([]string{l.Dir}, elem...)...)
+	return filepath.Join(append([]string{l.dir}, elem...)...)
 }
 
 func (l layout) nodePath(node string, elem ...string) string {

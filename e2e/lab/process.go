@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sort"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -119,6 +120,7 @@ func (p processes) start(proc process) error {
 	cmd.Env = p.environment()
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	keepFilesPrivate()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", proc.Name, err)
 	}
@@ -128,6 +130,17 @@ func (p processes) start(proc process) error {
 		proc.Started = s.started
 	}
 	return p.save(proc)
+}
+
+// keepFilesPrivate closes to children what this process inherited: a lock held
+// by the caller, a pipe it waits on. A program of the lab outlives them all.
+func keepFilesPrivate() {
+	open, _ := filepath.Glob("/proc/self/fd/*")
+	for _, path := range open {
+		if fd, err := strconv.Atoi(filepath.Base(path)); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
 }
 
 func (p processes) environment() []string {

@@ -55,7 +55,7 @@ func (r registry) Acquire(dir string) (int, error) {
 	start := int(h.Sum32() % maxLabs)
 	for n := range maxLabs {
 		i := (start + n) % maxLabs
-		if _, used := entries[i]; used || r.Taken((layout{Index: i}).prefix4()) {
+		if _, used := entries[i]; used || r.Taken((layout{index: i}).prefix4()) {
 			continue
 		}
 		return i, r.write(i, entry{Dir: dir})

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command client asks questions from inside a pod.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+const usage = `usage:
+  client http [-count 1] [-interval 1s] [-timeout 5s] [-quiet] URL   GET; prints bodies, or with -quiet their lengths
+  client dns [-server ADDR] [-timeout 5s] NAME TYPE [@ADDR]          look up; prints response code and records
+  client udp [-count 1] [-timeout 5s] HOST:PORT BYTES                send a datagram to an echo, compare the answer
+  client tcp [-duration 60s] [-interval 20ms] URL-HOST:PORT          hold one connection; prints the longest gap
+  client bulk [-duration 10s] [-streams 1] HOST:PORT                 download as fast as possible; prints bit/s
+  client sleep                                                       wait to be used with exec`
+
+func main() {
+	if err := dispatch(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func dispatch(args []string) error {
+	if len(args) == 0 {
+		return errors.New(usage)
+	}
+	commands := map[string]func([]string) error{
+		"http": getCommand, "dns": dnsCommand, "udp": udpCommand,
+		"tcp": tcpCommand, "bulk": bulkCommand, "sleep": sleepCommand,
+	}
+	command, ok := commands[args[0]]
+	if !ok {
+		return fmt.Errorf("unknown command %q\n%s", args[0], usage)
+	}
+	return command(args[1:])
+}
+
+// parse reads a command's flags, which may stand anywhere, and returns its
+// positional arguments.
+func parse(flags *flag.FlagSet, args []string, positional int) ([]string, error) {
+	flags.Usage = func() {}
+	var rest []string
+	for len(args) > 0 {
+		if err := flags.Parse(args); err != nil {
+			return nil, fmt.Errorf("%s: %w\n%s", flags.Name(), err, usage)
+		}
+		args = flags.Args()
+		if len(args) > 0 {
+			rest, args = append(rest, args[0]), args[1:]
+		}
+	}
+	if len(rest) != positional {
+		return nil, fmt.Errorf("%s: expected %d arguments, found %q\n%s", flags.Name(), positional, rest, usage)
+	}
+	return rest, nil
+}
+
+func sleepCommand([]string) error {
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGINT, syscall.SIGTERM)
+	<-end
+	return nil
+}

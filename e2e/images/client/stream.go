@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// udpCommand sends datagrams to an echo and prints how many came back whole.
+func udpCommand(args []string) error {
+	flags := flag.NewFlagSet("udp", flag.ContinueOnError)
+	count := flags.Int("count", 1, "number of datagrams")
+	timeout := flags.Duration("timeout", 5*time.Second, "time for one answer")
+	rest, err := parse(flags, args, 2)
+	if err != nil {
+		return err
+	}
+	size, err := strconv.Atoi(rest[1])
+	if err != nil || size < 1 || size > 65507 {
+		return fmt.Errorf("udp: expected 1 to 65507 bytes, found %q", rest[1])
+	}
+	conn, err := net.Dial("udp", rest[0])
+	if err != nil {
+		return fmt.Errorf("udp: %w", err)
+	}
+	defer conn.Close()
+	whole := 0
+	for n := range *count {
+		if err = roundTrip(conn, byte(n), size, *timeout); err == nil {
+			whole++
+		}
+	}
+	fmt.Printf("%d of %d\n", whole, *count)
+	if whole == 0 {
+		return fmt.Errorf("udp: %w", err)
+	}
+	return nil
+}
+
+func roundTrip(conn net.Conn, seed byte, size int, timeout time.Duration) error {
+	sent := make([]byte, size)
+	for i := range sent {
+		sent[i] = seed + byte(i)
+	}
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return fmt.Errorf("set deadline: %w", err)
+	}
+	if _, err := conn.Write(sent); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	received := make([]byte, 1<<16)
+	n, err := conn.Read(received)
+	if err != nil {
+		return fmt.Errorf("receive: %w", err)
+	}
+	if !bytes.Equal(received[:n], sent) {
+		return fmt.Errorf("sent %d bytes, other %d came back", size, n)
+	}
+	return nil
+}
+
+// tcpReport is what happened to a long-lived connection.
+type tcpReport struct {
+	// connections is 1 if the first one lived to the end.
+	connections, resets int
+	longestGap          time.Duration
+}
+
+// tcpCommand holds a connection on which data flows both ways all the time:
+// small requests on one kept-alive HTTP connection. It prints the number of
+// connections that were needed, the resets, and the longest time between two
+// answers. It fails if the first connection did not live to the end.
+func tcpCommand(args []string) error {
+	flags := flag.NewFlagSet("tcp", flag.ContinueOnError)
+	duration := flags.Duration("duration", time.Minute, "how long")
+	interval := flags.Duration("interval", 20*time.Millisecond, "time between requests")
+	timeout := flags.Duration("timeout", 30*time.Second, "silence after which the connection is given up")
+	rest, err := parse(flags, args, 1)
+	if err != nil {
+		return err
+	}
+	report := hold(rest[0], *duration, *interval, *timeout)
+	fmt.Printf("connections=%d resets=%d longest-gap=%s\n", report.connections, report.resets, report.longestGap.Round(time.Millisecond))
+	if report.connections != 1 || report.resets != 0 {
+		return errors.New("tcp: the connection did not live to the end")
+	}
+	return nil
+}
+
+func hold(target string, duration, interval, timeout time.Duration) tcpReport {
+	var report tcpReport
+	dialer := &net.Dialer{Timeout: timeout}
+	transport := &http.Transport{MaxConnsPerHost: 1, DialContext: dialer.DialContext}
+	client := &http.Client{Timeout: timeout, Transport: transport}
+	end := time.Now().Add(duration)
+	last := time.Now()
+	for local := ""; time.Now().Before(end); time.Sleep(interval) {
+		used, err := ask(client, "http://"+target+"/")
+		if err != nil {
+			if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+				report.resets++
+			}
+			fmt.Printf("%s error: %v\n", time.Now().UTC().Format("15:04:05.000"), err)
+			continue
+		}
+		if used != local {
+			report.connections++
+			local = used
+		}
+		report.longestGap = max(report.longestGap, time.Since(last))
+		last = time.Now()
+	}
+	report.longestGap = max(report.longestGap, time.Since(last))
+	return report
+}
+
+// ask makes one request and returns the local address of the connection that
+// carried it.
+func ask(client *http.Client, url string) (string, error) {
+	var local string
+	trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { local = c.Conn.LocalAddr().String() }}
+	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), trace), http.MethodGet, url, nil)
+	if err != nil {
+		return "", fmt.Errorf("request: %w", err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("request: %w", err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return "", fmt.Errorf("read answer: %w", err)
+	}
+	return local, nil
+}

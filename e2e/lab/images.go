@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/sync/errgroup"
+)
+
+// The images of the lab's own programs.
+const (
+	ImageController = "localhost/sealane/controller:dev"
+	ImageAgent      = "localhost/sealane/agent:dev"
+	ImageDNS        = "localhost/sealane/dns:dev"
+	ImageWhereami   = "localhost/sealane/whereami:dev"
+	ImageClient     = "localhost/sealane/client:dev"
+	imagePause      = "registry.k8s.io/pause:3.10"
+)
+
+// Image is a container image made of one static program of this module.
+type Image struct {
+	// Ref is the image's name, with a tag.
+	Ref string
+	// Package is the program's directory relative to the module, ./cmd/x. The
+	// program becomes /x, and the entry point.
+	Package string
+	// Host names programs of this machine that the image carries too, with
+	// the libraries they need, at the paths they have here.
+	Host []string
+}
+
+// images lists what every node gets.
+func images() []Image {
+	return []Image{
+		{Ref: imagePause, Package: "./e2e/images/pause"},
+		{Ref: ImageWhereami, Package: "./e2e/images/whereami"},
+		{Ref: ImageClient, Package: "./e2e/images/client"},
+		{Ref: ImageDNS, Package: "./cmd/sealane-dns"},
+		{Ref: ImageController, Package: "./cmd/sealane-controller"},
+		{Ref: ImageAgent, Package: "./cmd/sealane-agent", Host: firewallPrograms()},
+	}
+}
+
+// firewallPrograms are what the node agent runs besides itself.
+func firewallPrograms() []string {
+	return []string{"nft", "iptables", "ip6tables", "iptables-save", "ip6tables-save", "iptables-restore",
+		"ip6tables-restore", "iptables-legacy", "ip6tables-legacy", "iptables-nft", "ip6tables-nft"}
+}
+
+// BuildImages compiles the images' programs from the module at root and writes
+// all images into one archive. It returns a digest over its content.
+func BuildImages(ctx context.Context, root, archive string, list []Image) (string, error) {
+	bin, err := os.MkdirTemp(filepath.Dir(archive), "bin-*")
+	if err != nil {
+		return "", fmt.Errorf("create build directory: %w", err)
+	}
+	defer os.RemoveAll(bin)
+	args := []string{"CGO_ENABLED=0", "go", "-C", root, "build", "-trimpath", "-ldflags", "-s -w", "-o", bin + "/"}
+	for _, image := range list {
+		args = append(args, image.Package)
+	}
+	if err := run(ctx, "", "env", args...); err != nil {
+		return "", fmt.Errorf("build the images' programs: %w", err)
+	}
+	refs := map[name.Reference]v1.Image{}
+	var digests []string
+	for _, image := range list {
+		ref, err := name.NewTag(image.Ref)
+		if err != nil {
+			return "", fmt.Errorf("image %s: %w", image.Ref, err)
+		}
+		built, err := image.assemble(ctx, bin)
+		if err != nil {
+			return "", fmt.Errorf("image %s: %w", image.Ref, err)
+		}
+		digest, err := built.ConfigName()
+		if err != nil {
+			return "", fmt.Errorf("image %s: %w", image.Ref, err)
+		}
+		refs[ref] = built
+		digests = append(digests, image.Ref+"="+digest.String())
+	}
+	if err := tarball.MultiRefWriteToFile(archive, refs); err != nil {
+		return "", fmt.Errorf("write image archive: %w", err)
+	}
+	sort.Strings(digests)
+	return strings.Join(digests, "\n"), nil
+}
+
+func (image Image) assemble(ctx context.Context, bin string) (v1.Image, error) {
+	program := filepath.Base(image.Package)
+	files := map[string]string{"/" + program: filepath.Join(bin, program)}
+	links := map[string]string{}
+	for _, p := range image.Host {
+		if err := addHostProgram(ctx, p, files, links); err != nil {
+			return nil, err
+		}
+	}
+	content, err := layerTar(files, links)
+	if err != nil {
+		return nil, err
+	}
+	img, err := mutate.AppendLayers(empty.Image, static.NewLayer(content, types.DockerUncompressedLayer))
+	if err != nil {
+		return nil, fmt.Errorf("append layer: %w", err)
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("read image config: %w", err)
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", runtime.GOARCH
+	config.Config.Entrypoint = []string{"/" + program}
+	config.Config.Env = []string{"PATH=/:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	img, err = mutate.ConfigFile(img, config)
+	if err != nil {
+		return nil, fmt.Errorf("set image config: %w", err)
+	}
+	return img, nil
+}
+
+// addHostProgram adds a program of this machine, the libraries that ldd(1)
+// names, and, for iptables, its extensions. A missing program is left out: not
+// every machine has the legacy ones.
+func addHostProgram(ctx context.Context, program string, files, links map[string]string) error {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return nil
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("resolve %s: %w", path, err)
+	}
+	files[real] = real
+	if real != path {
+		links[path] = real
+	}
+	out, err := output(ctx, "", "ldd", real)
+	if err != nil {
+		return fmt.Errorf("libraries of %s: %w", real, err)
+	}
+	for _, field := range strings.Fields(string(out)) {
+		if filepath.IsAbs(field) {
+			files[field] = field
+		}
+	}
+	extensions, err := filepath.Glob("/usr/lib/*/xtables/*.so")
+	if err != nil {
+		return fmt.Errorf("list iptables extensions: %w", err)
+	}
+	for _, e := range extensions {
+		if strings.Contains(real, "tables") {
+			files[e] = e
+		}
+	}
+	return nil
+}
+
+// layerTar is a layer with the files (path in the image → path here) and
+// symbolic links. It depends on nothing else, so that equal programs make equal
+// images.
+func layerTar(files, links map[string]string) ([]byte, error) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, dst := range sortedKeys(files) {
+		if err := addFile(w, dst, files[dst]); err != nil {
+			return nil, err
+		}
+	}
+	for _, path := range sortedKeys(links) {
+		h := &tar.Header{Typeflag: tar.TypeSymlink, Name: path[1:], Linkname: links[path], Mode: 0o777, Format: tar.FormatPAX}
+		if err := w.WriteHeader(h); err != nil {
+			return nil, fmt.Errorf("add link %s: %w", path, err)
+		}
+	}
+	tmp := &tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777, Format: tar.FormatPAX}
+	if err := w.WriteHeader(tmp); err != nil {
+		return nil, fmt.Errorf("add /tmp: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("finish layer: %w", err)
+	}
+	return buf.Bytes(), nil
+}
+
+func addFile(w *tar.Writer, dst, src string) error {
+	f, err := os.Open(src)
+	if err != nil {
+		return fmt.Errorf("add %s: %w", dst, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("add %s: %w", dst, err)
+	}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: dst[1:], Size: info.Size(), Mode: 0o755, Format: tar.FormatPAX}
+	if err := w.WriteHeader(h); err != nil {
+		return fmt.Errorf("add %s: %w", dst, err)
+	}
+	if _, err := io.Copy(w, f); err != nil {
+		return fmt.Errorf("add %s: %w", dst, err)
+	}
+	return nil
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+// buildImages builds the images whose programs exist in the source tree and
+// closes built.
+func (l *Lab) buildImages(ctx context.Context, root string, built chan<- struct{}) error {
+	var list []Image
+	for _, image := range images() {
+		if sources, _ := filepath.Glob(filepath.Join(root, image.Package, "*.go")); len(sources) > 0 {
+			list = append(list, image)
+		}
+	}
+	if err := os.MkdirAll(l.path("images"), 0o755); err != nil {
+		return fmt.Errorf("create image directory: %w", err)
+	}
+	digest, err := BuildImages(ctx, root, l.imageArchive(), list)
+	if err != nil {
+		return err
+	}
+	close(built)
+	return writeFile(l.path("images", "digest"), []byte(digest), 0o644)
+}
+
+func (l *Lab) imageArchive() string { return l.path("images", "lab.tar") }
+
+// LoadImages imports a Docker or OCI image archive into every node.
+func (l *Lab) LoadImages(ctx context.Context, archive string) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, n := range l.nodes() {
+		g.Go(func() error { return l.loadImages(ctx, n.Name, archive) })
+	}
+	return g.Wait()
+}
+
+func (l *Lab) loadImages(ctx context.Context, node, archive string) error {
+	f, err := os.Open(archive)
+	if err != nil {
+		return fmt.Errorf("load images: %w", err)
+	}
+	defer f.Close()
+	enter, err := l.procs.enter(node)
+	if err != nil {
+		return err
+	}
+	argv := append(enter, "ctr", "--address", containerdSocket, "--namespace", "k8s.io", "images", "import", "-")
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdin = f
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("load %s into %s: %w: %s", archive, node, err, bytes.TrimSpace(out))
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// cniPlugins is where Debian puts the CNI plugins.
+const cniPlugins = "/usr/lib/cni"
+
+// machinePrograms maps what the lab needs from the machine to Debian's package.
+func machinePrograms() map[string]string {
+	return map[string]string{
+		"containerd":              "containerd",
+		"ctr":                     "containerd",
+		"containerd-shim-runc-v2": "containerd",
+		"runc":                    "runc",
+		cniPlugins + "/bridge":    "containernetworking-plugins",
+		"nft":                     "nftables",
+		"iptables":                "iptables",
+		"conntrack":               "conntrack",
+		"ip":                      "iproute2",
+		"nsenter":                 "util-linux",
+		"unshare":                 "util-linux",
+		"mount":                   "mount",
+	}
+}
+
+// installPackages adds the missing Debian packages. On another distribution it
+// says which programs to install.
+func installPackages(ctx context.Context, say func(string)) error {
+	programs, packages := missingPrograms()
+	if len(programs) == 0 {
+		return nil
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return fmt.Errorf("these programs are missing: %s; install them (on Debian they are in %s)",
+			strings.Join(programs, ", "), strings.Join(packages, ", "))
+	}
+	say("installing " + strings.Join(packages, ", "))
+	install := append([]string{"DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-q", "--no-install-recommends"}, packages...)
+	if run(ctx, "", "env", install...) == nil {
+		return nil
+	}
+	// The package lists may be missing or stale.
+	if err := run(ctx, "", "apt-get", "update", "-q"); err != nil {
+		return fmt.Errorf("update package lists: %w", err)
+	}
+	if err := run(ctx, "", "env", install...); err != nil {
+		return fmt.Errorf("install packages: %w", err)
+	}
+	return nil
+}
+
+func missingPrograms() (programs, packages []string) {
+	for program, pkg := range machinePrograms() {
+		if found(program) {
+			continue
+		}
+		programs = append(programs, program)
+		if !slices.Contains(packages, pkg) {
+			packages = append(packages, pkg)
+		}
+	}
+	sort.Strings(programs)
+	sort.Strings(packages)
+	return programs, packages
+}
+
+func found(program string) bool {
+	if filepath.IsAbs(program) {
+		_, err := os.Stat(program)
+		return err == nil
+	}
+	_, err := exec.LookPath(program)
+	return err == nil
+}
