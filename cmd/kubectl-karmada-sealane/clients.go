@@ -73,7 +73,8 @@ func newAPI(config *rest.Config, contextName string) (*api, error) {
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 100, 200
-	config.UserAgent = "kubectl-karmada-sealane"
+	config.UserAgent = fieldManager
+	config.WarningHandler = rest.NoWarnings{}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)

@@ -46,6 +46,17 @@ func (a *api) installCRDs(ctx context.Context, p *progress) error {
 			return fmt.Errorf("wait until %s is established: %w", object.GetName(), err)
 		}
 	}
+	// Discovery follows a moment later.
+	err = until(ctx, func(ctx context.Context) (bool, error) {
+		err := a.List(ctx, &v1alpha1.ClusterSetList{}, client.Limit(1))
+		if gone(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until clustersets are served: %w", err)
+	}
 	p.say("%d CRDs of %s are served", len(objects), v1alpha1.GroupVersion)
 	return nil
 }

@@ -17,9 +17,11 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 func main() {
@@ -30,8 +32,9 @@ func main() {
 func run(args []string, streams genericiooptions.IOStreams) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	klog.LogToStderr(false)
-	klog.SetOutput(discard{})
+	// What the libraries log of their own accord, they return as errors too.
+	klog.SetLogger(logr.Discard())
+	log.SetLogger(logr.Discard())
 	root := newRoot(args[0], streams)
 	root.SetArgs(args[1:])
 	if err := root.ExecuteContext(ctx); err != nil {
@@ -40,11 +43,6 @@ func run(args []string, streams genericiooptions.IOStreams) int {
 	}
 	return 0
 }
-
-// discard drops what client-go logs of its own accord: every error it meets is returned as well.
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // invocation is how the user calls this binary: kubectl splits a plugin's file name at its dashes.
 func invocation(arg0 string) string {

@@ -105,7 +105,7 @@ func (r gatewayRow) cells() []string {
 	if r.Gateway != "" {
 		slot = number(r.Slot)
 	}
-	return []string{r.Cluster, r.Gateway, slot, r.HAState, r.Ready, r.Summary, r.Implementation, r.Version}
+	return []string{r.Cluster, r.Gateway, slot, r.HAState, r.Ready, r.Implementation, r.Summary, r.Version}
 }
 
 type networkRow struct {

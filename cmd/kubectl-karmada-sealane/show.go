@@ -141,7 +141,7 @@ func endpointTable(f *fleet) table {
 }
 
 func gatewayTable(f *fleet) table {
-	return newTable("gateways", gatewayRows(f), 6, "CLUSTER", "GATEWAY", "SLOT", "HA", "READY", "SUMMARY", "CABLE", "VERSION")
+	return newTable("gateways", gatewayRows(f), 7, "CLUSTER", "GATEWAY", "SLOT", "HA", "READY", "CABLE", "SUMMARY", "VERSION")
 }
 
 func networkTable(f *fleet) table {

@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/e2e/apiserver"
+)
+
+// karmada is a real API server with Karmada's CRDs. No controller of Karmada's runs; what the tests need
+// of kube-controller-manager is in controllerManager.
+type karmada struct {
+	*api
+	kubeconfig string
+}
+
+func newKarmada(t *testing.T) *karmada {
+	t.Helper()
+	crds, err := apiserver.KarmadaCRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := apiserver.Start(t, crds, "testdata/clusters.yaml")
+	a, err := newAPI(config, "karmada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &karmada{api: a, kubeconfig: writeKubeconfig(t, config, "karmada", "lost-member")}
+	for _, name := range []string{"c1", "c2", "c3"} {
+		k.create(t, &clusterv1alpha1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       clusterv1alpha1.ClusterSpec{SyncMode: clusterv1alpha1.Push},
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		controllerManager(ctx, a)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return k
+}
+
+// writeKubeconfig gives one API server several context names.
+func writeKubeconfig(t *testing.T, config *rest.Config, contexts ...string) string {
+	t.Helper()
+	kubeconfig := clientcmdapi.NewConfig()
+	kubeconfig.AuthInfos["admin"] = &clientcmdapi.AuthInfo{Token: config.BearerToken}
+	for _, name := range contexts {
+		kubeconfig.Clusters[name] = &clientcmdapi.Cluster{Server: config.Host, InsecureSkipTLSVerify: true}
+		kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: "admin"}
+	}
+	kubeconfig.CurrentContext = contexts[0]
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*kubeconfig, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// controllerManager does two jobs of kube-controller-manager until ctx ends: tokens for ServiceAccount
+// Secrets, and the end of terminating namespaces.
+func controllerManager(ctx context.Context, a *api) {
+	clientset := kubernetes.NewForConfigOrDie(a.config)
+	_ = until(ctx, func(ctx context.Context) (bool, error) {
+		var secrets corev1.SecretList
+		_ = a.List(ctx, &secrets)
+		for i := range secrets.Items {
+			s := &secrets.Items[i]
+			if s.Type == corev1.SecretTypeServiceAccountToken && len(s.Data[corev1.ServiceAccountTokenKey]) == 0 {
+				account := s.Annotations[corev1.ServiceAccountNameKey]
+				token, err := clientset.CoreV1().ServiceAccounts(s.Namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+				if err == nil {
+					s.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte(token.Status.Token)}
+					_ = a.Update(ctx, s)
+				}
+			}
+		}
+		var namespaces corev1.NamespaceList
+		_ = a.List(ctx, &namespaces)
+		for i := range namespaces.Items {
+			if ns := &namespaces.Items[i]; ns.DeletionTimestamp != nil {
+				ns.Spec.Finalizers = nil
+				_, _ = clientset.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{})
+			}
+		}
+		return false, nil
+	})
+}
+
+func (k *karmada) create(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := k.Create(t.Context(), object); err != nil {
+			t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+		}
+	}
+}
+
+func (k *karmada) get(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := k.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatalf("get %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+// plugin runs a command line and returns what it printed and its exit code.
+func (k *karmada) plugin(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	var out bytes.Buffer
+	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out}
+	line := []string{"kubectl-karmada-sealane", "--kubeconfig=" + k.kubeconfig, "--karmada-context=karmada", "--timeout=60s"}
+	code := run(append(line, args...), streams)
+	t.Logf("%s → %d\n%s", strings.Join(args, " "), code, out.String())
+	return out.String(), code
+}
+
+func (k *karmada) succeeds(t *testing.T, args ...string) string {
+	t.Helper()
+	out, code := k.plugin(t, args...)
+	if code != 0 {
+		t.Fatalf("%v: exit code %d, expected 0", args, code)
+	}
+	return out
+}
+
+func (k *karmada) fails(t *testing.T, words []string, args ...string) {
+	t.Helper()
+	out, code := k.plugin(t, args...)
+	if code == 0 {
+		t.Errorf("%v succeeded, expected an error", args)
+	}
+	for _, word := range append(words, "expected", "found:", "to do:") {
+		if !strings.Contains(out, word) {
+			t.Errorf("%v: the error does not say %q", args, word)
+		}
+	}
+}
+
+func (k *karmada) install(t *testing.T, more ...string) (controllerKubeconfig string) {
+	t.Helper()
+	controllerKubeconfig = filepath.Join(t.TempDir(), "controller.kubeconfig")
+	k.succeeds(t, append([]string{"install", "--controller=external", "--wait=false", "--controller-kubeconfig=" + controllerKubeconfig}, more...)...)
+	return controllerKubeconfig
+}
+
+func TestInstallGivesTheControllerExactlyItsRights(t *testing.T) {
+	k := newKarmada(t)
+	file := k.install(t)
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the controller's kubeconfig: %v, %v, expected mode 0600", info, err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller, err := newAPI(config, "controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle, err := manifests("artifacts/deploy/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds, err := memberCRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range append(crds, bundle...) {
+		if err := controller.apply(t.Context(), object); err != nil {
+			t.Errorf("the controller cannot install the members' bundle: %v", err)
+		}
+	}
+	for what, err := range map[string]error{
+		"secrets":              controller.List(t.Context(), &corev1.SecretList{}),
+		"other cluster roles":  controller.apply(t.Context(), clusterRole("sealane-everything")),
+		"other CRDs":           controller.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "works.work.karmada.io"}}),
+		"propagation policies": controller.List(t.Context(), &policyv1alpha1.PropagationPolicyList{}),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v, expected forbidden", what, err)
+		}
+	}
+}
+
+func clusterRole(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+		"metadata": map[string]any{"name": name},
+		"rules":    []any{map[string]any{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}},
+	}}
+}
+
+func TestInstallTwiceLeavesTheClusterSetAlone(t *testing.T) {
+	k := newKarmada(t)
+	k.install(t, "-C", "c1,c2")
+	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	k.get(t, set)
+	if got := set.Spec.ClusterAffinity.ClusterNames; len(got) != 2 {
+		t.Fatalf("cluster names %v, expected c1 and c2", got)
+	}
+	set.Spec.Cable.Port = 4600
+	if err := k.Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	k.install(t, "-C", "c3")
+	k.get(t, set)
+	if set.Spec.Cable.Port != 4600 || len(set.Spec.ClusterAffinity.ClusterNames) != 2 {
+		t.Errorf("the second install changed the ClusterSet: %+v", set.Spec)
+	}
+	k.fails(t, []string{"c9"}, "install", "--controller=external", "-C", "c9")
+	k.fails(t, []string{"karmada-host", "lost-member"}, "install")
+	k.fails(t, []string{"--karmada-context"}, "install", "--karmada-context=nowhere", "--controller=external")
+}
+
+func TestInstallDeploysTheControllerOnTheHost(t *testing.T) {
+	k := newKarmada(t)
+	install := []string{"install", "--host-context=lost-member", "--timeout=5s", "--controller-image=localhost/controller:dev", "--agent-image=localhost/agent:dev"}
+	k.fails(t, []string{"--karmada-server"}, install...)
+	k.fails(t, []string{"the controller to become available", "describe pods"}, append(install, "--karmada-server=https://karmada.example:5443")...)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "sealane-controller", Name: "sealane-controller"}}
+	k.get(t, d)
+	container := d.Spec.Template.Spec.Containers[0]
+	if container.Image != "localhost/controller:dev" || !slices.Contains(container.Args, "--agent-image=localhost/agent:dev") {
+		t.Errorf("the controller's container: %+v", container)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "sealane-controller", Name: "sealane-controller-kubeconfig"}}
+	k.get(t, secret)
+	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
+	if err != nil || config.Host != "https://karmada.example:5443" || config.BearerToken == "" || config.BearerToken == k.config.BearerToken {
+		t.Errorf("the controller's kubeconfig: %v, %v", config, err)
+	}
+	k.succeeds(t, "uninstall", "--host-context=lost-member")
+	if left := k.sealanes(t); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+// report plays the controller: it takes the clusters in and records a condition for each.
+func (k *karmada) report(t *testing.T, clusters []string, conditions ...metav1.Condition) {
+	t.Helper()
+	for _, name := range clusters {
+		m := &v1alpha1.Member{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       v1alpha1.MemberSpec{ClusterSet: "default", Phase: v1alpha1.MemberActive},
+		}
+		if err := k.Create(t.Context(), m); client.IgnoreAlreadyExists(err) != nil {
+			t.Fatal(err)
+		}
+		k.get(t, m)
+		m.Status.Conditions = conditions
+		if err := k.Status().Update(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	k.get(t, set)
+	set.Status.ObservedGeneration, set.Status.Members = set.Generation, int32(len(clusters))
+	if err := k.Status().Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.Now()}
+}
+
+func connected() []metav1.Condition {
+	return []metav1.Condition{
+		condition(v1alpha1.MemberAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, ""),
+		condition(v1alpha1.MemberConnected, metav1.ConditionTrue, "Connected", ""),
+		condition(v1alpha1.PeeringDNSConfigured, metav1.ConditionTrue, "Answers", ""),
+	}
+}
+
+func TestInstallWaitsForTheMembers(t *testing.T) {
+	k := newKarmada(t)
+	k.install(t)
+	install := []string{"install", "--controller=external", "--controller-kubeconfig=" + filepath.Join(t.TempDir(), "kubeconfig")}
+	k.report(t, []string{"c1", "c2"}, connected()...)
+	out := k.succeeds(t, install...)
+	if strings.Count(out, "its cluster DNS answers") != 2 {
+		t.Errorf("install does not name both members")
+	}
+	k.report(t, []string{"c1", "c2"}, condition(v1alpha1.MemberAccepted, metav1.ConditionFalse, v1alpha1.ReasonCIDROverlap, "10.8.0.0/16 belongs to c1"))
+	k.fails(t, []string{"refused: 10.8.0.0/16 belongs to c1"}, install...)
+	k.report(t, []string{"c1", "c2"}, connected()[:2]...)
+	k.fails(t, []string{"waiting for a look-up through its cluster DNS"}, append(install, "--timeout=2s")...)
+}
+
+func TestJoinAndLeave(t *testing.T) {
+	k := newKarmada(t)
+	k.install(t, "-C", "c1")
+	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	for range 2 {
+		k.succeeds(t, "join", "c2", "--wait=false")
+	}
+	k.get(t, set)
+	if got := fmt.Sprint(set.Spec.ClusterAffinity.ClusterNames); got != "[c1 c2]" {
+		t.Errorf("cluster names after join: %s", got)
+	}
+	k.report(t, []string{"c1", "c2"}, connected()...)
+	k.succeeds(t, "join", "c2")
+
+	k.succeeds(t, "leave", "c2", "--force", "--wait=false")
+	k.get(t, set)
+	if got := fmt.Sprint(set.Spec.ClusterAffinity.ClusterNames); got != "[c1]" {
+		t.Errorf("cluster names after leave: %s", got)
+	}
+	member := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "c2"}}
+	k.get(t, member)
+	if member.Annotations[v1alpha1.AnnotationForceLeave] != "true" {
+		t.Errorf("leave --force did not mark the member: %v", member.Annotations)
+	}
+	k.fails(t, []string{"c2: waiting for the controller", "leave --force"}, "leave", "c2", "--timeout=2s")
+	if err := k.Delete(t.Context(), member); err != nil {
+		t.Fatal(err)
+	}
+	k.succeeds(t, "leave", "c2")
+	k.fails(t, []string{"nowhere", "[default]"}, "join", "c2", "--clusterset=nowhere")
+}
+
+func TestExportAndUnexport(t *testing.T) {
+	k := newKarmada(t)
+	k.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sample"}})
+	k.succeeds(t, "export", "whereami", "-n", "sample", "-C", "c2", "--dry-run")
+	export := &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "whereami"}}
+	if err := k.Get(t.Context(), client.ObjectKeyFromObject(export), export); !apierrors.IsNotFound(err) {
+		t.Errorf("--dry-run made a ServiceExport: %v", err)
+	}
+	k.succeeds(t, "export", "whereami", "-n", "sample", "-C", "c2")
+	k.succeeds(t, "export", "whereami", "-n", "sample", "-C", "c1,c2")
+	k.get(t, export)
+	policy := &policyv1alpha1.PropagationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "sealane-export-whereami"}}
+	k.get(t, policy)
+	if got := fmt.Sprint(policy.Spec.Placement.ClusterAffinity.ClusterNames); got != "[c1 c2]" {
+		t.Errorf("the policy selects %s, expected [c1 c2]", got)
+	}
+	k.succeeds(t, "unexport", "whereami", "-n", "sample")
+	for _, object := range []client.Object{export, policy} {
+		if err := k.Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
+			t.Errorf("unexport left %T: %v", object, err)
+		}
+	}
+	k.succeeds(t, "unexport", "whereami", "-n", "sample")
+
+	k.create(t, &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "theirs"}})
+	k.fails(t, []string{"somebody else made it"}, "unexport", "theirs", "-n", "sample")
+	k.fails(t, []string{"no such namespace"}, "export", "whereami", "-n", "nowhere", "-C", "c1")
+	k.fails(t, []string{"c9"}, "export", "whereami", "-n", "sample", "-C", "c9")
+
+	k.succeeds(t, "export", "whereami", "-n", "sample", "--context", "lost-member")
+	if err := k.Get(t.Context(), client.ObjectKeyFromObject(policy), policy); !apierrors.IsNotFound(err) {
+		t.Errorf("export --context made a policy: %v", err)
+	}
+	k.succeeds(t, "unexport", "whereami", "-n", "sample", "--context", "lost-member")
+}
+
+// sealanes lists what of Sealane's own is left.
+func (k *karmada) sealanes(t *testing.T) []string {
+	t.Helper()
+	var left []string
+	for _, list := range []string{"CustomResourceDefinitionList.apiextensions.k8s.io", "NamespaceList.", "ClusterRoleList.rbac.authorization.k8s.io", "ClusterRoleBindingList.rbac.authorization.k8s.io"} {
+		kind, group, _ := strings.Cut(list, ".")
+		objects := &unstructured.UnstructuredList{}
+		objects.SetAPIVersion(strings.TrimPrefix(group+"/v1", "/"))
+		objects.SetKind(kind)
+		if err := k.List(t.Context(), objects); err != nil {
+			t.Fatal(err)
+		}
+		for i := range objects.Items {
+			if strings.Contains(objects.Items[i].GetName(), "sealane") {
+				left = append(left, describe(&objects.Items[i]))
+			}
+		}
+	}
+	return left
+}
+
+func TestUninstallLeavesNothing(t *testing.T) {
+	k := newKarmada(t)
+	k.install(t)
+	bundle, err := manifests("artifacts/deploy/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.apply(t.Context(), bundle...); err != nil {
+		t.Fatal(err)
+	}
+	k.create(t, &policyv1alpha1.ClusterPropagationPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "sealane", Labels: map[string]string{labelManagedBy: v1alpha1.ManagedBy}},
+		Spec:       policyv1alpha1.PropagationSpec{ResourceSelectors: []policyv1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "Namespace", Name: "sealane-system"}}},
+	})
+	for range 2 {
+		k.succeeds(t, "uninstall")
+	}
+	if left := k.sealanes(t); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+	var policies policyv1alpha1.ClusterPropagationPolicyList
+	if err := k.List(t.Context(), &policies); err != nil || len(policies.Items) > 0 {
+		t.Errorf("policies left over: %v, %v", policies.Items, err)
+	}
+	k.fails(t, []string{"install"}, "show", "all")
+}
+
+func TestUninstallCleansALostMember(t *testing.T) {
+	k := newKarmada(t)
+	bundle, err := manifests("artifacts/deploy/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds, err := memberCRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.apply(t.Context(), append(crds, bundle...)...); err != nil {
+		t.Fatal(err)
+	}
+	ours := map[string]string{labelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: "whereami"}
+	derived := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "sl-0123456789", Labels: ours}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	users := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "whereami"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: "sl-0123456789-c2", Labels: map[string]string{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
+	}
+	export := &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "whereami"}}
+	corefile := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns"},
+		Data:       map[string]string{"Corefile": "# BEGIN sealane\nclusterset.local:53 {\n    forward . 10.96.0.20\n}\n# END sealane\n.:53 {\n    errors\n}\n"},
+	}
+	k.create(t, derived, users, slice, export, corefile)
+
+	k.succeeds(t, "uninstall", "--context", "lost-member")
+	if left := k.sealanes(t); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+	for _, object := range []client.Object{derived, slice} {
+		if err := k.Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
+			t.Errorf("%T is left: %v", object, err)
+		}
+	}
+	k.get(t, users)
+	k.get(t, export)
+	k.get(t, corefile)
+	if got := corefile.Data["Corefile"]; got != ".:53 {\n    errors\n}\n" {
+		t.Errorf("Corefile:\n%s", got)
+	}
+}
+
+func TestUninstallRefusesToCleanAMember(t *testing.T) {
+	k := newKarmada(t)
+	k.install(t)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := until(ctx, func(ctx context.Context) (bool, error) {
+		return k.Get(ctx, client.ObjectKeyFromObject(ns), ns) == nil, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	k.create(t, &v1alpha1.Member{
+		ObjectMeta: metav1.ObjectMeta{Name: "c1"},
+		Spec:       v1alpha1.MemberSpec{ClusterSet: "default", ClusterUID: string(ns.UID), Phase: v1alpha1.MemberActive},
+	})
+	k.fails(t, []string{"it is member c1", "leave c1"}, "uninstall", "--context", "lost-member")
+}

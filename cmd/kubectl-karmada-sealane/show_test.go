@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares with testdata/<name>, or rewrites it.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// twoAndLost is a fleet of two connected members, and a third that cannot be asked and was refused.
+func twoAndLost() *fleet {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	return &fleet{
+		now: now,
+		clusterSets: []v1alpha1.ClusterSet{{
+			ObjectMeta: metav1.ObjectMeta{Name: "default"},
+			Spec:       v1alpha1.ClusterSetSpec{Cable: v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard}, DNS: v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}}},
+			Status: v1alpha1.ClusterSetStatus{
+				Members: 3, AcceptedMembers: 2, ConnectedMembers: 2,
+				Problems:   []v1alpha1.Problem{{Cluster: "c3", Reason: v1alpha1.ReasonCIDROverlap, Message: "pod CIDR 10.8.0.0/16 overlaps 10.8.0.0/16 of c1"}},
+				Conditions: []metav1.Condition{{Type: v1alpha1.ClusterSetReady, Status: metav1.ConditionFalse}},
+			},
+		}},
+		members: []fleetMember{
+			connectedMember(now, "c1", "c2", "10.8.0.0/16", "10.88.0.0/16", "172.30.1.11"),
+			connectedMember(now.Add(-2*time.Minute), "c2", "c1", "10.9.0.0/16", "10.99.0.0/16", "172.30.2.11"),
+			lostMember(),
+		},
+	}
+}
+
+func connectedMember(reported time.Time, name, remote, pods, services, ip string) fleetMember {
+	endpoint := v1alpha1.Endpoint{
+		Gateway: name + "-gw", PublicKey: "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", MTU: 1420,
+		Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: ip}, {Type: v1alpha1.AddressPublic, IP: "192.0.2.7"}},
+	}
+	at := metav1.NewTime(reported)
+	m := fleetMember{
+		Member: v1alpha1.Member{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       v1alpha1.MemberSpec{ClusterSet: "default", Phase: v1alpha1.MemberActive},
+			Status: v1alpha1.MemberStatus{
+				Networks:  v1alpha1.Networks{PodCIDRs: []string{pods}, ServiceCIDRs: []string{services}},
+				NodeCIDRs: []string{ip + "/32"}, Endpoints: []v1alpha1.Endpoint{endpoint}, AgentVersion: "v1.2.3",
+				Conditions: []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}},
+			},
+		},
+		gateways: []v1alpha1.Gateway{{
+			ObjectMeta: metav1.ObjectMeta{Name: name + "-gw"},
+			Status: v1alpha1.GatewayStatus{
+				HAState: v1alpha1.GatewayActive, Endpoint: &endpoint, Implementation: v1alpha1.CableUserspace, Version: "v1.2.3", ReportedAt: &at,
+				Conditions: []metav1.Condition{{Type: v1alpha1.GatewayReady, Status: metav1.ConditionTrue}},
+				Connections: []v1alpha1.Connection{{
+					Cluster: remote, Gateway: remote + "-gw", Link: "sl-wg0", Status: v1alpha1.ConnectionConnected, Address: "172.30.9.9:4500", Active: true,
+					RTT: &v1alpha1.RTT{Last: 1200, Min: 400, Avg: 1234, Max: 5678, Dev: 90},
+				}},
+			},
+		}},
+	}
+	m.bundles = []v1alpha1.Bundle{memberBundle(name)}
+	return m
+}
+
+func memberBundle(name string) v1alpha1.Bundle {
+	settings := v1alpha1.ServiceSettings{Type: v1alpha1.ClusterSetIP, Ports: []v1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}, {Protocol: corev1.ProtocolUDP, Port: 53}}}
+	b := v1alpha1.Bundle{Spec: v1alpha1.BundleSpec{Imports: []v1alpha1.Import{{Namespace: "sample", Name: "whereami-cs", Settings: settings}}}}
+	if name == "c2" {
+		b.Status.Exports = []v1alpha1.Export{{Namespace: "sample", Name: "whereami-cs", Settings: settings}, {Namespace: "sample", Name: "pending", Settings: settings}}
+		b.Spec.ExportConditions = []v1alpha1.ExportCondition{{Namespace: "sample", Name: "pending", Type: "Ready", Status: metav1.ConditionFalse, Reason: "BundleFull"}}
+	}
+	return b
+}
+
+func lostMember() fleetMember {
+	return fleetMember{
+		Member: v1alpha1.Member{
+			ObjectMeta: metav1.ObjectMeta{Name: "c3"},
+			Spec:       v1alpha1.MemberSpec{ClusterSet: "default"},
+			Status: v1alpha1.MemberStatus{
+				Connections: []v1alpha1.MemberConnection{{Cluster: "c1", Status: v1alpha1.ConnectionError}},
+				Conditions:  []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonCIDROverlap, Message: "overlaps\nc1 \x1b[31m"}},
+			},
+		},
+		err: errors.New("cluster proxy: dial tcp: i/o timeout"),
+	}
+}
+
+func TestShowTables(t *testing.T) {
+	f := twoAndLost()
+	var tables []table
+	for _, subject := range showSubjects() {
+		tables = append(tables, subject.table(f))
+	}
+	tables = append(tables, versionTable([]versionRow{
+		{Component: "plugin", Version: "v1.2.3"},
+		{Component: "cluster agent", Cluster: "c1", Version: "v1.2.3", Image: "localhost/sealane/agent:dev"},
+	}))
+	for _, format := range []string{outputTable, outputWide, outputJSON, outputYAML} {
+		t.Run(format, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := write(&out, format, tables...); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "show."+format, out.Bytes())
+		})
+	}
+}
+
+func TestShowNothing(t *testing.T) {
+	var out bytes.Buffer
+	if err := write(&out, outputTable, connectionTable(&fleet{})); err != nil || out.String() != "no connections\n" {
+		t.Errorf("got %q, %v", out.String(), err)
+	}
+}
+
+func TestOutputFormats(t *testing.T) {
+	if checkOutput("wide") != nil || checkOutput("xml") == nil {
+		t.Error("wide is a format, xml is not")
+	}
+}
+
+func TestImageTag(t *testing.T) {
+	for ref, want := range map[string]string{
+		"localhost/sealane/agent:dev":              "dev",
+		"registry.example:5000/agent":              "",
+		"registry.example:5000/agent:v1@sha256:00": "v1",
+		"agent": "",
+	} {
+		if got := imageTag(ref); got != want {
+			t.Errorf("imageTag(%q) = %q, want %q", ref, got, want)
+		}
+	}
+}
+
+func TestInvocationFollowsTheBinarysName(t *testing.T) {
+	for arg0, want := range map[string]string{
+		"/usr/bin/kubectl-karmada-sealane": "kubectl karmada sealane",
+		"kubectl-sealane":                  "kubectl sealane",
+		"./karmadactl-sealane":             "karmadactl-sealane",
+	} {
+		if got := invocation(arg0); got != want {
+			t.Errorf("invocation(%q) = %q, want %q", arg0, got, want)
+		}
+	}
+}
