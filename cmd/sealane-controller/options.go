@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealane-io/sealane/internal/version"
+)
+
+// options of the command line.
+type options struct {
+	kubeconfig, context          string
+	agentImage, dnsImage         string
+	pullPolicy                   string
+	leaderElect                  bool
+	metricsAddress, probeAddress string
+	qps                          float32
+	burst, verbosity             int
+}
+
+func (o *options) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the Karmada API; without it, the usual places are tried")
+	f.StringVar(&o.context, "karmada-context", "", "context in the kubeconfig; its current one by default")
+	f.StringVar(&o.agentImage, "agent-image", "ghcr.io/sealane-io/agent:"+version.Version, "image of the agents in the members")
+	f.StringVar(&o.dnsImage, "dns-image", "ghcr.io/sealane-io/dns:"+version.Version, "image of the DNS in the members")
+	f.StringVar(&o.pullPolicy, "image-pull-policy", "IfNotPresent", "pull policy of the images in the members")
+	f.BoolVar(&o.leaderElect, "leader-elect", true, "run only while holding the Lease sealane-controller in sealane-system on the Karmada API")
+	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 turns it off")
+	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 turns them off")
+	f.Float32Var(&o.qps, "kube-api-qps", 200, "requests per second to the Karmada API")
+	f.IntVar(&o.burst, "kube-api-burst", 400, "burst of requests to the Karmada API")
+	f.IntVarP(&o.verbosity, "verbosity", "v", 0, "0 logs changes of state, 1 also why")
+}
+
+// config reaches the Karmada API.
+func (o *options) config() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig of the Karmada API: %w", err)
+	}
+	config.QPS, config.Burst = o.qps, o.burst
+	config.UserAgent = "sealane-controller/" + version.Version
+	return config, nil
+}
