@@ -96,6 +96,8 @@ type service struct {
 	exports  []accepted // the oldest first
 	imported v1alpha1.Import
 	conflict v1alpha1.ExportCondition
+	// hollow says that a restored export lacks its backends: a Bundle without the import had no room for it.
+	hollow bool
 	// full are the clusters whose Bundle has no room for the import.
 	full []string
 }
@@ -104,7 +106,7 @@ type service struct {
 // input.
 func Decide(in Input) Decision {
 	members := newMembers(in.Members)
-	lost := restore(members)
+	lost, hollow := restore(members)
 	for _, m := range members {
 		if m.Known {
 			m.gather(in, m.Exports, reported)
@@ -115,6 +117,9 @@ func Decide(in Input) Decision {
 	d := Decision{Bundles: make(map[string]v1alpha1.BundleSpec, len(members))}
 	services := group(members)
 	for _, s := range services {
+		for _, a := range s.exports {
+			s.hollow = s.hollow || hollow[place{a.cluster, s.key}]
+		}
 		s.imported = merge(s.exports)
 		s.conflict = conflict(s.exports)
 		if s.conflict.Status == metav1.ConditionTrue {
@@ -140,7 +145,7 @@ func newMembers(all []Member) []*member {
 		m := &all[i]
 		out = append(out, &member{
 			Member:   m,
-			networks: networks{newPrefixes(m.Pods), newPrefixes(m.Services), newPrefixes(m.Nodes)},
+			networks: networks{newPrefixSet(m.Pods), newPrefixSet(m.Services), newPrefixSet(m.Nodes)},
 			refused:  map[key]string{},
 			imports:  []v1alpha1.Import{}, conditions: []v1alpha1.ExportCondition{},
 			problems: map[v1alpha1.Problem]bool{},

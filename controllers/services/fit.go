@@ -129,13 +129,24 @@ func (s *service) place(members []*member) {
 			size -= sizeOf(imported.Clusters[at].Backends) - sizeOf([]v1alpha1.Backends{})
 			imported.Clusters[at].Backends = []v1alpha1.Backends{}
 		}
-		if m.size+size > maxBundle {
+		if m.size+size > maxBundle || s.hollow && m.lacked(s.key) {
 			s.full = append(s.full, m.Cluster)
 			continue
 		}
 		m.size += size
 		m.imports = append(m.imports, imported)
 	}
+}
+
+// lacked says that the Bundle last written was without an import.
+func (m *member) lacked(k key) bool {
+	if m.Last == nil {
+		return false
+	}
+	_, found := slices.BinarySearchFunc(m.Last.Imports, k, func(i v1alpha1.Import, k key) int {
+		return compareKeys(key{i.Namespace, i.Name}, k)
+	})
+	return !found
 }
 
 // ready returns the Ready condition of an export that these clusters have no room for.

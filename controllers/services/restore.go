@@ -8,20 +8,23 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
+// place is where a service is exported.
+type place struct {
+	cluster string
+	key     key
+}
+
 // restore returns the exports of every member that is not known, as the Bundles last written tell them. The
-// cluster's own Bundle comes last: it has no backends of its own.
-func restore(members []*member) map[string][]v1alpha1.Export {
-	type place struct {
-		cluster string
-		key     key
-	}
+// cluster's own Bundle comes last: the backends are not in it. hollow are the exports that no other tells of.
+func restore(members []*member) (exports map[string][]v1alpha1.Export, hollow map[place]bool) {
 	unknown := make(map[string]bool, len(members))
 	for _, m := range members {
 		if !m.Known {
 			unknown[m.Cluster] = true
 		}
 	}
-	out := make(map[string][]v1alpha1.Export, len(unknown))
+	exports = make(map[string][]v1alpha1.Export, len(unknown))
+	hollow = map[place]bool{}
 	found := map[place]bool{}
 	for _, own := range []bool{false, true} {
 		for _, m := range members {
@@ -34,14 +37,14 @@ func restore(members []*member) map[string][]v1alpha1.Export {
 					c := &imported.Clusters[j]
 					at := place{c.Cluster, key{imported.Namespace, imported.Name}}
 					if unknown[c.Cluster] && (c.Cluster == m.Cluster) == own && !found[at] {
-						found[at] = true
-						out[c.Cluster] = append(out[c.Cluster], export(imported, c))
+						found[at], hollow[at] = true, own
+						exports[c.Cluster] = append(exports[c.Cluster], export(imported, c))
 					}
 				}
 			}
 		}
 	}
-	return out
+	return exports, hollow
 }
 
 // export returns what a cluster exported, its backends' ports by the names that they have there.

@@ -53,7 +53,7 @@ type accepted struct {
 
 // networks of a member, for look-ups.
 type networks struct {
-	pods, services, nodes prefixes
+	pods, services, nodes prefixSet
 }
 
 // accept validates an export and returns it in canonical form: every address in one spelling,

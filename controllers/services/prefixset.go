@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// prefixes are disjoint and sorted by address: a cluster may have a pod prefix for every node.
-type prefixes []netip.Prefix
+// prefixSet holds disjoint prefixes, sorted by address: a cluster may have a pod prefix for every node.
+type prefixSet []netip.Prefix
 
-func newPrefixes(all []netip.Prefix) prefixes {
-	sorted := make(prefixes, 0, len(all))
+func newPrefixSet(all []netip.Prefix) prefixSet {
+	sorted := make(prefixSet, 0, len(all))
 	for _, p := range all {
 		if p.IsValid() {
 			sorted = append(sorted, p.Masked())
@@ -31,7 +31,7 @@ func newPrefixes(all []netip.Prefix) prefixes {
 	return out
 }
 
-func (p prefixes) contain(ip netip.Addr) bool {
+func (p prefixSet) contain(ip netip.Addr) bool {
 	// The last prefix that starts at or below ip.
 	at, found := slices.BinarySearchFunc(p, ip, func(x netip.Prefix, ip netip.Addr) int { return x.Addr().Compare(ip) })
 	if found {
