@@ -54,8 +54,9 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 	}
 	// A fixed mapper needs no discovery: the agent starts while the API server is away.
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"Peering", "Gateway"} {
-		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	for kind, resource := range map[string]string{"Peering": "peering", "Gateway": "gateway"} {
+		mapper.AddSpecific(v1alpha1.GroupVersion.WithKind(kind), v1alpha1.GroupVersion.WithResource(resource+"s"),
+			v1alpha1.GroupVersion.WithResource(resource), meta.RESTScopeRoot)
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	for _, kind := range []schema.GroupVersionKind{
