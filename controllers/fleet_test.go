@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/sealane-io/sealane"
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers"
+	"github.com/sealane-io/sealane/e2e/apiserver"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+var apiConfig *rest.Config
+
+func TestMain(m *testing.M) {
+	var crds []string
+	for _, find := range []func() (string, error){apiserver.CRDs, apiserver.KarmadaCRDs, apiserver.ClusterCRD} {
+		path, err := find()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		crds = append(crds, path)
+	}
+	os.Exit(apiserver.Main(m, &apiConfig, crds...))
+}
+
+// fleet is a Karmada API with the broker on it. The test plays Karmada and the members' agents.
+type fleet struct {
+	t      *testing.T
+	client client.Client
+	stop   func()
+
+	mu     sync.Mutex
+	writes map[string]int // PUT and POST of Works by cluster and name
+	// reports of the agents by cluster; a cluster without one is silent.
+	reports map[string]v1alpha1.PeeringStatus
+	exports map[string][]v1alpha1.Export
+	// raw replaces what an agent would write, by cluster.
+	raw map[string][]byte
+}
+
+// newFleet starts with an empty Karmada API: the objects of an earlier test are gone.
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	scheme, err := controllers.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(apiConfig, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{t: t, client: c, writes: map[string]int{}, reports: map[string]v1alpha1.PeeringStatus{}, exports: map[string][]v1alpha1.Export{}, raw: map[string][]byte{}}
+	f.must(client.IgnoreAlreadyExists(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace}})))
+	for _, name := range propagation.WireBindings() {
+		f.must(c.Create(t.Context(), &workv1alpha2.ClusterResourceBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       workv1alpha2.ResourceBindingSpec{Resource: workv1alpha2.ObjectReference{APIVersion: "v1", Kind: "X", Name: "x"}},
+		}))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var agents sync.WaitGroup
+	agents.Go(func() { f.playAgents(ctx) })
+	f.start()
+	t.Cleanup(func() {
+		f.stop()
+		f.removeAll()
+		cancel()
+		agents.Wait()
+	})
+	return f
+}
+
+// start runs the broker; stop ends it.
+func (f *fleet) start() {
+	options, err := controllers.Options()
+	f.must(err)
+	options.Metrics = metricsserver.Options{BindAddress: "0"}
+	options.Controller = config.Controller{SkipNameValidation: ptr.To(true)}
+	broker := rest.CopyConfig(apiConfig)
+	broker.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counter{next: next, fleet: f} })
+	mgr, err := ctrl.NewManager(broker, options)
+	f.must(err)
+	templates, err := propagation.Templates(sealane.Artifacts, propagation.Images{Agent: "agent:test", DNS: "dns:test"})
+	f.must(err)
+	f.must(controllers.Setup(mgr, templates, prometheus.NewRegistry()))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	f.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			f.t.Errorf("manager: %v", err)
+		}
+	})
+}
+
+// counter counts what the broker writes on Works.
+type counter struct {
+	next  http.RoundTripper
+	fleet *fleet
+}
+
+func (c *counter) RoundTrip(req *http.Request) (*http.Response, error) {
+	if parts := strings.Split(req.URL.Path, "/"); len(parts) > 6 && parts[6] == "works" && req.Method != http.MethodGet {
+		c.fleet.mu.Lock()
+		c.fleet.writes[strings.TrimPrefix(parts[5], "karmada-es-")+" "+req.Method]++
+		c.fleet.mu.Unlock()
+	}
+	return c.next.RoundTrip(req)
+}
+
+// counted returns the writes since the last call.
+func (f *fleet) counted() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := f.writes
+	f.writes = map[string]int{}
+	return out
+}
+
+// playAgents does what Karmada and the agents do: a Work that is deleted goes, and a Work whose revision
+// is not answered gets the status that its member reports.
+func (f *fleet) playAgents(ctx context.Context) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var works workv1alpha1.WorkList
+		if f.client.List(ctx, &works) != nil {
+			continue
+		}
+		for i := range works.Items {
+			f.playWork(ctx, &works.Items[i])
+		}
+	}
+}
+
+func (f *fleet) playWork(ctx context.Context, work *workv1alpha1.Work) {
+	if !work.DeletionTimestamp.IsZero() {
+		work.Finalizers = nil
+		_ = f.client.Update(ctx, work)
+		return
+	}
+	raw := f.answer(work)
+	if raw == nil || string(raw) == string(propagation.Status(work)) {
+		return
+	}
+	work.Status.ManifestStatuses = []workv1alpha1.ManifestStatus{{
+		Identifier: workv1alpha1.ResourceIdentifier{Version: "v1alpha1", Kind: "X", Resource: "x", Name: "x"},
+		Status:     &runtime.RawExtension{Raw: raw},
+	}}
+	_ = f.client.Status().Update(ctx, work)
+}
+
+// answer is what the member would report on a Work, nil if it is silent.
+func (f *fleet) answer(work *workv1alpha1.Work) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	cluster := propagation.ClusterOf(work)
+	if work.Labels[propagation.LabelKind] == propagation.KindPeering {
+		if raw, ok := f.raw[cluster]; ok {
+			return raw
+		}
+	}
+	report, ok := f.reports[cluster]
+	if !ok {
+		return nil
+	}
+	var status any
+	if work.Labels[propagation.LabelKind] == propagation.KindPeering {
+		var spec v1alpha1.PeeringSpec
+		if propagation.Spec(work, &spec) != nil {
+			return nil
+		}
+		report.ObservedRevision = spec.Revision
+		status = report
+	} else {
+		var spec v1alpha1.BundleSpec
+		if propagation.Spec(work, &spec) != nil {
+			return nil
+		}
+		bundle := v1alpha1.BundleStatus{ObservedRevision: spec.Revision}
+		for _, e := range f.exports[cluster] {
+			if v1alpha1.Shard(e.Namespace, e.Name, 4) == spec.Shard {
+				bundle.Exports = append(bundle.Exports, e)
+			}
+		}
+		status = bundle
+	}
+	// The API server keeps the keys of raw JSON in order; so must a comparison.
+	data, _ := json.Marshal(status)
+	var sorted map[string]any
+	_ = json.Unmarshal(data, &sorted)
+	data, _ = json.Marshal(sorted)
+	return data
+}
+
+// set creates a ClusterSet that selects clusters by name.
+func (f *fleet) set(name string, clusters ...string) *v1alpha1.ClusterSet {
+	f.t.Helper()
+	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	set.Spec.ClusterAffinity.ClusterNames = clusters
+	f.must(f.client.Create(f.t.Context(), set))
+	return set
+}
+
+// choose makes a ClusterSet select other clusters.
+func (f *fleet) choose(set string, clusters ...string) {
+	f.t.Helper()
+	f.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var s v1alpha1.ClusterSet
+		if err := f.client.Get(f.t.Context(), client.ObjectKey{Name: set}, &s); err != nil {
+			return err
+		}
+		s.Spec.ClusterAffinity.ClusterNames = clusters
+		return f.client.Update(f.t.Context(), &s)
+	}))
+}
+
+// karmadaJoin adds a Cluster to Karmada whose CRDs are applied.
+func (f *fleet) karmadaJoin(names ...string) {
+	f.t.Helper()
+	for _, name := range names {
+		f.must(client.IgnoreAlreadyExists(f.client.Create(f.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "karmada-es-" + name}})))
+		c := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1alpha1.ClusterSpec{ID: "id-" + name, SyncMode: clusterv1alpha1.Push}}
+		f.must(f.client.Create(f.t.Context(), c))
+		f.applied(name)
+	}
+}
+
+// applied says that a cluster has the CRDs of the wire.
+func (f *fleet) applied(cluster string) {
+	f.t.Helper()
+	for _, name := range propagation.WireBindings() {
+		f.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			var b workv1alpha2.ClusterResourceBinding
+			if err := f.client.Get(f.t.Context(), client.ObjectKey{Name: name}, &b); err != nil {
+				return err
+			}
+			b.Status.AggregatedStatus = append(b.Status.AggregatedStatus, workv1alpha2.AggregatedStatusItem{ClusterName: cluster, Applied: true})
+			return f.client.Status().Update(f.t.Context(), &b)
+		}))
+	}
+}
+
+// report sets what the agent of a cluster reports from now on.
+func (f *fleet) report(cluster string, status v1alpha1.PeeringStatus) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reports[cluster] = status
+}
+
+// silence makes a cluster's agent report nothing more.
+func (f *fleet) silence(cluster string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.reports, cluster)
+}
+
+func (f *fleet) export(cluster string, exports ...v1alpha1.Export) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.exports[cluster] = exports
+}
+
+// member returns the record of a cluster, nil if there is none.
+func (f *fleet) member(name string) *v1alpha1.Member {
+	var m v1alpha1.Member
+	if err := f.client.Get(f.t.Context(), client.ObjectKey{Name: name}, &m); err != nil {
+		return nil
+	}
+	return &m
+}
+
+// peering returns what a cluster was last told, nil if nothing.
+func (f *fleet) peering(cluster string) *v1alpha1.PeeringSpec {
+	var work workv1alpha1.Work
+	spec := new(v1alpha1.PeeringSpec)
+	if f.client.Get(f.t.Context(), propagation.PeeringKey(cluster), &work) != nil || propagation.Spec(&work, spec) != nil {
+		return nil
+	}
+	return spec
+}
+
+// remotes names the clusters that a cluster was told of.
+func (f *fleet) remotes(cluster string) string {
+	spec := f.peering(cluster)
+	if spec == nil {
+		return "<none>"
+	}
+	var names []string
+	for _, r := range spec.RemoteClusters {
+		names = append(names, r.Name)
+	}
+	return strings.Join(names, ",")
+}
+
+// bundle returns the Bundle of the shard that carries a service, nil if there is none.
+func (f *fleet) bundle(cluster, namespace, name string) *v1alpha1.BundleSpec {
+	var work workv1alpha1.Work
+	spec := new(v1alpha1.BundleSpec)
+	key := propagation.BundleKey(cluster, v1alpha1.Shard(namespace, name, 4))
+	if f.client.Get(f.t.Context(), key, &work) != nil || propagation.Spec(&work, spec) != nil {
+		return nil
+	}
+	return spec
+}
+
+// eventually waits until a condition holds.
+func (f *fleet) eventually(what string, ok func() bool) {
+	f.t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			f.t.Fatalf("not within 20 s: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// settled waits until the broker has written no Work for a while.
+func (f *fleet) settled() {
+	f.t.Helper()
+	quiet := time.Now()
+	f.counted()
+	f.eventually("the broker is quiet", func() bool {
+		if len(f.counted()) > 0 {
+			quiet = time.Now()
+		}
+		return time.Since(quiet) > 500*time.Millisecond
+	})
+}
+
+// never fails if a condition comes to hold within a second.
+func (f *fleet) never(what string, bad func() bool) {
+	f.t.Helper()
+	deadline := time.After(time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-deadline:
+			return
+		case <-tick.C:
+			if bad() {
+				f.t.Fatal(what)
+			}
+		}
+	}
+}
+
+func (f *fleet) must(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// removeAll empties the Karmada API for the next test.
+func (f *fleet) removeAll() {
+	ctx := context.Background()
+	var sets v1alpha1.ClusterSetList
+	f.must(f.client.List(ctx, &sets))
+	for i := range sets.Items {
+		sets.Items[i].Finalizers = nil
+		f.must(client.IgnoreNotFound(f.client.Update(ctx, &sets.Items[i])))
+	}
+	for _, o := range []client.Object{&v1alpha1.ClusterSet{}, &v1alpha1.Member{}, &clusterv1alpha1.Cluster{}, &workv1alpha2.ClusterResourceBinding{}} {
+		f.must(f.client.DeleteAllOf(ctx, o))
+	}
+	f.eventually("everything is gone", func() bool {
+		var works workv1alpha1.WorkList
+		f.must(f.client.List(ctx, &works))
+		for i := range works.Items {
+			err := f.client.Delete(ctx, &works.Items[i])
+			if err != nil && !apierrors.IsNotFound(err) {
+				f.t.Error(err)
+			}
+		}
+		return len(works.Items) == 0
+	})
+}
+
+// cluster returns a Karmada Cluster.
+func (f *fleet) cluster(name string) *clusterv1alpha1.Cluster {
+	f.t.Helper()
+	c := new(clusterv1alpha1.Cluster)
+	f.must(f.client.Get(f.t.Context(), client.ObjectKey{Name: name}, c))
+	return c
+}
