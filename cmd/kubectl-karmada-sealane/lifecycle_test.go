@@ -42,31 +42,47 @@ type karmada struct {
 	kubeconfig string
 }
 
-func newKarmada(t *testing.T) *karmada {
-	t.Helper()
+// server is the one API server of all tests; each leaves it as it found it.
+var server *rest.Config
+
+func TestMain(m *testing.M) {
 	crds, err := apiserver.KarmadaCRDs()
 	if err != nil {
-		t.Fatal(err)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	config := apiserver.Start(t, crds, "testdata/clusters.yaml")
-	a, err := newAPI(config, "karmada")
+	os.Exit(apiserver.Main(m, &server, crds, "testdata/clusters.yaml"))
+}
+
+func newKarmada(t *testing.T) *karmada {
+	t.Helper()
+	a, err := newAPI(server, "karmada")
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &karmada{api: a, kubeconfig: writeKubeconfig(t, config, "karmada", "lost-member")}
+	k := &karmada{api: a, kubeconfig: writeKubeconfig(t, server, "karmada", "lost-member")}
 	for _, name := range []string{"c1", "c2", "c3"} {
-		k.create(t, &clusterv1alpha1.Cluster{
+		c := &clusterv1alpha1.Cluster{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       clusterv1alpha1.ClusterSpec{SyncMode: clusterv1alpha1.Push},
-		})
+		}
+		k.create(t, c)
+		t.Cleanup(func() { _ = k.Delete(context.WithoutCancel(t.Context()), c) })
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		controllerManager(ctx, a)
 	}()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() {
+		if err := k.dropMembers(ctx); err != nil && !gone(err) {
+			t.Error(err)
+		}
+		k.succeeds(t, "uninstall", "--host-context=lost-member")
+		cancel()
+		<-done
+	})
 	return k
 }
 
@@ -420,6 +436,16 @@ func TestUninstallLeavesNothing(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "sealane", Labels: map[string]string{labelManagedBy: v1alpha1.ManagedBy}},
 		Spec:       policyv1alpha1.PropagationSpec{ResourceSelectors: []policyv1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "Namespace", Name: "sealane-system"}}},
 	})
+	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	k.get(t, set)
+	set.Finalizers = []string{"sealane.io/members"}
+	if err := k.Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	k.fails(t, []string{"sealane-controller runs", "uninstall --force"}, "uninstall", "--timeout=3s")
+	if err := k.dropMembers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		k.succeeds(t, "uninstall")
 	}
@@ -459,6 +485,11 @@ func TestUninstallCleansALostMember(t *testing.T) {
 		Data:       map[string]string{"Corefile": "# BEGIN sealane\nclusterset.local:53 {\n    forward . 10.96.0.20\n}\n# END sealane\n.:53 {\n    errors\n}\n"},
 	}
 	k.create(t, derived, users, slice, export, corefile)
+	t.Cleanup(func() {
+		for _, object := range []client.Object{users, export, corefile} {
+			_ = k.Delete(context.WithoutCancel(t.Context()), object)
+		}
+	})
 
 	k.succeeds(t, "uninstall", "--context", "lost-member")
 	if left := k.sealanes(t); len(left) > 0 {

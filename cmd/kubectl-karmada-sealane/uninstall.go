@@ -14,7 +14,6 @@ import (
 	"github.com/karmada-io/karmada/pkg/util/names"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,34 +79,48 @@ func (u *uninstall) run(ctx context.Context) error {
 	return nil
 }
 
-// leaveAll deletes the ClusterSets, which makes every member leave, and waits until all left.
+// leaveAll deletes the ClusterSets, which makes every member leave, and waits until the controller has
+// let go of them.
 func (u *uninstall) leaveAll(ctx context.Context, karmada *api, p *progress) error {
-	var sets v1alpha1.ClusterSetList
-	if err := karmada.List(ctx, &sets); meta.IsNoMatchError(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("list clustersets: %w", err)
+	sets, err := karmada.clusterSets(ctx)
+	if err != nil {
+		return err
 	}
-	for i := range sets.Items {
-		if err := karmada.removeOne(ctx, &sets.Items[i]); err != nil {
+	for i := range sets {
+		if err := karmada.removeOne(ctx, &sets[i]); err != nil {
 			return err
 		}
-		p.say("ClusterSet %s deleted: its members leave", sets.Items[i].Name)
+		p.say("ClusterSet %s deleted: its members leave", sets[i].Name)
 	}
 	if u.force {
-		members, err := karmada.members(ctx)
-		if err != nil {
-			return err
-		}
-		var all []string
-		for i := range members {
-			all = append(all, members[i].Name)
-		}
-		if err := karmada.forceLeave(ctx, all, p); err != nil {
-			return err
+		return u.abandon(ctx, karmada, p)
+	}
+	if err := u.waitLeft(ctx, karmada, nil, p); err != nil {
+		return err
+	}
+	err = until(ctx, karmada.noClusterSets)
+	if err != nil {
+		return &finding{
+			expected: "the controller to let go of the ClusterSets",
+			found:    fmt.Sprintf("they still exist, with its finalizer (%v)", err),
+			remedy:   "see that sealane-controller runs, or go on without it: " + u.invocation + " uninstall --force",
 		}
 	}
-	return u.waitLeft(ctx, karmada, nil, p)
+	return nil
+}
+
+// clusterSets are none where the kind is not served.
+func (a *api) clusterSets(ctx context.Context) ([]v1alpha1.ClusterSet, error) {
+	var sets v1alpha1.ClusterSetList
+	if err := a.List(ctx, &sets); err != nil && !gone(err) {
+		return nil, fmt.Errorf("list clustersets: %w", err)
+	}
+	return sets.Items, nil
+}
+
+func (a *api) noClusterSets(ctx context.Context) (bool, error) {
+	sets, err := a.clusterSets(ctx)
+	return len(sets) == 0, err
 }
 
 // stopController removes the controller's Deployment from the host. One that runs elsewhere loses its
