@@ -3,6 +3,7 @@
 package lighthouse
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -164,4 +165,46 @@ func keysOf(s *Snapshot) []string {
 		keys[i] = fmt.Sprintf("%s %v", key, s.services[key].vips)
 	}
 	return keys
+}
+
+// Whatever a Bundle holds, it is parsed, and its names are answered with well-formed records.
+func FuzzBundle(f *testing.F) {
+	for _, b := range []*v1alpha1.Bundle{
+		bundle("sealane-0", clusterIP("cs", exporter("c2", "10.99.0.7"))),
+		bundle("sealane-0", headless("ss", withBackends("c2", ready("10.9.1.4", "ss-0"), ready("fd00:9::4", "")))),
+	} {
+		raw, err := json.Marshal(b)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	l := serve(f, newIndex(nil))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var b v1alpha1.Bundle
+		if json.Unmarshal(raw, &b) != nil {
+			t.Skip()
+		}
+		x := newIndex(nil)
+		x.setBundle(&b)
+		s, _ := x.snapshot(time.Now(), true)
+		l.current.Store(s)
+		for key, s := range l.current.Load().services {
+			names := []string{key}
+			for _, c := range s.clusters {
+				names = append(names, c.name+"."+key)
+				for _, h := range c.hosts {
+					names = append(names, h.label+"."+c.name+"."+key)
+				}
+			}
+			for _, name := range names {
+				for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeSRV} {
+					m := ask(t, l, name+".svc.clusterset.local.", qtype)
+					if _, err := m.Pack(); err != nil {
+						t.Errorf("the answer for %q cannot be packed: %v", name, err)
+					}
+				}
+			}
+		}
+	})
 }

@@ -99,6 +99,8 @@ func (l *Lighthouse) fill(r *reply, s *Snapshot, q *queryName, soa dns.SOA) {
 		r.addAddresses(s.addresses(few[:0], q, ipv4), ipv4, l.ttl)
 	case dns.TypeAAAA:
 		r.addAddresses(s.addresses(few[:0], q, ipv6), ipv6, l.ttl)
+	case dns.TypeSRV:
+		r.addTargets(s.targets(q), q.zone, l.ttl)
 	case dns.TypeTXT:
 		if q.kind == nameVersion {
 			r.addVersion(l.ttl)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,7 +57,7 @@ const sampleSOA = "clusterset.local. 5 IN SOA ns.dns.clusterset.local. hostmaste
 
 func TestAnswers(t *testing.T) {
 	l := serve(t, sample())
-	for _, c := range answerCases() {
+	for _, c := range append(addressCases(), srvCases()...) {
 		t.Run(dns.TypeToString[c.Qtype]+" "+c.Qname, func(t *testing.T) {
 			rec := dnstest.NewRecorder(&test.ResponseWriter{})
 			query := c.Msg()
@@ -95,17 +96,36 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// answerCases are the rows of the DNS table. A case without records expects the SOA.
-func answerCases() []test.Case {
-	a := func(name string, ips ...string) (rrs []dns.RR) {
-		for _, ip := range ips {
-			rrs = append(rrs, test.A(fmt.Sprintf("%s 5 IN A %s", name, ip)))
-		}
-		return rrs
+// The names that the cases ask for, and short forms of what they expect.
+const (
+	cs   = "cs.sample.svc.clusterset.local."
+	both = "both.sample.svc.clusterset.local."
+	ss   = "ss.sample.svc.clusterset.local."
+
+	A, AAAA, SRV = dns.TypeA, dns.TypeAAAA, dns.TypeSRV
+	NX           = dns.RcodeNameError
+)
+
+func a(name string, ips ...string) (rrs []dns.RR) {
+	for _, ip := range ips {
+		rrs = append(rrs, test.A(fmt.Sprintf("%s 5 IN A %s", name, ip)))
 	}
-	aaaa := func(name, ip string) []dns.RR { return []dns.RR{test.AAAA(fmt.Sprintf("%s 5 IN AAAA %s", name, ip))} }
-	const cs, both, ss = "cs.sample.svc.clusterset.local.", "both.sample.svc.clusterset.local.", "ss.sample.svc.clusterset.local."
-	const A, AAAA, NX = dns.TypeA, dns.TypeAAAA, dns.RcodeNameError
+	return rrs
+}
+
+func aaaa(name, ip string) []dns.RR {
+	return []dns.RR{test.AAAA(fmt.Sprintf("%s 5 IN AAAA %s", name, ip))}
+}
+
+func srv(name string, portsAndTargets ...string) (rrs []dns.RR) {
+	for _, rest := range portsAndTargets {
+		rrs = append(rrs, test.SRV(fmt.Sprintf("%s 5 IN SRV 0 100 %s", name, rest)))
+	}
+	return rrs
+}
+
+// addressCases are the rows of the DNS table without SRV. A case without records expects the SOA.
+func addressCases() []test.Case {
 	return []test.Case{
 		{Qname: cs, Qtype: A, Answer: a(cs, "10.88.1.1")},
 		{Qname: cs, Qtype: AAAA, Answer: aaaa(cs, "fd00:88::1")},
@@ -143,9 +163,6 @@ func answerCases() []test.Case {
 		{Qname: "none.svc.clusterset.local.", Qtype: A, Rcode: NX},
 		{Qname: "svc.clusterset.local.", Qtype: A},
 		{Qname: "pod.clusterset.local.", Qtype: A, Rcode: NX},
-		{Qname: "_tcp." + cs, Qtype: dns.TypeSRV},
-		{Qname: "_udp." + cs, Qtype: dns.TypeSRV, Rcode: NX},
-		{Qname: "_dns._tcp." + cs, Qtype: dns.TypeSRV, Rcode: NX},
 		{Qname: "dns-version.clusterset.local.", Qtype: dns.TypeTXT,
 			Answer: []dns.RR{test.TXT(`dns-version.clusterset.local. 5 IN TXT "1.0.0"`)}},
 		{Qname: "dns-version.clusterset.local.", Qtype: A},
@@ -155,6 +172,33 @@ func answerCases() []test.Case {
 		{Qname: "clusterset.local.", Qtype: A},
 		{Qname: "clusterset.local.", Qtype: dns.TypeAXFR, Rcode: dns.RcodeRefused},
 		{Qname: "example.com.", Qtype: A, Rcode: dns.RcodeRefused},
+	}
+}
+
+// srvCases are the rows of the DNS table with ports.
+func srvCases() []test.Case {
+	return []test.Case{
+		{Qname: "_tcp." + cs, Qtype: SRV},
+		{Qname: "_udp." + cs, Qtype: SRV, Rcode: NX},
+		{Qname: "_dns._tcp." + cs, Qtype: SRV, Rcode: NX},
+		{Qname: "_http._tcp." + cs, Qtype: A},
+		{Qname: "_http._udp." + cs, Qtype: SRV, Rcode: NX},
+		{Qname: "_HTTP._tcp." + cs, Qtype: SRV, Answer: srv("_HTTP._tcp."+cs, "80 "+cs),
+			Extra: append(a(cs, "10.88.1.1"), aaaa(cs, "fd00:88::1")...)},
+		{Qname: both, Qtype: SRV, Answer: srv(both, "80 "+both), Extra: a(both, "10.88.1.2")},
+		{Qname: "_http._tcp.c2." + both, Qtype: SRV, Answer: srv("_http._tcp.c2."+both, "80 c2."+both),
+			Extra: a("c2."+both, "10.99.0.9")},
+		{Qname: "_http._tcp.c3." + both, Qtype: SRV},
+		{Qname: "_http._tcp.c4." + both, Qtype: SRV, Rcode: NX},
+		{Qname: "_http._tcp.waiting.sample.svc.clusterset.local.", Qtype: SRV},
+		{Qname: "_http._tcp." + ss, Qtype: SRV,
+			Answer: srv("_http._tcp."+ss, "8080 10-9-4-4.c2."+ss, "8080 ss-0.c1."+ss, "8080 ss-0.c2."+ss, "8080 ss-1.c2."+ss),
+			Extra: slices.Concat(a("10-9-4-4.c2."+ss, "10.9.4.4"), a("ss-0.c1."+ss, "10.8.1.4"), a("ss-0.c2."+ss, "10.9.1.4"),
+				aaaa("ss-0.c2."+ss, "fd00:9::4"), a("ss-1.c2."+ss, "10.9.2.4"))},
+		{Qname: "_http._tcp.c1." + ss, Qtype: SRV, Answer: srv("_http._tcp.c1."+ss, "8080 ss-0.c1."+ss),
+			Extra: a("ss-0.c1."+ss, "10.8.1.4")},
+		{Qname: "ss-1.c2." + ss, Qtype: SRV, Answer: srv("ss-1.c2."+ss, "8080 ss-1.c2."+ss),
+			Extra: a("ss-1.c2."+ss, "10.9.2.4")},
 	}
 }
 

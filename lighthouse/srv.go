@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lighthouse
+
+import "github.com/miekg/dns"
+
+// srvWeight is the weight of every SRV record: no target is preferred.
+const srvWeight = 100
+
+// target is what one SRV record points at.
+type target struct {
+	// name without the zone's "svc.<zone>".
+	name string
+	port uint16
+	addresses
+}
+
+// targets returns what SRV records of a known name point at: the service, or its part in a cluster, once
+// per port; of a headless service every endpoint, once per port that it listens on.
+func (s *Snapshot) targets(q *queryName) (targets []target) {
+	svc := s.services[q.service]
+	if svc == nil {
+		return nil
+	}
+	if !svc.headless && q.cluster == "" {
+		return svc.portTargets(q, svc.key, svc.vips, nil)
+	}
+	for i := range svc.clusters {
+		c := &svc.clusters[i]
+		if q.cluster != "" && (c.name != q.cluster || s.namedCluster(svc, c.name) == nil) || !s.connected(c.name) {
+			continue
+		}
+		if !svc.headless {
+			return svc.portTargets(q, c.name+"."+svc.key, c.vips, c)
+		}
+		targets = append(targets, c.hostTargets(q, svc.key)...)
+	}
+	return targets
+}
+
+// portTargets returns a target for each port asked for, of those that the cluster serves, if one is given.
+func (svc *service) portTargets(q *queryName, name string, vips addresses, c *cluster) (targets []target) {
+	if len(vips.v4)+len(vips.v6) == 0 {
+		return nil
+	}
+	for i := range svc.ports {
+		p := &svc.ports[i]
+		if p.asked(q) && (c == nil || c.serves(p.name)) {
+			targets = append(targets, target{name: name, port: p.number, addresses: vips})
+		}
+	}
+	return targets
+}
+
+// hostTargets returns a target for each endpoint asked for and each of its ports asked for.
+func (c *cluster) hostTargets(q *queryName, key string) (targets []target) {
+	for i := range c.hosts {
+		h := &c.hosts[i]
+		if q.host != "" && h.label != q.host {
+			continue
+		}
+		for j := range h.ports {
+			if h.ports[j].asked(q) {
+				name := h.label + "." + c.name + "." + key
+				targets = append(targets, target{name: name, port: h.ports[j].number, addresses: h.addresses})
+			}
+		}
+	}
+	return targets
+}
+
+// asked says whether a query, which may name no port, asks for this one.
+func (p *port) asked(q *queryName) bool {
+	return q.kind != namePort || q.port != "" && p.matches(q)
+}
+
+// addTargets answers with SRV records, and adds the addresses of their targets, each record once.
+func (r *reply) addTargets(targets []target, zone string, ttl uint32) {
+	type record struct {
+		name string
+		port uint16
+	}
+	seen := make(map[record]struct{}, len(targets))
+	resolved := make(map[string]struct{}, len(targets))
+	r.Compress = true
+	for i := range targets {
+		t := &targets[i]
+		name := t.name + ".svc." + zone
+		if _, again := seen[record{name, t.port}]; again {
+			continue
+		}
+		seen[record{name, t.port}] = struct{}{}
+		r.Answer = append(r.Answer, &dns.SRV{
+			Hdr: r.header(dns.TypeSRV, ttl), Weight: srvWeight, Port: t.port, Target: name,
+		})
+		if _, again := resolved[name]; again {
+			continue
+		}
+		resolved[name] = struct{}{}
+		for _, ip := range t.v4 {
+			hdr := dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl}
+			r.Extra = append(r.Extra, &dns.A{Hdr: hdr, A: ip})
+		}
+		for _, ip := range t.v6 {
+			hdr := dns.RR_Header{Name: name, Rrtype: dns.TypeAAAA, Class: dns.ClassINET, Ttl: ttl}
+			r.Extra = append(r.Extra, &dns.AAAA{Hdr: hdr, AAAA: ip})
+		}
+	}
+}
