@@ -14,6 +14,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -77,6 +78,19 @@ func (a *applier) Apply(ctx context.Context, stream []byte) error {
 			return err
 		}
 	}
+}
+
+// WaitServed waits until the API server's discovery lists all of the kinds.
+func (a *applier) WaitServed(ctx context.Context, kinds []schema.GroupKind) error {
+	return poll(ctx, 200*time.Millisecond, func(context.Context) error {
+		a.mapper.Reset()
+		for _, kind := range kinds {
+			if _, err := a.mapper.RESTMapping(kind); err != nil {
+				return fmt.Errorf("find %s on the API server: %w", kind, err)
+			}
+		}
+		return nil
+	})
 }
 
 func (a *applier) apply(ctx context.Context, u *unstructured.Unstructured) error {

@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
@@ -66,43 +67,63 @@ func firewallPrograms() []string {
 }
 
 // BuildImages compiles the images' programs from the module at root and writes
-// all images into one archive. It returns a digest over its content.
-func BuildImages(ctx context.Context, root, archive string, list []Image) (string, error) {
-	bin, err := os.MkdirTemp(filepath.Dir(archive), "bin-*")
+// all images into one archive, unless it holds them already. A digest of its
+// content lies beside it, with the suffix .digest.
+func BuildImages(ctx context.Context, root, archive string, list []Image) error {
+	bin, unlock, err := programDir(root)
 	if err != nil {
-		return "", fmt.Errorf("create build directory: %w", err)
+		return err
 	}
-	defer os.RemoveAll(bin)
+	defer unlock()
 	args := []string{"CGO_ENABLED=0", "go", "-C", root, "build", "-trimpath", "-ldflags", "-s -w", "-o", bin + "/"}
 	for _, image := range list {
 		args = append(args, image.Package)
 	}
 	if err := run(ctx, "", "env", args...); err != nil {
-		return "", fmt.Errorf("build the images' programs: %w", err)
+		return fmt.Errorf("build the images' programs: %w", err)
 	}
 	refs := map[name.Reference]v1.Image{}
 	var digests []string
 	for _, image := range list {
 		ref, err := name.NewTag(image.Ref)
 		if err != nil {
-			return "", fmt.Errorf("image %s: %w", image.Ref, err)
+			return fmt.Errorf("image %s: %w", image.Ref, err)
 		}
 		built, err := image.assemble(ctx, bin)
 		if err != nil {
-			return "", fmt.Errorf("image %s: %w", image.Ref, err)
+			return fmt.Errorf("image %s: %w", image.Ref, err)
 		}
 		digest, err := built.ConfigName()
 		if err != nil {
-			return "", fmt.Errorf("image %s: %w", image.Ref, err)
+			return fmt.Errorf("image %s: %w", image.Ref, err)
 		}
 		refs[ref] = built
 		digests = append(digests, image.Ref+"="+digest.String())
 	}
-	if err := tarball.MultiRefWriteToFile(archive, refs); err != nil {
-		return "", fmt.Errorf("write image archive: %w", err)
-	}
 	sort.Strings(digests)
-	return strings.Join(digests, "\n"), nil
+	digest := strings.Join(digests, "\n")
+	if old, err := os.ReadFile(archive + ".digest"); err == nil && string(old) == digest {
+		return nil
+	}
+	if err := tarball.MultiRefWriteToFile(archive, refs); err != nil {
+		return fmt.Errorf("write image archive: %w", err)
+	}
+	return writeFile(archive+".digest", []byte(digest), 0o644)
+}
+
+// programDir is where the programs of a source tree are kept from one build to
+// the next, so that an unchanged one is not linked again. It is locked.
+func programDir(root string) (dir string, unlock func(), err error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", nil, err
+	}
+	dir = filepath.Join(cache, "images", fmt.Sprintf("%x", sha256.Sum256([]byte(root)))[:16])
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", nil, fmt.Errorf("create build directory: %w", err)
+	}
+	unlock, err = lockFile(dir + ".lock")
+	return dir, unlock, err
 }
 
 func (image Image) assemble(ctx context.Context, bin string) (v1.Image, error) {
@@ -242,12 +263,27 @@ func (l *Lab) buildImages(ctx context.Context, root string, built chan<- struct{
 	if err := os.MkdirAll(l.path("images"), 0o755); err != nil {
 		return fmt.Errorf("create image directory: %w", err)
 	}
-	digest, err := BuildImages(ctx, root, l.imageArchive(), list)
-	if err != nil {
+	if err := BuildImages(ctx, root, l.imageArchive(), list); err != nil {
 		return err
 	}
 	close(built)
-	return writeFile(l.path("images", "digest"), []byte(digest), 0o644)
+	return nil
+}
+
+// loadOwnImages loads the built images into a node that has others.
+func (l *Lab) loadOwnImages(ctx context.Context, node string) error {
+	built, err := os.ReadFile(l.imageArchive() + ".digest")
+	if err != nil {
+		return fmt.Errorf("read image digest: %w", err)
+	}
+	record := l.nodePath(node, "images")
+	if loaded, err := os.ReadFile(record); err == nil && bytes.Equal(loaded, built) {
+		return nil
+	}
+	if err := l.loadImages(ctx, node, l.imageArchive()); err != nil {
+		return err
+	}
+	return writeFile(record, built, 0o644)
 }
 
 func (l *Lab) imageArchive() string { return l.path("images", "lab.tar") }

@@ -86,10 +86,34 @@ func (l *Lab) applyKarmada(ctx context.Context, api *applier) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
+	// Karmada's programs end when they cannot find a kind of their own.
+	kinds, err := definedKinds(ctx, api.client)
+	if err != nil {
+		return err
+	}
+	if err := api.WaitServed(ctx, kinds); err != nil {
+		return err
+	}
 	return api.ApplyFile(ctx, filepath.Join(l.tools.Karmada, "artifacts/deploy/webhook-configuration.yaml"), func(text string) string {
 		text = strings.ReplaceAll(text, "{{caBundle}}", facts.CABundle)
 		return strings.ReplaceAll(text, "https://karmada-webhook.karmada-system.svc:443/", facts.WebhookURL+"/")
 	})
+}
+
+// definedKinds lists what the CRDs of an API server define.
+func definedKinds(ctx context.Context, client dynamic.Interface) ([]schema.GroupKind, error) {
+	resource := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	list, err := client.Resource(resource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list CRDs: %w", err)
+	}
+	var kinds []schema.GroupKind
+	for _, crd := range list.Items {
+		group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+		kinds = append(kinds, schema.GroupKind{Group: group, Kind: kind})
+	}
+	return kinds, nil
 }
 
 type karmadaFacts struct {

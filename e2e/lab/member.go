@@ -94,7 +94,10 @@ func (m member) bootNode(ctx context.Context, j int, images <-chan struct{}, arc
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	for _, archive := range append([]string{m.imageArchive()}, archives...) {
+	if err := m.loadOwnImages(ctx, c.Nodes[j].Name); err != nil {
+		return err
+	}
+	for _, archive := range archives {
 		if err := m.loadImages(ctx, c.Nodes[j].Name, archive); err != nil {
 			return err
 		}

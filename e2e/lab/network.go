@@ -165,6 +165,8 @@ func routerSysctls() []string {
 		"net.ipv6.conf.all.disable_ipv6=0",
 		"net.ipv6.conf.default.disable_ipv6=0",
 		"net.ipv6.conf.all.forwarding=1",
+		// Refusals are prompt: nothing waits for an answer that cannot come.
+		"net.ipv4.icmp_ratelimit=0",
 	}
 	if _, err := os.Stat("/proc/sys/net/bridge/bridge-nf-call-iptables"); err == nil {
 		settings = append(settings, "net.bridge.bridge-nf-call-iptables=1", "net.bridge.bridge-nf-call-ip6tables=1")

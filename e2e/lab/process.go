@@ -244,6 +244,25 @@ func (p process) signal(sig syscall.Signal) error {
 	return nil
 }
 
+// ForgetDead takes the identities of programs that have ended off the record,
+// so that a later Ensure is not mistaken for their death.
+func (p processes) ForgetDead() error {
+	for _, name := range p.Names() {
+		proc, err := p.Load(name)
+		if err != nil {
+			return err
+		}
+		if proc.PID == 0 || proc.alive() {
+			continue
+		}
+		proc.PID, proc.Started = 0, 0
+		if err := p.save(proc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Dead names the first recorded program that is not running, with the end of
 // its log.
 func (p processes) Dead() error {

@@ -148,6 +148,9 @@ func (l *Lab) boot(ctx context.Context, p *progress, root string, archives []str
 	if err != nil {
 		return err
 	}
+	if err := l.procs.ForgetDead(); err != nil {
+		return err
+	}
 	if err := l.startEtcd(); err != nil {
 		return err
 	}
