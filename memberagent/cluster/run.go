@@ -57,6 +57,9 @@ var errAPIChanged = errors.New("the cluster serves another version of the MCS AP
 
 // Run is the agent. It returns when the context ends, or with an error after which it should be restarted.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 200, 400
+	config.UserAgent = "sealane-cluster-agent/" + o.Version
 	scheme, err := baseScheme()
 	if err != nil {
 		return err
@@ -116,9 +119,6 @@ func awaitOwnKinds(ctx context.Context, c client.Reader) error {
 }
 
 func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, o Options) (ctrl.Manager, error) {
-	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = 200, 400
-	config.UserAgent = "sealane-cluster-agent/" + o.Version
 	m, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Logger:                        log.FromContext(ctx),

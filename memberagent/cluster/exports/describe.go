@@ -17,9 +17,9 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// BackendCap is the number of ready backends of one family above which an importer uses the exporting
-// cluster's ClusterIP instead of the pods. One more than that is reported, so that importers can tell.
-const BackendCap = 100
+// backendCap is the number of ready backends of one family above which the broker has importers use the
+// exporting cluster's ClusterIP instead of the pods. One more than that is reported, so that it can tell.
+const backendCap = 100
 
 // Describe returns the export as the broker should see it. The Service is exportable, see Verdict.
 func Describe(export *mcs.ServiceExport, service *corev1.Service, endpoints []discoveryv1.EndpointSlice) v1alpha1.Export {
@@ -158,9 +158,9 @@ func addresses(slice *discoveryv1.EndpointSlice) []v1alpha1.Backend {
 	return out
 }
 
-// capped keeps at most BackendCap+1 addresses of each family, the ready ones first.
+// capped keeps at most backendCap+1 addresses of each family, the ready ones first.
 func capped(groups []v1alpha1.Backends) []v1alpha1.Backends {
-	left := map[bool]int{true: BackendCap + 1, false: BackendCap + 1}
+	left := map[bool]int{true: backendCap + 1, false: backendCap + 1}
 	out := make([]v1alpha1.Backends, len(groups))
 	for i, g := range groups {
 		out[i] = v1alpha1.Backends{Ports: g.Ports, Addresses: make([]v1alpha1.Backend, 0, len(g.Addresses))}

@@ -25,11 +25,10 @@ type group struct {
 
 // contribution is one cluster's contribution to an import, validated.
 type contribution struct {
-	cluster    string
-	local      bool
-	ports      []string // of the merged service, that the cluster serves
-	clusterIPs []netip.Addr
-	backends   []v1alpha1.Backends
+	cluster  string
+	local    bool
+	ports    []string // of the merged service, that the cluster serves
+	backends []v1alpha1.Backends
 }
 
 // groups returns the endpoints that an import should have in this cluster. For a ClusterSetIP the choice is
@@ -42,7 +41,7 @@ func groups(in *Input) []group {
 		if c.Cluster == in.ClusterID {
 			all = append(all, localContribution(in, c))
 		} else if in.Connected(c.Cluster) {
-			all = append(all, contribution{cluster: c.Cluster, ports: c.Ports, clusterIPs: valid(c.ClusterIPs), backends: c.Backends})
+			all = append(all, contribution{cluster: c.Cluster, ports: c.Ports, backends: c.Backends})
 		}
 	}
 	var out []group
@@ -77,22 +76,12 @@ func (s *contribution) answers(port string) bool {
 	})
 }
 
-// groups of one cluster for the ports chosen. A family with more ready backends than the cap is one
-// endpoint, the exporting cluster's ClusterIP.
+// groups of one cluster for the ports chosen. How many pods stand for a cluster, or whether its ClusterIP
+// does, is the broker's decision.
 func (s *contribution) groups(in *Input, ports []string) []group {
 	var out []group
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
-		groups := s.pods(family, ports, len(in.Import.Settings.Ports) == 0)
-		if in.Import.Settings.Type == v1alpha1.ClusterSetIP && !s.local {
-			var count int
-			for _, g := range groups {
-				count += len(g.endpoints)
-			}
-			if count > exports.BackendCap {
-				groups = s.viaClusterIP(in, family, ports)
-			}
-		}
-		out = append(out, groups...)
+		out = append(out, s.pods(family, ports, len(in.Import.Settings.Ports) == 0)...)
 	}
 	return out
 }
@@ -135,23 +124,6 @@ func merge(all []group, g group) []group {
 	slices.SortFunc(g.endpoints, byAddress)
 	g.endpoints = slices.CompactFunc(g.endpoints, func(a, b discoveryv1.Endpoint) bool { return a.Addresses[0] == b.Addresses[0] })
 	return append(all, g)
-}
-
-// viaClusterIP is the exporting cluster's own ClusterIP as the only endpoint of a family.
-func (s *contribution) viaClusterIP(in *Input, family discoveryv1.AddressType, ports []string) []group {
-	g := group{cluster: s.cluster, family: family}
-	for _, p := range in.Import.Settings.Ports {
-		if slices.Contains(ports, p.Name) {
-			g.ports = append(g.ports, v1alpha1.BackendPort{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
-		}
-	}
-	for _, ip := range s.clusterIPs {
-		if familyOf(ip) == family {
-			g.endpoints = []discoveryv1.Endpoint{{Addresses: []string{ip.String()}, Conditions: ready()}}
-			return []group{g}
-		}
-	}
-	return nil
 }
 
 // endpoint turns a ready backend into an endpoint. Addresses that no EndpointSlice may hold are left out one
@@ -219,16 +191,6 @@ func mergedPort(merged []v1alpha1.ServicePort, p corev1.ServicePort) (string, bo
 		}
 	}
 	return "", false
-}
-
-func valid(ips []string) []netip.Addr {
-	var out []netip.Addr
-	for _, s := range ips {
-		if a, ok := parse(s); ok {
-			out = append(out, a)
-		}
-	}
-	return out
 }
 
 // parse accepts what the API server accepts in an EndpointSlice.
