@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -112,10 +111,10 @@ func (o *options) waitLeft(ctx context.Context, karmada *api, clusters []string,
 	var left []string
 	err := until(ctx, func(ctx context.Context) (bool, error) {
 		members, err := karmada.members(ctx)
+		if gone(err) {
+			return true, nil
+		}
 		if err != nil {
-			if meta.IsNoMatchError(err) {
-				return true, nil
-			}
 			return false, err
 		}
 		left = left[:0]

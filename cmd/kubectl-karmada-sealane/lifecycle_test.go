@@ -324,13 +324,13 @@ func TestInstallWaitsForTheMembers(t *testing.T) {
 	install := []string{"install", "--controller=external", "--controller-kubeconfig=" + filepath.Join(t.TempDir(), "kubeconfig")}
 	k.report(t, []string{"c1", "c2"}, connected()...)
 	out := k.succeeds(t, install...)
-	if strings.Count(out, "its cluster DNS answers") != 2 {
+	if strings.Count(out, "its cluster DNS forwards") != 2 {
 		t.Errorf("install does not name both members")
 	}
 	k.report(t, []string{"c1", "c2"}, condition(v1alpha1.MemberAccepted, metav1.ConditionFalse, v1alpha1.ReasonCIDROverlap, "10.8.0.0/16 belongs to c1"))
 	k.fails(t, []string{"refused: 10.8.0.0/16 belongs to c1"}, install...)
 	k.report(t, []string{"c1", "c2"}, connected()[:2]...)
-	k.fails(t, []string{"waiting for a look-up through its cluster DNS"}, append(install, "--timeout=2s")...)
+	k.fails(t, []string{"waiting for its cluster DNS to forward"}, append(install, "--timeout=2s")...)
 }
 
 func TestJoinAndLeave(t *testing.T) {

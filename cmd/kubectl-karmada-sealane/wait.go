@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -19,7 +20,7 @@ import (
 // readiness of one member, as install and join see it.
 type readiness struct {
 	name string
-	// ready: accepted, connected to every other member, and its cluster DNS answers.
+	// ready: accepted, connected to every other member, and its cluster DNS forwards our names.
 	ready bool
 	// refused: it will not become ready by waiting.
 	refused bool
@@ -37,7 +38,7 @@ func memberReadiness(m *v1alpha1.Member) readiness {
 	stages := []struct{ condition, waiting string }{
 		{v1alpha1.MemberAccepted, "waiting for the facts of its agent"},
 		{v1alpha1.MemberConnected, "accepted, waiting for its tunnels"},
-		{v1alpha1.PeeringDNSConfigured, "connected, waiting for a look-up through its cluster DNS"},
+		{v1alpha1.PeeringDNSConfigured, "connected, waiting for its cluster DNS to forward the clusterset's names"},
 	}
 	for _, stage := range stages {
 		c := meta.FindStatusCondition(m.Status.Conditions, stage.condition)
@@ -57,7 +58,7 @@ func memberReadiness(m *v1alpha1.Member) readiness {
 		}
 		return r
 	}
-	r.ready, r.text = true, "connected, its cluster DNS answers"
+	r.ready, r.text = true, "connected, its cluster DNS forwards the clusterset's names"
 	return r
 }
 
@@ -91,13 +92,32 @@ func (o *options) waitConnected(ctx context.Context, karmada *api, p *progress, 
 		return err
 	}
 	if err == nil && allReady(last) {
-		return nil
+		return o.confirmDNS(ctx, karmada, p, set, last)
 	}
 	return &finding{
 		expected: fmt.Sprintf("every member to be connected and to resolve the clusterset's names within %s", o.timeout),
 		found:    found,
 		remedy:   fmt.Sprintf("see %s show all; kubectl get members -o wide on the Karmada API; the logs of sealane-controller, and of the pods in %s of the member", o.invocation, v1alpha1.Namespace),
 	}
+}
+
+// confirmDNS looks a name up through the cluster DNS of each member that was waited for.
+func (o *options) confirmDNS(ctx context.Context, karmada *api, p *progress, set string, states []readiness) error {
+	var cs v1alpha1.ClusterSet
+	if err := karmada.Get(ctx, client.ObjectKey{Name: set}, &cs); err != nil {
+		return fmt.Errorf("get ClusterSet %s: %w", set, err)
+	}
+	all, err := karmada.members(ctx)
+	if err != nil {
+		return err
+	}
+	var waited []v1alpha1.Member
+	for i := range all {
+		if slices.ContainsFunc(states, func(s readiness) bool { return s.name == all[i].Name }) {
+			waited = append(waited, all[i])
+		}
+	}
+	return o.lookUp(ctx, karmada, p, &cs, waited)
 }
 
 // readiness of the ClusterSet's members; complete says that every expected member has a record.
