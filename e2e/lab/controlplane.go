@@ -139,7 +139,8 @@ func (l *Lab) startMemberControllers(i int) error {
 	c := l.Topology.Clusters[i]
 	pki := func(name string) string { return l.path("pki", c.Name, name) }
 	err := l.procs.Ensure(process{Name: c.Name + "-controller-manager", Argv: append(
-		l.controllerManagerFlags(c.Name, memberPort(portMemberKCM, i)),
+		l.controllerManagerFlags(c.Name, "controller-manager", memberPort(portMemberKCM, i)),
+		flag("use-service-account-credentials", true),
 		flag("use-service-account-credentials", true),
 		flag("allocate-node-cidrs", false),
 	)})
@@ -157,20 +158,20 @@ func (l *Lab) startMemberControllers(i int) error {
 	}})
 }
 
-func (l *Lab) controllerManagerFlags(cluster string, port int) []string {
+// controllerManagerFlags are those that Karmada's and the members' share. The identity is that of one of
+// the cluster's kubeconfigs.
+func (l *Lab) controllerManagerFlags(cluster, identity string, port int) []string {
 	pki := func(name string) string { return l.path("pki", cluster, name) }
 	return []string{
 		l.tools.path("kube-controller-manager"),
-		flag("kubeconfig", pki("controller-manager.kubeconfig")),
-		flag("authentication-kubeconfig", pki("controller-manager.kubeconfig")),
-		flag("authorization-kubeconfig", pki("controller-manager.kubeconfig")),
+		flag("kubeconfig", pki(identity+".kubeconfig")),
+		flag("authentication-kubeconfig", pki(identity+".kubeconfig")),
+		flag("authorization-kubeconfig", pki(identity+".kubeconfig")),
 		flag("bind-address", l.address()),
 		flag("secure-port", port),
 		flag("leader-elect", false),
 		flag("service-account-private-key-file", pki("sa.key")),
 		flag("root-ca-file", pki("ca.crt")),
-		flag("cluster-signing-cert-file", pki("ca.crt")),
-		flag("cluster-signing-key-file", pki("ca.key")),
 	}
 }
 

@@ -34,7 +34,11 @@ func (l *Lab) startKarmadaAPI() error {
 // karmada-controller-manager ends when the aggregated API is not served.
 func (l *Lab) startKarmada(ctx context.Context) error {
 	err := l.procs.Ensure(process{Name: "karmada-kube-controller-manager", Argv: append(
-		l.controllerManagerFlags(ContextKarmada, portKarmadaKCM),
+		// As Karmada's own installation does: its garbage collector deletes objects of every kind.
+		l.controllerManagerFlags(ContextKarmada, "admin", portKarmadaKCM),
+		// Members need no signer, and each signer costs an inotify instance, of which the host has few.
+		flag("cluster-signing-cert-file", l.path("pki", ContextKarmada, "ca.crt")),
+		flag("cluster-signing-key-file", l.path("pki", ContextKarmada, "ca.key")),
 		flag("controllers", "namespace,garbagecollector,serviceaccount-token,ttl-after-finished,bootstrapsigner,tokencleaner,csrcleaner,csrsigning,clusterrole-aggregation"),
 	)})
 	if err != nil {
