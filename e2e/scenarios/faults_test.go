@@ -147,7 +147,7 @@ func TestWhatIsDeletedByHandComesBack(t *testing.T) {
 			})
 			eventually(t, 30*time.Second, func(ctx context.Context) error {
 				got, err := jsonpath(ctx, "c2", "{.status.networks.podCIDRs[0]}", "peering", "sealane")
-				if err == nil && got != "10.9.0.0/16" {
+				if err == nil && !strings.HasPrefix(got, "10.9.") {
 					err = fmt.Errorf("c2's Peering reports %q", got)
 				}
 				return err
@@ -163,7 +163,7 @@ func TestAMemberLeavesAndJoinsAgain(t *testing.T) {
 	clean(t, "c2")
 	eventually(t, 10*time.Second, func(ctx context.Context) error {
 		out, err := shared.Lab.InNode(ctx, "c1-worker", "ip", "route", "show", "table", "5100")
-		if err == nil && strings.Contains(string(out), "10.9.0.0/16") {
+		if err == nil && strings.Contains(string(out), "10.9.") {
 			err = fmt.Errorf("c1 still routes to c2: %s", out)
 		}
 		return err

@@ -4,6 +4,7 @@ package scenarios
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,16 +16,19 @@ import (
 	"github.com/sealane-io/sealane/e2e/sealane"
 )
 
-// labName stands apart from that of make lab-up and of make demo.
-const labName = ".lab-test"
+// defaultLab stands apart from that of make lab-up and of make demo.
+const defaultLab = "../../.lab-test"
 
 // shared is the lab of this package's tests; TestMain sets it once.
 var shared *sealane.Sealane
 
 func TestMain(m *testing.M) {
+	name := flag.String("lab", defaultLab, "state directory of the lab; one that is up already is used as it is")
+	keep := flag.Bool("keep", false, "leave the lab running afterwards")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := 1
-	if err := boot(ctx); err != nil {
+	if err := boot(ctx, *name); err != nil {
 		fmt.Fprintln(os.Stderr, "boot:", err)
 	} else {
 		ended := make(chan int, 1)
@@ -39,8 +43,11 @@ func TestMain(m *testing.M) {
 	if code != 0 {
 		keepLogs()
 	}
+	if *keep {
+		os.Exit(code)
+	}
 	down, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	if err := lab.Down(down, labName, os.Stderr); err != nil {
+	if err := lab.Down(down, *name, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "remove the lab:", err)
 		code = 1
 	}
@@ -56,8 +63,12 @@ func topology() lab.Topology {
 	return t
 }
 
-func boot(ctx context.Context) error {
-	l, err := lab.Up(ctx, lab.Options{Name: labName, Topology: topology(), Out: os.Stderr})
+func boot(ctx context.Context, name string) error {
+	t := topology()
+	if old, err := lab.Open(name); err == nil {
+		t = old.Topology
+	}
+	l, err := lab.Up(ctx, lab.Options{Name: name, Topology: t, Out: os.Stderr})
 	if err != nil {
 		return err
 	}

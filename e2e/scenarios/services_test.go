@@ -81,7 +81,7 @@ func TestAnUnexportedNameIsGone(t *testing.T) {
 func TestAServiceSpreadByKarmadaAlone(t *testing.T) {
 	for _, way := range []struct{ server, client string }{{"c1", "c2"}, {"c2", "c1"}} {
 		t.Run("served by "+way.server, func(t *testing.T) {
-			spread := strings.ReplaceAll(spreadManifests, "CLUSTER", way.server)
+			spread := strings.ReplaceAll(spreadManifests, "MEMBER", way.server)
 			if err := sealane.Apply(t.Context(), shared.Lab, "karmada", []byte(spread)); err != nil {
 				t.Fatal(err)
 			}
@@ -106,36 +106,36 @@ metadata: {name: sample}
 ---
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: spread-CLUSTER, namespace: sample}
+metadata: {name: spread-MEMBER, namespace: sample}
 spec:
-  selector: {matchLabels: {app: spread-CLUSTER}}
+  selector: {matchLabels: {app: spread-MEMBER}}
   template:
-    metadata: {labels: {app: spread-CLUSTER}}
+    metadata: {labels: {app: spread-MEMBER}}
     spec:
       terminationGracePeriodSeconds: 0
       containers:
-      - {name: whereami, image: "localhost/sealane/whereami:dev", imagePullPolicy: Never, env: [{name: CLUSTER_NAME, value: CLUSTER}]}
+      - {name: whereami, image: "localhost/sealane/whereami:dev", imagePullPolicy: Never, env: [{name: CLUSTER_NAME, value: MEMBER}]}
 ---
 apiVersion: v1
 kind: Service
-metadata: {name: spread-CLUSTER, namespace: sample}
+metadata: {name: spread-MEMBER, namespace: sample}
 spec:
-  selector: {app: spread-CLUSTER}
+  selector: {app: spread-MEMBER}
   ports: [{name: http, port: 80, targetPort: 8080}]
 ---
 apiVersion: multicluster.x-k8s.io/v1alpha1
 kind: ServiceExport
-metadata: {name: spread-CLUSTER, namespace: sample}
+metadata: {name: spread-MEMBER, namespace: sample}
 ---
 apiVersion: policy.karmada.io/v1alpha1
 kind: PropagationPolicy
-metadata: {name: spread-CLUSTER, namespace: sample}
+metadata: {name: spread-MEMBER, namespace: sample}
 spec:
   resourceSelectors:
-  - {apiVersion: apps/v1, kind: Deployment, name: spread-CLUSTER}
-  - {apiVersion: v1, kind: Service, name: spread-CLUSTER}
-  - {apiVersion: multicluster.x-k8s.io/v1alpha1, kind: ServiceExport, name: spread-CLUSTER}
-  placement: {clusterAffinity: {clusterNames: [CLUSTER]}}
+  - {apiVersion: apps/v1, kind: Deployment, name: spread-MEMBER}
+  - {apiVersion: v1, kind: Service, name: spread-MEMBER}
+  - {apiVersion: multicluster.x-k8s.io/v1alpha1, kind: ServiceExport, name: spread-MEMBER}
+  placement: {clusterAffinity: {clusterNames: [MEMBER]}}
 `
 
 // TestExportsSayWhatIsWrong: a ServiceExport without a Service, and one for an ExternalName Service.

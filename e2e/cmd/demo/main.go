@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -18,7 +19,6 @@ import (
 )
 
 const (
-	labName = ".lab-demo"
 	service = "whereami-cs"
 	url     = "http://whereami-cs.sample.svc.clusterset.local"
 )
@@ -26,15 +26,17 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	name := flag.String("name", ".lab-demo", "the lab's state directory")
+	flag.Parse()
+	if err := run(ctx, *name); err != nil {
 		fmt.Fprintf(os.Stderr, "demo: failed: %v\n", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
-	l, err := lab.Up(ctx, lab.Options{Name: labName, Topology: lab.DefaultTopology(), Out: os.Stdout})
+func run(ctx context.Context, name string) error {
+	l, err := lab.Up(ctx, lab.Options{Name: name, Topology: lab.DefaultTopology(), Out: os.Stdout})
 	if err != nil {
 		return err
 	}
@@ -107,7 +109,7 @@ Remove it:
   make lab-down LAB=%s
 
 demo: ok: %.1fs from export to answer, served by %s
-`, l.Kubeconfig(), l.Dir, labName, took.Seconds(), a.Cluster)
+`, l.Kubeconfig(), l.Dir, l.Name, took.Seconds(), a.Cluster)
 	return nil
 }
 
