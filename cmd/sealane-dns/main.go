@@ -41,7 +41,12 @@ import (
 )
 
 func main() {
+	wire()
+	coremain.Run()
+}
+
+// wire adds our plugin to CoreDNS, and puts all plugins in their order.
+func wire() {
 	plugin.Register(lighthouse.Name, lighthouse.Setup)
 	dnsserver.Directives = directives()
-	coremain.Run()
 }
