@@ -120,6 +120,9 @@ func (p processes) start(proc process) error {
 	cmd.Env = p.environment()
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if proc.Namespaces == nsHost {
+		p.ownUser(cmd.SysProcAttr)
+	}
 	keepFilesPrivate()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", proc.Name, err)
@@ -130,6 +133,18 @@ func (p processes) start(proc process) error {
 		proc.Started = s.started
 	}
 	return p.save(proc)
+}
+
+// firstUser and the lab's index make the user that its control planes run as.
+const firstUser = 1_500_000_000
+
+// ownUser runs a control plane's program as the lab's own user, who may read
+// and write any file like root. The kernel counts inotify instances per user,
+// 128 by default: a lab needs about 80, so two would not fit under root.
+func (p processes) ownUser(attr *syscall.SysProcAttr) {
+	const capDACOverride, capDACReadSearch, capFowner = 1, 2, 3
+	attr.Credential = &syscall.Credential{Uid: uint32(firstUser + p.index), NoSetGroups: true}
+	attr.AmbientCaps = []uintptr{capDACOverride, capDACReadSearch, capFowner}
 }
 
 // keepFilesPrivate closes to children what this process inherited: a lock held
@@ -162,7 +177,9 @@ func (p processes) argv(proc process) ([]string, error) {
 		enter, err := p.enter(proc.Node)
 		return append(enter, proc.Argv...), err
 	default:
-		return proc.Argv, nil
+		// env(1) gets the program's capabilities in force: without them the
+		// lab's own user cannot even look into a home directory.
+		return append([]string{"env"}, proc.Argv...), nil
 	}
 }
 
