@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -153,7 +155,26 @@ func essentialNode(n *corev1.Node) *corev1.Node {
 // Run fills the caches until the context ends.
 func (k *Kube) Run(ctx context.Context) error {
 	defer k.events.Shutdown()
+	// Right after installation the kinds and the agent's rights may take a moment longer than its pod,
+	// and informers would double their wait up to 30 s.
+	const every = 250 * time.Millisecond
+	err := wait.PollUntilContextCancel(ctx, every, true, func(ctx context.Context) (bool, error) {
+		return k.readable(ctx), nil
+	})
+	if err != nil {
+		return nil //nolint:nilerr // the context has ended
+	}
 	return k.cache.Start(ctx)
+}
+
+// readable says whether every kind can be listed.
+func (k *Kube) readable(ctx context.Context) bool {
+	for _, list := range []client.ObjectList{&v1alpha1.PeeringList{}, &v1alpha1.GatewayList{}, &corev1.NodeList{}} {
+		if err := k.client.List(ctx, list, client.Limit(1)); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Objects implements Cluster.
