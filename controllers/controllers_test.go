@@ -275,10 +275,10 @@ func TestAStatusThatIsTooLargeOrBroken(t *testing.T) {
 func TestOfTwoClusterSetsTheOlderWins(t *testing.T) {
 	f := newFleet(t)
 	f.connect(1)
-	f.set("aaa", "c1")
+	f.set("red", "c1")
 	f.eventually("the newer says so", func() bool {
 		var set v1alpha1.ClusterSet
-		f.must(f.client.Get(t.Context(), client.ObjectKey{Name: "aaa"}, &set))
+		f.must(f.client.Get(t.Context(), client.ObjectKey{Name: "red"}, &set))
 		return len(set.Status.Problems) == 1 && set.Status.Problems[0].Reason == "SelectedElsewhere" &&
 			strings.Contains(set.Status.Problems[0].Message, "blue")
 	})
