@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,12 +13,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
 
+	sealane "github.com/sealane-io/sealane"
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/e2e/apiserver"
 	"github.com/sealane-io/sealane/memberagent/cluster/mcscrds"
@@ -44,15 +50,49 @@ func newMember(t *testing.T) *member {
 		t.Fatal(err)
 	}
 	mcscrds.AddToScheme(scheme, mcscrds.V1Beta1)
-	if m.Client, err = client.New(m.config, client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
+	m.Client = m.admin(scheme)
 	m.namespace(v1alpha1.Namespace)
 	m.node("node-a", "10.8.0.0/24", "192.0.2.1")
+	m.permissions()
 	dns := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "sealane-dns"}}
 	dns.Spec.Ports = []corev1.ServicePort{{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53}}
 	m.create(dns)
 	return m
+}
+
+// admin is a client that may do anything.
+func (m *member) admin(scheme *runtime.Scheme) client.Client {
+	m.t.Helper()
+	config := rest.CopyConfig(m.config)
+	config.Impersonate = rest.ImpersonationConfig{}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return c
+}
+
+// permissions are those that the agent is installed with, and no more.
+func (m *member) permissions() {
+	m.t.Helper()
+	text, err := sealane.Artifacts.ReadFile("artifacts/deploy/cluster-agent.yaml")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, document := range strings.Split(string(text), "\n---\n") {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), o); err != nil {
+			m.t.Fatal(err)
+		}
+		if o.GroupVersionKind().Group == rbacv1.GroupName {
+			m.create(o)
+		}
+	}
+	m.config = rest.CopyConfig(m.config)
+	m.config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + v1alpha1.Namespace + ":sealane-cluster-agent",
+		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
+	}
 }
 
 // start an agent that ends with the test.
@@ -62,7 +102,7 @@ func (m *member) start(config *rest.Config) {
 	done := make(chan error, 1)
 	go func() {
 		done <- Run(ctx, config, Options{
-			Version: "test", Metrics: "0", Health: "0", Registry: prometheus.NewRegistry(),
+			Version: "test", LeaderElection: true, Metrics: "0", Health: "0", Registry: prometheus.NewRegistry(),
 			Corefile: types.NamespacedName{Namespace: "kube-system", Name: "coredns"},
 			DNS:      types.NamespacedName{Namespace: v1alpha1.Namespace, Name: "sealane-dns"},
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -87,10 +88,10 @@ func find(b *v1alpha1.Bundle, key types.NamespacedName) *v1alpha1.Import {
 func (r *Reconciler) namespaceAlive(ctx context.Context, name string) (bool, error) {
 	ns := &metav1.PartialObjectMetadata{}
 	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.Get(ctx, types.NamespacedName{Name: name}, ns); client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("get namespace %s: %w", name, err)
-	} else if err != nil {
+	if err := r.Get(ctx, types.NamespacedName{Name: name}, ns); apierrors.IsNotFound(err) {
 		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("get namespace %s: %w", name, err)
 	}
 	return ns.DeletionTimestamp == nil, nil
 }
@@ -114,7 +115,7 @@ func (r *Reconciler) observe(ctx context.Context, in *Input) error {
 		return err
 	}
 	if in.Service != nil && !ours(in) {
-		return fmt.Errorf("Service %s exists and was not made by Sealane; delete or rename it", derived) //nolint:staticcheck // Service is a kind
+		return fmt.Errorf("the Service %s exists and was not made by Sealane; delete or rename it", derived)
 	}
 	in.Slices, err = index.SlicesFor(ctx, r, in.Key)
 	return err

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
@@ -105,10 +106,10 @@ func slices(ctx context.Context, c client.Reader, field string, key types.Namesp
 // Service returns nil when there is none.
 func Service(ctx context.Context, c client.Reader, key types.NamespacedName) (*corev1.Service, error) {
 	s := &corev1.Service{}
-	if err := c.Get(ctx, key, s); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("get Service %s: %w", key, err)
-	} else if err != nil {
+	if err := c.Get(ctx, key, s); apierrors.IsNotFound(err) {
 		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("get Service %s: %w", key, err)
 	}
 	return s, nil
 }
@@ -116,10 +117,10 @@ func Service(ctx context.Context, c client.Reader, key types.NamespacedName) (*c
 // Peering returns nil when there is none.
 func Peering(ctx context.Context, c client.Reader) (*v1alpha1.Peering, error) {
 	p := &v1alpha1.Peering{}
-	if err := c.Get(ctx, types.NamespacedName{Name: v1alpha1.PeeringName}, p); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("get the Peering: %w", err)
-	} else if err != nil {
+	if err := c.Get(ctx, types.NamespacedName{Name: v1alpha1.PeeringName}, p); apierrors.IsNotFound(err) {
 		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("get the Peering: %w", err)
 	}
 	return p, nil
 }
@@ -129,10 +130,10 @@ func Peering(ctx context.Context, c client.Reader) (*v1alpha1.Peering, error) {
 func Bundle(ctx context.Context, c client.Reader, shards int32, service types.NamespacedName) (*v1alpha1.Bundle, error) {
 	name := v1alpha1.BundleName(v1alpha1.Shard(service.Namespace, service.Name, shards))
 	b, shared := &v1alpha1.Bundle{}, true
-	if err := c.Get(ctx, types.NamespacedName{Name: name}, b, &client.GetOptions{UnsafeDisableDeepCopy: &shared}); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("get Bundle %s: %w", name, err)
-	} else if err != nil {
+	if err := c.Get(ctx, types.NamespacedName{Name: name}, b, &client.GetOptions{UnsafeDisableDeepCopy: &shared}); apierrors.IsNotFound(err) {
 		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("get Bundle %s: %w", name, err)
 	}
 	return b, nil
 }

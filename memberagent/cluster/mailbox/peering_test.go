@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+func gateway(name string, slot int32, state v1alpha1.HAState, status v1alpha1.ConnectionStatus) v1alpha1.Gateway {
+	long := metav1.NewTime(time.Unix(0, 0))
+	g := v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.GatewaySpec{Slot: slot}}
+	g.Status = v1alpha1.GatewayStatus{
+		HAState: state, ReportedAt: &long,
+		Endpoint: &v1alpha1.Endpoint{Gateway: "another", Slot: 9, PublicKey: "key-of-" + name},
+	}
+	if status != "" {
+		g.Status.Connections = []v1alpha1.Connection{{Cluster: "c2", Status: status}}
+	}
+	return g
+}
+
+func peeringInput(gateways ...v1alpha1.Gateway) Input {
+	return Input{
+		Peering: &v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Generation: 4}, Spec: v1alpha1.PeeringSpec{
+			Revision: 5, RemoteClusters: []v1alpha1.RemoteCluster{{Name: "c3"}, {Name: "c2"}},
+		}},
+		Gateways:   gateways,
+		NodeExists: func(name string) bool { return name != "gone" },
+		DNS:        metav1.Condition{Type: v1alpha1.PeeringDNSConfigured, Status: metav1.ConditionTrue, Reason: "Configured"},
+	}
+}
+
+func TestPeeringStatus(t *testing.T) {
+	active, standby := v1alpha1.GatewayActive, v1alpha1.GatewayStandby
+	empty := gateway("new", 3, "", "")
+	empty.Status.Endpoint = nil
+	for _, c := range []struct {
+		name     string
+		gateways []v1alpha1.Gateway
+		want     string
+	}{
+		{"no gateway", nil, "c2=Connecting c3=Connecting"},
+		{"quiet for long: it stays", []v1alpha1.Gateway{gateway("a", 0, active, v1alpha1.ConnectionConnected)}, "a/0 c2=Connected c3=Connecting"},
+		{"by slot", []v1alpha1.Gateway{gateway("a", 1, standby, v1alpha1.ConnectionError), gateway("b", 0, active, v1alpha1.ConnectionConnected), empty}, "b/0 a/1 c2=Connected c3=Connecting"},
+		{"the active one says", []v1alpha1.Gateway{gateway("a", 1, standby, v1alpha1.ConnectionConnected), gateway("b", 0, active, v1alpha1.ConnectionError)}, "b/0 a/1 c2=Error c3=Connecting"},
+		{"its node is gone", []v1alpha1.Gateway{gateway("gone", 0, active, v1alpha1.ConnectionConnected)}, "c2=Connecting c3=Connecting"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := peeringInput(c.gateways...)
+			status := PeeringStatus(in)
+			var got []string
+			for _, e := range status.Endpoints {
+				got = append(got, fmt.Sprintf("%s/%d", e.Gateway, e.Slot))
+			}
+			for _, x := range status.Connections {
+				got = append(got, fmt.Sprintf("%s=%s", x.Cluster, x.Status))
+			}
+			if got := strings.Join(got, " "); got != c.want || status.ObservedRevision != 5 {
+				t.Errorf("got %s of revision %d, want %s", got, status.ObservedRevision, c.want)
+			}
+			in.Peering.Status = status
+			if again := PeeringStatus(in); !equality.Semantic.DeepEqual(again, status) {
+				t.Errorf("not the same twice: %v and %v", again, status)
+			}
+		})
+	}
+}
+
+func TestPeeringConditions(t *testing.T) {
+	in := peeringInput()
+	var many []string
+	for i := range 12 {
+		many = append(many, fmt.Sprintf("ns-%02d", i))
+	}
+	in.MissingNamespaces, in.Limited = many, true
+	status := PeeringStatus(in)
+	c := meta.FindStatusCondition(status.Conditions, ConditionImportsApplied)
+	if c.Reason != "NamespaceMissing" || !strings.Contains(c.Message, "ns-09 and 2 more") || c.ObservedGeneration != 4 {
+		t.Errorf("missing namespaces: %+v", c)
+	}
+	if c := meta.FindStatusCondition(status.Conditions, ConditionMCSAPI); c.Reason != "Limited" || c.Status != metav1.ConditionFalse {
+		t.Errorf("old API: %+v", c)
+	}
+	if c := meta.FindStatusCondition(status.Conditions, ConditionNetworksDiscovered); c.Status != metav1.ConditionFalse {
+		t.Errorf("no networks: %+v", c)
+	}
+	in.Peering.Spec.Phase, in.Remaining = v1alpha1.MemberLeaving, []string{"pod x"}
+	if s := PeeringStatus(in); s.Cleaned || meta.IsStatusConditionTrue(s.Conditions, ConditionCleaned) {
+		t.Errorf("not clean yet: %+v", s)
+	}
+	in.Remaining = nil
+	in.Peering.Status = PeeringStatus(in)
+	if !in.Peering.Status.Cleaned {
+		t.Error("clean")
+	}
+	in.Peering.Spec.Phase = v1alpha1.MemberActive
+	if s := PeeringStatus(in); s.Cleaned || meta.FindStatusCondition(s.Conditions, ConditionCleaned) != nil {
+		t.Errorf("back again: %+v", s)
+	}
+}
+
+func TestPace(t *testing.T) {
+	p, now := newPacer(), time.Unix(1700000000, 0)
+	if w := p.wait("a", now); w != 0 {
+		t.Errorf("the first write waits %s", w)
+	}
+	p.wrote("a", now)
+	if w := p.wait("a", now.Add(30*time.Millisecond)); w != 70*time.Millisecond {
+		t.Errorf("the next waits %s", w)
+	}
+	if w := p.wait("b", now); w != 0 {
+		t.Errorf("another mailbox waits %s", w)
+	}
+	if w := p.wait("a", now.Add(time.Second)); w != 0 {
+		t.Errorf("a later one waits %s", w)
+	}
+}
