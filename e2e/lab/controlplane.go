@@ -141,7 +141,6 @@ func (l *Lab) startMemberControllers(i int) error {
 	err := l.procs.Ensure(process{Name: c.Name + "-controller-manager", Argv: append(
 		l.controllerManagerFlags(c.Name, "controller-manager", memberPort(portMemberKCM, i)),
 		flag("use-service-account-credentials", true),
-		flag("use-service-account-credentials", true),
 		flag("allocate-node-cidrs", false),
 	)})
 	if err != nil {
