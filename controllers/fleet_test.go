@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -28,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sealane-io/sealane"
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -78,7 +81,7 @@ func newFleet(t *testing.T) *fleet {
 		t.Fatal(err)
 	}
 	f := &fleet{t: t, client: c, writes: map[string]int{}, reports: map[string]v1alpha1.PeeringStatus{}, exports: map[string][]v1alpha1.Export{}, raw: map[string][]byte{}}
-	f.must(client.IgnoreAlreadyExists(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace}})))
+	f.grant()
 	for _, name := range propagation.WireBindings() {
 		f.must(c.Create(t.Context(), &workv1alpha2.ClusterResourceBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -98,13 +101,25 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// start runs the broker; stop ends it.
+// grant creates the broker's identity and rights on the Karmada API, and nothing beyond them.
+func (f *fleet) grant() {
+	data, err := fs.ReadFile(sealane.Artifacts, "artifacts/controller/karmada.yaml")
+	f.must(err)
+	for _, document := range strings.Split(string(data), "\n---\n") {
+		o := new(unstructured.Unstructured)
+		f.must(yaml.Unmarshal([]byte(document), &o.Object))
+		f.must(client.IgnoreAlreadyExists(f.client.Create(f.t.Context(), o)))
+	}
+}
+
+// start runs the broker, with the rights that it is installed with; stop ends it.
 func (f *fleet) start() {
 	options, err := controllers.Options()
 	f.must(err)
 	options.Metrics = metricsserver.Options{BindAddress: "0"}
 	options.Controller = config.Controller{SkipNameValidation: ptr.To(true)}
 	broker := rest.CopyConfig(apiConfig)
+	broker.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + v1alpha1.Namespace + ":sealane-controller"}
 	broker.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counter{next: next, fleet: f} })
 	mgr, err := ctrl.NewManager(broker, options)
 	f.must(err)

@@ -69,6 +69,9 @@ type memory struct {
 	sent      *v1alpha1.BundleSpec
 	sentAt    time.Time
 	refreshed time.Time
+	// answered is the newest revision that the member has answered. What answers an older one comes
+	// from the past, say from a restored backup.
+	answered int64
 }
 
 // target is one member whose Bundle is kept.
@@ -177,11 +180,12 @@ func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, r
 	t.mem.sent = t.sent
 	m.Last = t.sent
 	report := r.report(ctx, record.Name, propagation.Status(&work))
-	m.Known = t.sent != nil && report != nil && report.ObservedRevision >= t.sent.Revision
+	m.Known = t.sent != nil && report != nil && report.ObservedRevision >= t.mem.answered
 	if m.Known {
-		m.Exports = report.Exports
+		m.Exports, t.mem.answered = report.Exports, report.ObservedRevision
 	}
-	refresh, after := membership.Refresh(world.Cluster(record.Name), m.Known, t.mem.refreshed, now)
+	delivered := m.Known && report.ObservedRevision >= t.sent.Revision
+	refresh, after := membership.Refresh(world.Cluster(record.Name), delivered, t.mem.refreshed, now)
 	if refresh {
 		t.mem.refreshed = now
 	}
@@ -252,11 +256,12 @@ func (r *Reconciler) apply(ctx context.Context, targets []target, d Decision) er
 		if t.sent != nil {
 			spec.Revision = t.sent.Revision
 		}
-		if t.refresh || t.missing && t.sent != nil {
-			spec.Revision++
-		}
-		if t.sent != nil && !t.missing && equality.Semantic.DeepEqual(*t.sent, spec) {
+		if t.sent != nil && !t.missing && !t.refresh && equality.Semantic.DeepEqual(*t.sent, spec) {
 			continue
+		}
+		// The answer to it tells that it has arrived.
+		if t.sent != nil {
+			spec.Revision++
 		}
 		g.Go(func() error {
 			if err := r.Works.ApplyBundle(writeCtx, t.cluster, spec); err != nil {
