@@ -25,7 +25,8 @@ const bootTimeout = 5 * time.Minute
 type Options struct {
 	// Name is the path of the state directory; ".lab" if empty.
 	Name string
-	// Topology; DefaultTopology if it has no clusters.
+	// Topology; with no clusters in it that of the existing lab, or else
+	// DefaultTopology.
 	Topology Topology
 	// Out gets a line per step; nothing if nil.
 	Out io.Writer
@@ -95,8 +96,12 @@ func claimLab(ctx context.Context, options Options, t tools) (*Lab, error) {
 	if options.Name == "" {
 		options.Name = ".lab"
 	}
+	old, openErr := Open(options.Name)
 	if len(options.Topology.Clusters) == 0 {
 		options.Topology = DefaultTopology()
+		if openErr == nil {
+			options.Topology = old.Topology
+		}
 	}
 	topology, err := options.Topology.complete()
 	if err != nil {
@@ -111,7 +116,7 @@ func claimLab(ctx context.Context, options Options, t tools) (*Lab, error) {
 			return nil, fmt.Errorf("lab %s: a node has its own %s, so the lab cannot be in it", dir, shadowed)
 		}
 	}
-	if old, err := Open(options.Name); err == nil {
+	if openErr == nil {
 		if !reflect.DeepEqual(old.Topology, topology) {
 			return nil, fmt.Errorf("lab %s exists with another topology: remove it first", dir)
 		}

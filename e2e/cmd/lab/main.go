@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealane-io/sealane/e2e/lab"
+	"github.com/sealane-io/sealane/e2e/sealane"
 )
 
 func main() {
@@ -51,6 +52,7 @@ func deps() *cobra.Command {
 func up(name *string) *cobra.Command {
 	var file string
 	var archives []string
+	var install bool
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Boot a lab, or complete and verify one that exists",
@@ -60,18 +62,22 @@ func up(name *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = lab.Up(cmd.Context(), lab.Options{Name: *name, Topology: topology, Out: cmd.OutOrStdout(), Images: archives})
-			return err
+			l, err := lab.Up(cmd.Context(), lab.Options{Name: *name, Topology: topology, Out: cmd.OutOrStdout(), Images: archives})
+			if err != nil || !install {
+				return err
+			}
+			return (&sealane.Sealane{Lab: l, Out: cmd.OutOrStdout()}).Install(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&file, "topology", "", "topology file; by default c1 (push) and c2 (pull) with two nodes each")
+	cmd.Flags().StringVar(&file, "topology", "", "topology file; by default that of the existing lab, or else c1 (push) and c2 (pull) with two nodes each")
+	cmd.Flags().BoolVar(&install, "install", true, "install Sealane through its plugin")
 	cmd.Flags().StringArrayVar(&archives, "image", nil, "further image archive to load into every node")
 	return cmd
 }
 
 func readTopology(file string) (lab.Topology, error) {
 	if file == "" {
-		return lab.DefaultTopology(), nil
+		return lab.Topology{}, nil
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
