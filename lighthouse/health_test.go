@@ -15,23 +15,30 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-func TestDisconnected(t *testing.T) {
-	now := time.Unix(1_000_000, 0)
+// moment is the moment of the tests.
+func moment() time.Time { return time.Unix(1_000_000, 0) }
+
+// report is what a gateway wrote some time before the moment.
+type report struct {
+	age     time.Duration
+	standby bool
+	states  []v1alpha1.Connection
+}
+
+// disconnectedCase has the reports of each gateway, oldest first, and what follows from them.
+type disconnectedCase struct {
+	reports map[string][]report
+	want    string
+	// next is after what time that may change without a report; 0 is never.
+	next time.Duration
+}
+
+func disconnectedCases() map[string]disconnectedCase {
 	const connected, connecting, failed = v1alpha1.ConnectionConnected, v1alpha1.ConnectionConnecting, v1alpha1.ConnectionError
-	type report struct {
-		age     time.Duration
-		standby bool
-		states  []v1alpha1.Connection
-	}
 	to := func(cluster string, status v1alpha1.ConnectionStatus) v1alpha1.Connection {
 		return v1alpha1.Connection{Cluster: cluster, Status: status}
 	}
-	tests := map[string]struct {
-		// reports of one gateway each, the last one per name counts.
-		reports map[string][]report
-		want    string
-		next    time.Duration
-	}{
+	return map[string]disconnectedCase{
 		"nothing is known":              {nil, "", 0},
 		"a gateway that lists nothing":  {map[string][]report{"n1": {{}}}, "", 90 * time.Second},
 		"connected":                     {map[string][]report{"n1": {{states: []v1alpha1.Connection{to("c2", connected)}}}}, "", 90 * time.Second},
@@ -62,7 +69,11 @@ func TestDisconnected(t *testing.T) {
 			{states: []v1alpha1.Connection{to("c2", connecting)}},
 		}}, "c2", 90 * time.Second},
 	}
-	for name, tt := range tests {
+}
+
+func TestDisconnected(t *testing.T) {
+	now := moment()
+	for name, tt := range disconnectedCases() {
 		t.Run(name, func(t *testing.T) {
 			gateways := map[string]gatewayReport{}
 			for name, reports := range tt.reports {

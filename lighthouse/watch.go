@@ -54,9 +54,9 @@ type watcher struct {
 // feed is one watched resource.
 type feed struct {
 	resource string
-	// list returns an empty list object, and the version to read, which may depend on what is served.
+	// version to read, which may depend on what is served.
 	version func(ctx context.Context) (schema.GroupVersion, error)
-	// set takes over an object that is there, remove one that is gone, replace all of them.
+	// set takes over an object that is there, remove forgets one that is gone, replace takes over all.
 	set     func(obj any)
 	remove  func(obj any)
 	replace func(objs []any)
