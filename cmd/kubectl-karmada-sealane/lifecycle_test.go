@@ -11,14 +11,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -399,129 +397,4 @@ func TestExportAndUnexport(t *testing.T) {
 		t.Errorf("export --context made a policy: %v", err)
 	}
 	k.succeeds(t, "unexport", "whereami", "-n", "sample", "--context", "lost-member")
-}
-
-// sealanes lists what of Sealane's own is left.
-func (k *karmada) sealanes(t *testing.T) []string {
-	t.Helper()
-	var left []string
-	for _, list := range []string{"CustomResourceDefinitionList.apiextensions.k8s.io", "NamespaceList.", "ClusterRoleList.rbac.authorization.k8s.io", "ClusterRoleBindingList.rbac.authorization.k8s.io"} {
-		kind, group, _ := strings.Cut(list, ".")
-		objects := &unstructured.UnstructuredList{}
-		objects.SetAPIVersion(strings.TrimPrefix(group+"/v1", "/"))
-		objects.SetKind(kind)
-		if err := k.List(t.Context(), objects); err != nil {
-			t.Fatal(err)
-		}
-		for i := range objects.Items {
-			if strings.Contains(objects.Items[i].GetName(), "sealane") {
-				left = append(left, describe(&objects.Items[i]))
-			}
-		}
-	}
-	return left
-}
-
-func TestUninstallLeavesNothing(t *testing.T) {
-	k := newKarmada(t)
-	k.install(t)
-	bundle, err := manifests("artifacts/deploy/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := k.apply(t.Context(), bundle...); err != nil {
-		t.Fatal(err)
-	}
-	k.create(t, &policyv1alpha1.ClusterPropagationPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "sealane", Labels: map[string]string{labelManagedBy: v1alpha1.ManagedBy}},
-		Spec:       policyv1alpha1.PropagationSpec{ResourceSelectors: []policyv1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "Namespace", Name: "sealane-system"}}},
-	})
-	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	k.get(t, set)
-	set.Finalizers = []string{"sealane.io/members"}
-	if err := k.Update(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
-	k.fails(t, []string{"sealane-controller runs", "uninstall --force"}, "uninstall", "--timeout=3s")
-	if err := k.dropMembers(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		k.succeeds(t, "uninstall")
-	}
-	if left := k.sealanes(t); len(left) > 0 {
-		t.Errorf("left over: %v", left)
-	}
-	var policies policyv1alpha1.ClusterPropagationPolicyList
-	if err := k.List(t.Context(), &policies); err != nil || len(policies.Items) > 0 {
-		t.Errorf("policies left over: %v, %v", policies.Items, err)
-	}
-	k.fails(t, []string{"install"}, "show", "all")
-}
-
-func TestUninstallCleansALostMember(t *testing.T) {
-	k := newKarmada(t)
-	bundle, err := manifests("artifacts/deploy/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	crds, err := memberCRDs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := k.apply(t.Context(), append(crds, bundle...)...); err != nil {
-		t.Fatal(err)
-	}
-	ours := map[string]string{labelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: "whereami"}
-	derived := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "sl-0123456789", Labels: ours}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
-	users := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "whereami"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: "sl-0123456789-c2", Labels: map[string]string{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy}},
-		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
-	}
-	export := &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "whereami"}}
-	corefile := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns"},
-		Data:       map[string]string{"Corefile": "# BEGIN sealane\nclusterset.local:53 {\n    forward . 10.96.0.20\n}\n# END sealane\n.:53 {\n    errors\n}\n"},
-	}
-	k.create(t, derived, users, slice, export, corefile)
-	t.Cleanup(func() {
-		for _, object := range []client.Object{users, export, corefile} {
-			_ = k.Delete(context.WithoutCancel(t.Context()), object)
-		}
-	})
-
-	k.succeeds(t, "uninstall", "--context", "lost-member")
-	if left := k.sealanes(t); len(left) > 0 {
-		t.Errorf("left over: %v", left)
-	}
-	for _, object := range []client.Object{derived, slice} {
-		if err := k.Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
-			t.Errorf("%T is left: %v", object, err)
-		}
-	}
-	k.get(t, users)
-	k.get(t, export)
-	k.get(t, corefile)
-	if got := corefile.Data["Corefile"]; got != ".:53 {\n    errors\n}\n" {
-		t.Errorf("Corefile:\n%s", got)
-	}
-}
-
-func TestUninstallRefusesToCleanAMember(t *testing.T) {
-	k := newKarmada(t)
-	k.install(t)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if err := until(ctx, func(ctx context.Context) (bool, error) {
-		return k.Get(ctx, client.ObjectKeyFromObject(ns), ns) == nil, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	k.create(t, &v1alpha1.Member{
-		ObjectMeta: metav1.ObjectMeta{Name: "c1"},
-		Spec:       v1alpha1.MemberSpec{ClusterSet: "default", ClusterUID: string(ns.UID), Phase: v1alpha1.MemberActive},
-	})
-	k.fails(t, []string{"it is member c1", "leave c1"}, "uninstall", "--context", "lost-member")
 }
