@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -71,6 +72,10 @@ func (f *nodeFlags) run(ctx context.Context) error {
 	ctrllog.SetLogger(log)
 	klog.SetLogger(log)
 	log = log.WithValues("node", f.options.Node)
+	// Most of a gateway's heap is wireguard-go's packet buffers, which stay: a heap of twice their size
+	// would be 30 MB of garbage. The packets' way allocates nothing, so collecting costs little.
+	const gcPercent = 25
+	debug.SetGCPercent(gcPercent)
 	ctx, stop := signal.NotifyContext(logr.NewContext(ctx, log), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	// An empty path means the pod's own credentials.

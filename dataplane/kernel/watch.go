@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -26,6 +27,20 @@ func (k *Kernel) Watch(ctx context.Context, changed func()) error {
 	if err != nil {
 		return fmt.Errorf("subscribe to netlink: %w", err)
 	}
+	return receive(ctx, s, changed, concernsUs)
+}
+
+// WatchFirewall calls changed whenever our nftables tables or the FORWARD chain change, until the context
+// ends. It may miss changes while somebody loads very many rules.
+func (k *Kernel) WatchFirewall(ctx context.Context, changed func()) error {
+	s, err := nl.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
+	if err != nil {
+		return fmt.Errorf("subscribe to nftables: %w", err)
+	}
+	return receive(ctx, s, changed, concernsFirewall)
+}
+
+func receive(ctx context.Context, s *nl.NetlinkSocket, changed func(), concerns func(syscall.NetlinkMessage) bool) error {
 	stop := context.AfterFunc(ctx, s.Close)
 	defer stop()
 	for {
@@ -38,13 +53,35 @@ func (k *Kernel) Watch(ctx context.Context, changed func()) error {
 		case err != nil:
 			return fmt.Errorf("receive from netlink: %w", err)
 		}
-		for _, m := range messages {
-			if concernsUs(m) {
-				changed()
-				break
-			}
+		if slices.ContainsFunc(messages, concerns) {
+			changed()
 		}
 	}
+}
+
+// The attributes that name the table and the chain have the same numbers in messages about tables,
+// chains, rules, sets and elements (linux/netfilter/nf_tables.h); a table has no chain.
+const (
+	nftaTable = 1
+	nftaChain = 2
+)
+
+// concernsFirewall looks at where something changed.
+func concernsFirewall(m syscall.NetlinkMessage) bool {
+	if len(m.Data) < nl.SizeofNfgenmsg {
+		return false
+	}
+	attrs, err := nl.ParseRouteAttr(m.Data[nl.SizeofNfgenmsg:])
+	if err != nil {
+		return false
+	}
+	name := map[uint16]string{}
+	for _, a := range attrs {
+		if a.Attr.Type == nftaTable || a.Attr.Type == nftaChain {
+			name[a.Attr.Type] = strings.TrimRight(string(a.Value), "\x00")
+		}
+	}
+	return name[nftaTable] == plan.TableName || name[nftaTable] == filterTable && name[nftaChain] == forwardChain
 }
 
 // concernsUs leaves out what every pod that starts causes.

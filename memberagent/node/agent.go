@@ -24,7 +24,7 @@ const (
 	// resyncEvery finds what no event tells, such as a firewall that was reloaded.
 	resyncEvery = 30 * time.Second
 	// measureEvery reads the tunnels' counters, and tries other addresses of peers that do not answer.
-	measureEvery = 2 * time.Second
+	measureEvery = time.Second
 	// retryFirst and retryMost bound the wait after a failure.
 	retryFirst = 250 * time.Millisecond
 	retryMost  = 15 * time.Second
@@ -41,6 +41,7 @@ type Agent struct {
 	prober        *Prober // nil on a kernel without IPv6
 	metrics       *Metrics
 	snapshot      snapshot
+	proven        *proven
 	poke          chan struct{}
 
 	// What the loop, and nobody else, carries from one round to the next.
@@ -75,8 +76,11 @@ func New(o Options, k *kernel.Kernel, c *cable.WireGuard, m *Metrics) (*Agent, e
 		node: o.Node, version: o.Version, kernel: k, cable: c, metrics: m,
 		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1),
 	}
+	var err error
+	if a.proven, err = newProven(o.StateDir); err != nil {
+		return nil, err
+	}
 	if k.IPv6() {
-		var err error
 		if a.prober, err = NewProber(a.Poke); err != nil {
 			return nil, err
 		}
@@ -108,8 +112,9 @@ func (a *Agent) Alive() bool {
 func (a *Agent) Run(ctx context.Context) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	go func() { failed <- a.kernel.Watch(inner, a.Poke) }()
+	go func() { failed <- a.kernel.WatchFirewall(inner, a.Poke) }()
 	if a.prober != nil {
 		go func() { failed <- a.prober.Run(inner) }()
 	}
@@ -209,22 +214,39 @@ func (a *Agent) round(ctx context.Context) error {
 // to do.
 const snapshotPatience = 3 * time.Second
 
-// objects returns what the caches hold, or while they are not loaded what they last held.
+// objects returns what the caches hold, or while they are not loaded what they last held. A Peering that
+// is missing changes nothing, so the last one stands in for it.
 func (a *Agent) objects(ctx context.Context) (Objects, bool, error) {
 	o, synced, err := a.cluster.Objects(ctx)
 	if err != nil {
 		return Objects{}, false, err
 	}
 	if synced {
-		if err := a.snapshot.save(o); err != nil {
-			logr.FromContextOrDiscard(ctx).Error(err, "the snapshot for restarts was not kept")
-		}
+		a.keep(ctx, &o)
 		return o, true, nil
 	}
 	if time.Since(a.started) < snapshotPatience {
 		return Objects{}, false, nil
 	}
 	return a.snapshot.load()
+}
+
+// keep keeps the objects for a restart, or completes them from the last ones.
+func (a *Agent) keep(ctx context.Context, o *Objects) {
+	log := logr.FromContextOrDiscard(ctx)
+	if o.Peering != nil {
+		if err := a.snapshot.save(*o); err != nil {
+			log.Error(err, "the objects were not kept for a restart")
+		}
+		return
+	}
+	last, ok, err := a.snapshot.load()
+	if err != nil {
+		log.Error(err, "the objects kept for a restart are lost")
+	}
+	if ok {
+		o.Peering = last.Peering
+	}
 }
 
 // Sync makes the node as the objects ask, and returns what that makes of it: a value of NodeState, or
@@ -250,6 +272,11 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (string, error) {
 	}
 	a.facts.Alive = a.alive()
 	a.top, a.plan = top, plan.For(top, a.facts)
+	for _, t := range a.plan.Tunnels {
+		for i, p := range t.Peers {
+			t.Peers[i].Candidates = a.proven.first(p.PublicKey, p.Candidates)
+		}
+	}
 	err = a.apply(ctx)
 	a.probe(remotes(a.top, a.plan), o.Peering.Spec.HealthCheck)
 	return NodeProgrammed, err

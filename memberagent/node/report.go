@@ -5,6 +5,8 @@ package node
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -26,6 +28,10 @@ func (a *Agent) measure(ctx context.Context) {
 	var connections []v1alpha1.Connection
 	var tunnels []Tunnel
 	states := a.peerStates(ctx)
+	reached := maps.Clone(a.proven.endpoints)
+	maps.DeleteFunc(reached, func(key string, _ netip.AddrPort) bool {
+		return len(a.plan.Tunnels) > 0 && !a.isPeer(key) // no tunnels: before the first plan
+	})
 	for _, r := range remotes(a.top, a.plan) {
 		state := states[r.gateway.PublicKey]
 		var health *Health
@@ -35,10 +41,16 @@ func (a *Agent) measure(ctx context.Context) {
 		c := connection(r, state, health, now)
 		connections = append(connections, c)
 		tunnels = append(tunnels, Tunnel{c, state})
+		if c.Status == v1alpha1.ConnectionConnected && state.Endpoint.IsValid() {
+			reached[keyText(r.gateway.PublicKey)] = state.Endpoint
+		}
 		a.dial(ctx, r, state, c.Status == v1alpha1.ConnectionConnected, now)
 	}
 	a.dialler.forget(func(key [32]byte) bool { _, ok := states[key]; return ok })
 	a.metrics.measured(tunnels)
+	if err := a.proven.set(reached); err != nil {
+		log.Error(err, "where peers are reached was not kept for a restart")
+	}
 	if a.gateway == nil {
 		a.reported = v1alpha1.GatewayStatus{}
 		return
@@ -46,6 +58,12 @@ func (a *Agent) measure(ctx context.Context) {
 	if err := a.report(ctx, connections, now); err != nil && ctx.Err() == nil {
 		log.Error(err, "the gateway's status was not written")
 	}
+}
+
+func (a *Agent) isPeer(key string) bool {
+	return slices.ContainsFunc(a.plan.Tunnels, func(t plan.Tunnel) bool {
+		return slices.ContainsFunc(t.Peers, func(p plan.Peer) bool { return keyText(p.PublicKey) == key })
+	})
 }
 
 func (a *Agent) peerStates(ctx context.Context) map[[32]byte]cable.PeerState {

@@ -35,18 +35,23 @@ func (s *snapshot) save(o Objects) error {
 	if err != nil || bytes.Equal(text, s.kept) {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
-		return err
-	}
-	next := s.path + ".next"
-	if err := os.WriteFile(next, text, 0o600); err != nil {
-		return err
-	}
-	if err := os.Rename(next, s.path); err != nil {
+	if err := replaceFile(s.path, text); err != nil {
 		return err
 	}
 	s.kept = text
 	return nil
+}
+
+// replaceFile leaves the old text or the new one, whenever the process ends.
+func replaceFile(path string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	next := path + ".next"
+	if err := os.WriteFile(next, text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
 }
 
 // load returns the objects, and whether there are any.

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/dataplane/kernel"
+	"github.com/sealane-io/sealane/dataplane/topology"
+)
+
+func TestSeries(t *testing.T) {
+	const interval, threshold = 100 * time.Millisecond, 3
+	now := time.Unix(1000, 0)
+	s := newSeries()
+	probe := func(answered bool) (changed bool) {
+		now = now.Add(interval)
+		sequence, down := s.sent(now, threshold)
+		return answered && s.answered(sequence, now.Add(10*time.Millisecond)) || down
+	}
+	if probe(false) || s.status != v1alpha1.ConnectionConnecting {
+		t.Fatalf("before the first answer: %s", s.status)
+	}
+	if !probe(true) || s.status != v1alpha1.ConnectionConnected {
+		t.Fatalf("after the first answer: %s", s.status)
+	}
+	for range threshold {
+		if probe(false) {
+			t.Fatal("down too early")
+		}
+	}
+	if !probe(false) || s.status != v1alpha1.ConnectionError {
+		t.Fatalf("after %d probes without answer: %s", threshold, s.status)
+	}
+	if probe(false) {
+		t.Error("told twice")
+	}
+	if !probe(true) || s.status != v1alpha1.ConnectionConnected {
+		t.Errorf("after an answer: %s", s.status)
+	}
+	if s.answered(s.sequence, now) || s.answered(s.sequence+1, now) {
+		t.Error("an answer that nobody asked for counts")
+	}
+	h := s.health(now.Add(2 * time.Second))
+	if h.RTT == nil || h.RTT.Avg != 10000 || h.RTT.Min != 10000 || h.RTT.Dev != 0 || h.LossPercent != 75 {
+		t.Errorf("health %+v, RTT %+v", h, h.RTT)
+	}
+}
+
+func TestSeriesKeepsAMinute(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := newSeries()
+	for range 10000 {
+		now = now.Add(50 * time.Millisecond)
+		s.sent(now, 4)
+	}
+	if len(s.samples) > maxSamples || now.Sub(s.samples[0].at) > window {
+		t.Errorf("%d samples since %s", len(s.samples), now.Sub(s.samples[0].at))
+	}
+}
+
+func TestDialler(t *testing.T) {
+	a, b := netip.MustParseAddrPort("192.0.2.1:4500"), netip.MustParseAddrPort("192.0.2.2:4500")
+	roamed := netip.MustParseAddrPort("203.0.113.1:999")
+	candidates := []netip.AddrPort{a, b}
+	now := time.Unix(1000, 0)
+	var d dialler
+	step := func(works bool, inUse netip.AddrPort, after time.Duration) netip.AddrPort {
+		now = now.Add(after)
+		next, _ := d.next([32]byte{1}, works, inUse, candidates, now)
+		return next
+	}
+	for i, c := range []struct {
+		works bool
+		inUse netip.AddrPort
+		after time.Duration
+		want  netip.AddrPort
+	}{
+		{false, a, 0, netip.AddrPort{}},             // new: has its time
+		{false, a, time.Second, netip.AddrPort{}},   // still
+		{false, a, dialPatience, b},                 // the next
+		{false, b, time.Second, netip.AddrPort{}},   // has its time too
+		{false, b, dialPatience, a},                 // round
+		{true, a, time.Second, netip.AddrPort{}},    // works
+		{true, roamed, time.Hour, netip.AddrPort{}}, // where it roamed to is right
+		{false, roamed, 0, netip.AddrPort{}},        // gets its time
+		{false, roamed, dialPatience, a},            // and then the first
+		{false, netip.AddrPort{}, 0, a},             // no address at all: at once
+	} {
+		if got := step(c.works, c.inUse, c.after); got != c.want {
+			t.Errorf("step %d: dial %v, want %v", i, got, c.want)
+		}
+	}
+	d.forget(func([32]byte) bool { return false })
+	if len(d.since) != 0 {
+		t.Error("a peer that is gone is remembered")
+	}
+}
+
+func TestProvenEndpointComesFirst(t *testing.T) {
+	dir := t.TempDir()
+	a, b := netip.MustParseAddrPort("192.0.2.1:4500"), netip.MustParseAddrPort("[2001:db8::1]:4500")
+	p, err := newProven(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.first([32]byte{1}, []netip.AddrPort{a, b}); got[0] != a {
+		t.Errorf("nothing known: %v", got)
+	}
+	if err := p.set(map[string]netip.AddrPort{keyText([32]byte{1}): b}); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = newProven(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.first([32]byte{1}, []netip.AddrPort{a, b}); !slices.Equal(got, []netip.AddrPort{b, a}) {
+		t.Errorf("after a restart: %v", got)
+	}
+}
+
+func TestConnection(t *testing.T) {
+	private := netip.MustParseAddr("172.31.1.1")
+	r := remote{cluster: "c2", link: "sl-wg0", gateway: topology.Gateway{Node: "g", Candidates: []topology.Candidate{{Addr: private, Private: true}}}}
+	now := time.Unix(1000, 0)
+	at := func(address string, handshake time.Duration) cable.PeerState {
+		s := cable.PeerState{LastHandshake: now.Add(-handshake)}
+		if address != "" {
+			s.Endpoint = netip.MustParseAddrPort(address)
+		}
+		if handshake == 0 {
+			s.LastHandshake = time.Time{}
+		}
+		return s
+	}
+	for name, c := range map[string]struct {
+		peer    cable.PeerState
+		health  *Health
+		status  v1alpha1.ConnectionStatus
+		nat     bool
+		message string
+	}{
+		"probed":           {at("172.31.1.1:4500", 1), &Health{Status: v1alpha1.ConnectionConnected}, v1alpha1.ConnectionConnected, false, ""},
+		"behind NAT":       {at("203.0.113.1:999", 1), &Health{Status: v1alpha1.ConnectionConnected}, v1alpha1.ConnectionConnected, true, ""},
+		"dead":             {at("172.31.1.1:4500", 1), &Health{Status: v1alpha1.ConnectionError}, v1alpha1.ConnectionError, false, "not answered any more"},
+		"no handshake":     {at("172.31.1.1:4500", 0), &Health{Status: v1alpha1.ConnectionConnecting}, v1alpha1.ConnectionConnecting, false, "no handshake with 172.31.1.1:4500"},
+		"no address":       {at("", 0), &Health{Status: v1alpha1.ConnectionConnecting}, v1alpha1.ConnectionConnecting, false, "waiting for it to dial"},
+		"unprobed":         {at("172.31.1.1:4500", time.Second), nil, v1alpha1.ConnectionConnected, false, ""},
+		"unprobed, silent": {at("172.31.1.1:4500", time.Hour), nil, v1alpha1.ConnectionError, false, "not answered"},
+	} {
+		got := connection(r, c.peer, c.health, now)
+		if got.Status != c.status || got.NAT != c.nat || !strings.Contains(got.Message, c.message) || c.message == "" && got.Message != "" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestStatusIsWrittenForNewsOnly(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := metav1.NewTime(start)
+	last := v1alpha1.GatewayStatus{ReportedAt: &at, Connections: []v1alpha1.Connection{{Cluster: "c2", RTT: &v1alpha1.RTT{Last: 1}}}}
+	other := *last.DeepCopy()
+	other.Connections[0].Status = v1alpha1.ConnectionError
+	measured := *last.DeepCopy()
+	measured.Connections[0].RTT.Last = 2
+	for name, c := range map[string]struct {
+		next  v1alpha1.GatewayStatus
+		after time.Duration
+		want  bool
+	}{
+		"the same":           {last, time.Second, false},
+		"the same, later":    {last, rttEvery, false},
+		"a sign of life":     {last, reportEvery, true},
+		"another status":     {other, time.Second, true},
+		"another RTT":        {measured, time.Second, false},
+		"another RTT, later": {measured, rttEvery, true},
+	} {
+		if got := worthWriting(c.next, last, start.Add(c.after)); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if !worthWriting(last, v1alpha1.GatewayStatus{}, start) {
+		t.Error("the first status is news")
+	}
+}
+
+func TestReadyKeepsItsTransitionTime(t *testing.T) {
+	first := ready(nil, 1, nil, time.Unix(1000, 0))
+	second := ready([]metav1.Condition{first}, 2, nil, time.Unix(2000, 0))
+	failed := ready([]metav1.Condition{second}, 2, errors.New("add route 10.9.0.0/16: no such device"), time.Unix(3000, 0))
+	if !second.LastTransitionTime.Equal(&first.LastTransitionTime) || second.ObservedGeneration != 2 {
+		t.Errorf("second %+v", second)
+	}
+	if failed.Status != metav1.ConditionFalse || failed.LastTransitionTime.Unix() != 3000 || !strings.Contains(failed.Message, "10.9.0.0/16") {
+		t.Errorf("failed %+v", failed)
+	}
+}
+
+func TestFacts(t *testing.T) {
+	address := func(a string, mtu int) kernel.LocalAddress {
+		return kernel.LocalAddress{Addr: netip.MustParseAddr(a), MTU: mtu}
+	}
+	prefix := netip.MustParsePrefix
+	top := topology.Topology{Local: topology.Local{
+		Pods: []netip.Prefix{prefix("10.8.0.0/16"), prefix("fd00:8::/32")},
+		Nodes: []topology.Node{{Name: "n", Addresses: []netip.Addr{netip.MustParseAddr("10.8.255.1")},
+			Pods: []netip.Prefix{prefix("10.8.1.0/24")}}},
+	}}
+	f := facts(top, "n", [32]byte{1}, []kernel.LocalAddress{
+		address("10.8.0.1", 1500), address("10.8.1.1", 1500), address("10.8.255.1", 9000), address("fd00:8::1", 1500),
+	}, true)
+	want := []netip.Addr{netip.MustParseAddr("10.8.1.1"), netip.MustParseAddr("fd00:8::1")}
+	if !slices.Equal(f.PodAddresses, want) || f.UnderlayMTU != 9000 {
+		t.Errorf("facts %+v", f)
+	}
+	if f := facts(top, "stranger", [32]byte{1}, nil, false); f.PodAddresses != nil || f.UnderlayMTU != 0 {
+		t.Errorf("facts of a node that is not known: %+v", f)
+	}
+}
+
+type balancers map[string][]string
+
+func (b balancers) LoadBalancer(_ context.Context, service string) ([]string, error) {
+	if a, ok := b[service]; ok {
+		return a, nil
+	}
+	return nil, errors.New("no such service")
+}
+
+func TestPublicAddresses(t *testing.T) {
+	b := balancers{"cables": {"203.0.113.9"}}
+	now := time.Unix(1000, 0)
+	var p publicAddresses
+	err := p.resolve(t.Context(), "ipv4:203.0.113.1, ipv6:2001:db8::1,lb:cables,lb:none,ipv4:2001:db8::2,http://x,ipv4:999.1.1.1", b, now)
+	var got []string
+	for _, a := range p.addresses() {
+		got = append(got, string(a.Type)+" "+a.IP)
+	}
+	want := []string{"Public 203.0.113.1", "Public 2001:db8::1", "LoadBalancer 203.0.113.9"}
+	if !slices.Equal(got, want) {
+		t.Errorf("addresses %q", got)
+	}
+	for _, bad := range []string{`"lb:none"`, `"ipv4:2001:db8::2"`, `"http://x"`, `"ipv4:999.1.1.1"`} {
+		if err == nil || !strings.Contains(err.Error(), bad) {
+			t.Errorf("error %v does not name %s", err, bad)
+		}
+	}
+	delete(b, "cables")
+	if err := p.resolve(t.Context(), "lb:cables", b, now.Add(publicEvery)); err == nil || len(p.addresses()) != 1 {
+		t.Errorf("a source that fails loses its last answer: %v, %v", p.addresses(), err)
+	}
+}
