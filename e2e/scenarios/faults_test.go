@@ -108,7 +108,7 @@ func TestAnOutageOfAMembersAPIServerDisturbsNothing(t *testing.T) {
 		outage(t, "c2-apiserver", 60*time.Second, func() {})
 	})
 	eventually(t, time.Minute, func(ctx context.Context) error {
-		_, err := try(ctx, "--context", "c2", "-n", "sealane-system", "get", "pods")
+		_, err := try(ctx, "--context", "c2", "get", "serviceexports.multicluster.x-k8s.io", "-A")
 		return err
 	})
 }

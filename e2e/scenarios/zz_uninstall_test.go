@@ -3,8 +3,12 @@
 package scenarios
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestUninstallLeavesNothing runs last of all: no object, link, route, rule or table of Sealane's stays.
@@ -19,11 +23,16 @@ func TestUninstallLeavesNothing(t *testing.T) {
 			{"get", "namespaces", "-o", "name"},
 			{"get", "clusterroles,clusterrolebindings", "-o", "name"},
 		} {
-			for line := range strings.SplitSeq(kubectl(t, append([]string{"--context", cluster}, list...)...), "\n") {
-				if strings.Contains(line, "sealane") {
-					t.Errorf("%s: left over: %s", cluster, line)
+			// A namespace takes its pods' grace period to go.
+			eventually(t, time.Minute, func(ctx context.Context) error {
+				out, err := try(ctx, append([]string{"--context", cluster}, list...)...)
+				for line := range strings.SplitSeq(out, "\n") {
+					if strings.Contains(line, "sealane") {
+						err = errors.Join(err, fmt.Errorf("%s: left over: %s", cluster, line))
+					}
 				}
-			}
+				return err
+			})
 		}
 		if out := kubectl(t, "--context", cluster, "get", "services", "-A", "-l", "app.kubernetes.io/managed-by=sealane.io", "-o", "name"); out != "" {
 			t.Errorf("%s: Services left over: %s", cluster, out)
