@@ -27,6 +27,7 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/exports"
 	"github.com/sealane-io/sealane/controllers/fabric"
 	"github.com/sealane-io/sealane/controllers/membership"
 	"github.com/sealane-io/sealane/controllers/metrics"
@@ -100,6 +101,7 @@ func Setup(mgr ctrl.Manager, templates []*unstructured.Unstructured, registry pr
 	for name, c := range map[string]interface{ SetupWithManager(ctrl.Manager) error }{
 		"membership": &membership.Reconciler{Client: mgr.GetClient(), Events: events, Templates: templates, Now: time.Now},
 		"fabric":     &fabric.Reconciler{Client: mgr.GetClient(), Works: works, Events: events, Metrics: m, Now: time.Now},
+		"exports":    &exports.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Now: time.Now},
 		"services":   &services.Reconciler{Client: mgr.GetClient(), Works: works, Metrics: m, Now: time.Now},
 	} {
 		if err := c.SetupWithManager(mgr); err != nil {
