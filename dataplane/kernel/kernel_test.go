@@ -156,7 +156,7 @@ func unmarshal(t *testing.T, doc []byte, into any) {
 
 func run(t *testing.T, script string) string {
 	t.Helper()
-	out, err := exec.Command("sh", "-ec", script).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "sh", "-ec", script).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", script, err, out)
 	}

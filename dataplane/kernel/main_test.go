@@ -3,6 +3,7 @@
 package kernel_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(m.Run())
 	}
-	child := exec.Command("/proc/self/exe", append(os.Args[1:], "-in-namespace")...)
+	child := exec.CommandContext(context.Background(), "/proc/self/exe", append(os.Args[1:], "-in-namespace")...)
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	child.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,

@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"os"
@@ -56,7 +57,7 @@ func newMachine(t *testing.T, name, cluster, ip, pods string) *machine {
 	if err := os.Mkdir(string(m.directory), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	m.holder = exec.Command("sleep", "infinity")
+	m.holder = exec.CommandContext(context.WithoutCancel(t.Context()), "sleep", "infinity")
 	m.holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	if err := m.holder.Start(); err != nil {
 		t.Fatal(err)
@@ -75,7 +76,7 @@ func newMachine(t *testing.T, name, cluster, ip, pods string) *machine {
 }
 
 func (m *machine) command(script string) *exec.Cmd {
-	return exec.Command("nsenter", "-t", fmt.Sprint(m.holder.Process.Pid), "-n", "sh", "-ec", script)
+	return exec.CommandContext(context.Background(), "nsenter", "-t", fmt.Sprint(m.holder.Process.Pid), "-n", "sh", "-ec", script)
 }
 
 func (m *machine) run(t *testing.T, script string) string {
@@ -89,7 +90,7 @@ func (m *machine) run(t *testing.T, script string) string {
 
 func run(t *testing.T, script string) {
 	t.Helper()
-	if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-ec", script).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", script, err, out)
 	}
 }
@@ -102,7 +103,7 @@ func (m *machine) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.agent = exec.Command("nsenter", "-t", fmt.Sprint(m.holder.Process.Pid), "-n", self, "-agent", string(m.directory))
+	m.agent = exec.CommandContext(context.WithoutCancel(t.Context()), "nsenter", "-t", fmt.Sprint(m.holder.Process.Pid), "-n", self, "-agent", string(m.directory))
 	m.agent.Stdout, m.agent.Stderr = os.Stderr, os.Stderr
 	m.agent.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	m.agent.Stdin = strings.NewReader("go\n")
@@ -238,86 +239,103 @@ func TestTwoClusters(t *testing.T) {
 		t.Errorf("status %+v", s)
 	}
 
-	t.Run("a killed agent comes back", func(t *testing.T) {
-		n.gw2.stop(t, syscall.SIGKILL)
-		n.gw2.start(t)
-		gap := eventually(t, 5*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
-		t.Logf("gap %s", gap)
+	t.Run("a killed agent comes back", n.agentIsKilled)
+	t.Run("and without the API server too", n.agentRestartsAlone)
+	t.Run("a dead remote is told", n.remoteDies)
+	t.Run("what others break is repaired", n.othersBreak)
+	t.Run("a missing Peering changes nothing, even after a restart", n.peeringIsMissing)
+	t.Run("a restart leaves the kernel alone", n.workerRestarts)
+	t.Run("leaving cleans", n.clusterLeaves)
+	t.Run("uninstalling cleans", n.agentIsUninstalled)
+}
+
+func (n *network) agentIsKilled(t *testing.T) {
+	n.gw2.stop(t, syscall.SIGKILL)
+	n.gw2.start(t)
+	gap := eventually(t, 5*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
+	t.Logf("gap %s", gap)
+}
+
+func (n *network) agentRestartsAlone(t *testing.T) {
+	n.gw2.stop(t, syscall.SIGKILL)
+	if err := os.Rename(n.gw2.path("cluster.json"), n.gw2.path("away.json")); err != nil {
+		t.Fatal(err)
+	}
+	n.gw2.start(t)
+	eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
+	if err := os.Rename(n.gw2.path("away.json"), n.gw2.path("cluster.json")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *network) remoteDies(t *testing.T) {
+	var s v1alpha1.GatewayStatus
+	n.gw2.stop(t, syscall.SIGKILL)
+	eventually(t, 3*time.Second, "error", func() bool {
+		return n.gw1.read("status.json", &s) == nil && s.Connections[0].Status == v1alpha1.ConnectionError
 	})
-	t.Run("and without the API server too", func(t *testing.T) {
-		n.gw2.stop(t, syscall.SIGKILL)
-		if err := os.Rename(n.gw2.path("cluster.json"), n.gw2.path("away.json")); err != nil {
-			t.Fatal(err)
+	n.gw2.start(t)
+	eventually(t, 20*time.Second, "connected", n.gw1.connected)
+}
+
+func (n *network) othersBreak(t *testing.T) {
+	n.gw1.run(t, "ip link del sl-wg0; ip route flush table 5100")
+	eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
+	whole := n.gw1.ours(t)
+	n.gw1.run(t, "nft delete table ip sealane; iptables-nft -F FORWARD; ip rule del pref 105")
+	eventually(t, 5*time.Second, "as before", func() bool { return n.gw1.ours(t) == whole })
+}
+
+func (n *network) peeringIsMissing(t *testing.T) {
+	var o node.Objects
+	if err := n.gw1.read("cluster.json", &o); err != nil {
+		t.Fatal(err)
+	}
+	kept := o.Peering
+	o.Peering = nil
+	if err := n.gw1.write("cluster.json", o); err != nil {
+		t.Fatal(err)
+	}
+	n.gw1.stop(t, syscall.SIGKILL)
+	n.gw1.start(t)
+	eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
+	o.Peering = kept
+	if err := n.gw1.write("cluster.json", o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *network) workerRestarts(t *testing.T) {
+	before := n.worker1.ours(t)
+	n.worker1.stop(t, syscall.SIGTERM)
+	if !n.worker1.pings("10.9.0.1", "") {
+		t.Error("a worker without agent lost its routes")
+	}
+	if after := n.worker1.ours(t); after != before {
+		t.Errorf("the node changed from\n%s\nto\n%s", before, after)
+	}
+	n.worker1.start(t)
+	eventually(t, 10*time.Second, "programmed", func() bool { return n.worker1.says(node.NodeProgrammed) })
+}
+
+func (n *network) clusterLeaves(t *testing.T) {
+	n.tell(t, v1alpha1.MemberLeaving)
+	for _, m := range []*machine{n.gw1, n.worker1} {
+		eventually(t, 10*time.Second, m.name+" cleaned", func() bool { return m.says(node.NodeCleaned) })
+		if left := m.ours(t); left != "" {
+			t.Errorf("%s: left behind:\n%s", m.name, left)
 		}
-		n.gw2.start(t)
-		eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
-		if err := os.Rename(n.gw2.path("away.json"), n.gw2.path("cluster.json")); err != nil {
-			t.Fatal(err)
-		}
-	})
-	t.Run("a dead remote is told", func(t *testing.T) {
-		n.gw2.stop(t, syscall.SIGKILL)
-		eventually(t, 3*time.Second, "error", func() bool {
-			return n.gw1.read("status.json", &s) == nil && s.Connections[0].Status == v1alpha1.ConnectionError
-		})
-		n.gw2.start(t)
-		eventually(t, 20*time.Second, "connected", n.gw1.connected)
-	})
-	t.Run("what others break is repaired", func(t *testing.T) {
-		n.gw1.run(t, "ip link del sl-wg0; ip route flush table 5100")
-		eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
-		whole := n.gw1.ours(t)
-		n.gw1.run(t, "nft delete table ip sealane; iptables-nft -F FORWARD; ip rule del pref 105")
-		eventually(t, 5*time.Second, "as before", func() bool { return n.gw1.ours(t) == whole })
-	})
-	t.Run("a missing Peering changes nothing, even after a restart", func(t *testing.T) {
-		var o node.Objects
-		if err := n.gw1.read("cluster.json", &o); err != nil {
-			t.Fatal(err)
-		}
-		kept := o.Peering
-		o.Peering = nil
-		if err := n.gw1.write("cluster.json", o); err != nil {
-			t.Fatal(err)
-		}
-		n.gw1.stop(t, syscall.SIGKILL)
-		n.gw1.start(t)
-		eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
-		o.Peering = kept
-		if err := n.gw1.write("cluster.json", o); err != nil {
-			t.Fatal(err)
-		}
-	})
-	t.Run("a restart leaves the kernel alone", func(t *testing.T) {
-		before := n.worker1.ours(t)
-		n.worker1.stop(t, syscall.SIGTERM)
-		if !n.worker1.pings("10.9.0.1", "") {
-			t.Error("a worker without agent lost its routes")
-		}
-		if after := n.worker1.ours(t); after != before {
-			t.Errorf("the node changed from\n%s\nto\n%s", before, after)
-		}
-		n.worker1.start(t)
-		eventually(t, 10*time.Second, "programmed", func() bool { return n.worker1.says(node.NodeProgrammed) })
-	})
-	t.Run("leaving cleans", func(t *testing.T) {
-		n.tell(t, v1alpha1.MemberLeaving)
-		for _, m := range []*machine{n.gw1, n.worker1} {
-			eventually(t, 10*time.Second, m.name+" cleaned", func() bool { return m.says(node.NodeCleaned) })
-			if left := m.ours(t); left != "" {
-				t.Errorf("%s: left behind:\n%s", m.name, left)
-			}
-		}
-	})
-	t.Run("uninstalling cleans", func(t *testing.T) {
-		n.tell(t, v1alpha1.MemberActive)
-		eventually(t, 10*time.Second, "joined again", func() bool { return n.gw2.says(node.NodeProgrammed) })
-		if err := os.WriteFile(n.gw2.path("uninstalled"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		n.gw2.stop(t, syscall.SIGTERM)
-		if left := n.gw2.ours(t); left != "" {
-			t.Errorf("left behind:\n%s", left)
-		}
-	})
+	}
+}
+
+func (n *network) agentIsUninstalled(t *testing.T) {
+	n.tell(t, v1alpha1.MemberActive)
+	eventually(t, 10*time.Second, "joined again", func() bool { return n.gw2.says(node.NodeProgrammed) })
+	if err := os.WriteFile(n.gw2.path("uninstalled"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.gw2.stop(t, syscall.SIGTERM)
+	if left := n.gw2.ours(t); left != "" {
+		t.Errorf("left behind:\n%s", left)
+	}
 }

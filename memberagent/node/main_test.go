@@ -60,7 +60,7 @@ func exit(err error) {
 
 // inNamespaces prepares this program as a child with namespaces of its own.
 func inNamespaces(args ...string) *exec.Cmd {
-	child := exec.Command("/proc/self/exe", args...)
+	child := exec.CommandContext(context.Background(), "/proc/self/exe", args...)
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	child.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,

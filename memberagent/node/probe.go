@@ -48,7 +48,7 @@ func NewProber(changed func()) (*Prober, error) {
 		return nil, errors.Join(fmt.Errorf("filter the probes' socket: %w", err), conn.Close())
 	}
 	return &Prober{
-		changed: changed, conn: conn, id: rand.IntN(1 << 16), //nolint:gosec // not a secret: the tunnel authenticates
+		changed: changed, conn: conn, id: rand.IntN(1 << 16), // no secret: the tunnel authenticates
 		interval: time.Second, threshold: 4, series: map[netip.Addr]*series{}, retime: make(chan struct{}, 1),
 	}, nil
 }
