@@ -75,6 +75,8 @@ type state struct {
 	force     claim
 	endpoints []v1alpha1.Endpoint
 	accepted  bool
+	// remote is what the others are told.
+	remote v1alpha1.RemoteCluster
 	// reason and message of the Accepted condition.
 	reason, message string
 	problems        []v1alpha1.Problem
@@ -104,6 +106,9 @@ func Decide(in Input) Decision {
 		if s.active() {
 			admitEndpoints(s, states)
 		}
+	}
+	for _, s := range states {
+		s.remote = v1alpha1.RemoteCluster{Name: s.name(), Networks: s.force.networks(), Endpoints: nonNil(s.endpoints)}
 	}
 	d := Decision{
 		Peerings: map[string]v1alpha1.PeeringSpec{},
@@ -250,9 +255,7 @@ func peering(set v1alpha1.ClusterSet, s *state, states []*state, status v1alpha1
 		spec.Networks = s.force.networks()
 		for _, other := range states {
 			if other != s && other.accepted && other.active() {
-				spec.RemoteClusters = append(spec.RemoteClusters, v1alpha1.RemoteCluster{
-					Name: other.name(), Networks: other.force.networks(), Endpoints: nonNil(other.endpoints),
-				})
+				spec.RemoteClusters = append(spec.RemoteClusters, other.remote)
 			}
 		}
 		slices.SortFunc(spec.RemoteClusters, func(a, b v1alpha1.RemoteCluster) int { return strings.Compare(a.Name, b.Name) })
@@ -265,13 +268,31 @@ func peering(set v1alpha1.ClusterSet, s *state, states []*state, status v1alpha1
 	if s.Sent != nil {
 		spec.Revision = s.Sent.Revision
 		keepTransitions(spec.Conditions, s.Sent.Conditions)
-		if !s.Refresh && s.Sent.Revision >= last && equality.Semantic.DeepEqual(spec, *s.Sent) {
+		if !s.Refresh && s.Sent.Revision >= last && same(spec, *s.Sent) {
 			return spec, false
 		}
 		last = max(last, s.Sent.Revision)
 	}
 	spec.Revision = last + 1
 	return spec, true
+}
+
+// same compares two specs. Most of them is remote clusters, which reflection would be slow with.
+func same(a, b v1alpha1.PeeringSpec) bool {
+	remotes := slices.EqualFunc(a.RemoteClusters, b.RemoteClusters, func(x, y v1alpha1.RemoteCluster) bool {
+		return x.Name == y.Name &&
+			slices.Equal(x.Networks.PodCIDRs, y.Networks.PodCIDRs) &&
+			slices.Equal(x.Networks.ServiceCIDRs, y.Networks.ServiceCIDRs) &&
+			slices.EqualFunc(x.Endpoints, y.Endpoints, func(x, y v1alpha1.Endpoint) bool {
+				return x.Gateway == y.Gateway && x.Slot == y.Slot && x.PublicKey == y.PublicKey && x.MTU == y.MTU &&
+					slices.Equal(x.Addresses, y.Addresses)
+			})
+	})
+	if !remotes {
+		return false
+	}
+	a.RemoteClusters, b.RemoteClusters = nil, nil
+	return equality.Semantic.DeepEqual(a, b)
 }
 
 // keepTransitions takes over when a condition turned, so that the clock alone changes nothing.

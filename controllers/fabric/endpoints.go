@@ -103,7 +103,7 @@ func validEndpoint(e *v1alpha1.Endpoint, others others) error {
 
 func validKey(text string) error {
 	key, err := base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil || len(key) != keySize {
+	if err != nil || len(key) != keySize || len(text) != base64.StdEncoding.EncodedLen(keySize) {
 		return fmt.Errorf("the public key is not base64 of %d bytes", keySize)
 	}
 	if slices.Max(key) == 0 {

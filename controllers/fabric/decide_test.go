@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// world walks decisions on: what was decided is what is seen next.
+type world struct {
+	in Input
+	d  Decision
+}
+
+func newWorld(members ...Member) *world {
+	w := &world{in: Input{Now: time.Unix(1e9, 0), Members: members}}
+	w.in.Set.Name, w.in.Set.Spec.Shards = "blue", 4
+	return w
+}
+
+// step decides and returns the clusters whose Peering is written.
+func (w *world) step() string {
+	w.d = Decide(w.in)
+	w.in.Now = w.in.Now.Add(time.Minute)
+	var wrote []string
+	for i := range w.in.Members {
+		m := &w.in.Members[i]
+		if spec, ok := w.d.Peerings[m.Record.Name]; ok {
+			wrote = append(wrote, m.Record.Name)
+			m.Sent = spec.DeepCopy()
+			m.Report.Status.ObservedRevision = spec.Revision
+		}
+		m.Record.Status = w.d.Statuses[m.Record.Name]
+		m.Refresh = false
+	}
+	w.in.Set.Status = w.d.Set
+	return strings.Join(wrote, ",")
+}
+
+func (w *world) member(name string) *Member {
+	for i := range w.in.Members {
+		if w.in.Members[i].Record.Name == name {
+			return &w.in.Members[i]
+		}
+	}
+	return nil
+}
+
+// accepted renders the members' Accepted conditions.
+func (w *world) accepted() string {
+	var out []string
+	for _, m := range w.in.Members {
+		c := meta.FindStatusCondition(m.Record.Status.Conditions, v1alpha1.MemberAccepted)
+		if c == nil {
+			c = &metav1.Condition{}
+		}
+		out = append(out, fmt.Sprintf("%s=%s/%s", m.Record.Name, c.Status, c.Reason))
+	}
+	return strings.Join(out, " ")
+}
+
+func (w *world) remotes(name string) string {
+	var out []string
+	for _, r := range w.member(name).Sent.RemoteClusters {
+		out = append(out, fmt.Sprintf("%s:%s:%d", r.Name, strings.Join(r.Networks.PodCIDRs, "+"), len(r.Endpoints)))
+	}
+	return strings.Join(out, " ")
+}
+
+func (w *world) expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func TestNothingNewIsWrittenTwice(t *testing.T) {
+	w := newWorld(known(1), known(2), known(3))
+	w.expect(t, "first", w.step(), "c1,c2,c3")
+	w.expect(t, "again", w.step(), "")
+	w.expect(t, "c1 is told of", w.remotes("c1"), "c2:10.2.0.0/16:1 c3:10.3.0.0/16:1")
+	w.member("c2").Report.Status.Endpoints = nil
+	w.expect(t, "the gateway of c2 is gone", w.step(), "c1,c3")
+	w.expect(t, "c1 is told of", w.remotes("c1"), "c2:10.2.0.0/16:0 c3:10.3.0.0/16:1")
+	w.member("c3").Refresh = true
+	w.expect(t, "c3 has not answered", w.step(), "c3")
+}
+
+func TestUnknownKeepsTheLastGood(t *testing.T) {
+	w := newWorld(known(1), known(2))
+	w.step()
+	w.member("c2").Report = Report{}
+	w.expect(t, "c2 is unknown", w.step(), "")
+	w.member("c2").Sent = nil
+	w.expect(t, "its Work is gone", w.step(), "c2")
+	if w.member("c2").Sent.Revision != 2 {
+		t.Errorf("revision %d", w.member("c2").Sent.Revision)
+	}
+	w.expect(t, "c1 is told of", w.remotes("c1"), "c2:10.2.0.0/16:1")
+}
+
+func TestNobodyIsToldBeforeItsCRDsAreThere(t *testing.T) {
+	late := known(2)
+	late.Writable, late.Report = false, Report{}
+	w := newWorld(known(1), late)
+	w.expect(t, "only c1", w.step(), "c1")
+	w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=False/WaitingForFacts")
+	w.member("c2").Writable = true
+	w.expect(t, "then c2", w.step(), "c2")
+}
+
+func TestFirstComeFirstServed(t *testing.T) {
+	claim := func(m Member, pods ...string) Member {
+		m.Report.Status.Networks.PodCIDRs = pods
+		return m
+	}
+	t.Run("the newcomer is refused", func(t *testing.T) {
+		w := newWorld(known(1), known(2))
+		w.step()
+		w.in.Members = append(w.in.Members, claim(known(3), "10.2.0.0/24"))
+		w.expect(t, "c2 and c3 are told why", w.step(), "c2,c3")
+		w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=True/Accepted c3=False/CIDROverlap")
+		w.expect(t, "c1 is told of", w.remotes("c1"), "c2:10.2.0.0/16:1")
+		w.expect(t, "c3 is told of", w.remotes("c3"), "")
+	})
+	t.Run("a member cannot grow into another, however old it is", func(t *testing.T) {
+		w := newWorld(known(1), known(2))
+		w.step()
+		w.in.Members[0] = func(m Member) Member { m.Report.Status.Networks.PodCIDRs = []string{"10.0.0.0/14"}; return m }(w.in.Members[0])
+		w.step()
+		w.expect(t, "accepted", w.accepted(), "c1=True/KeptLastGood c2=True/Accepted")
+		w.expect(t, "c2 is told of", w.remotes("c2"), "c1:10.1.0.0/16:1")
+	})
+	t.Run("of two newcomers the older comes first, and the other follows it when it leaves", func(t *testing.T) {
+		w := newWorld(claim(known(2), "10.9.0.0/16"), claim(known(1), "10.9.0.0/16"))
+		w.step()
+		w.expect(t, "accepted", w.accepted(), "c2=False/CIDROverlap c1=True/Accepted")
+		w.member("c1").Record.Spec.Phase = v1alpha1.MemberLeaving
+		w.step()
+		w.expect(t, "accepted", w.accepted(), "c2=True/Accepted c1=True/Accepted")
+	})
+	t.Run("node addresses cannot be claimed, nor lie in another's networks", func(t *testing.T) {
+		inside := known(3)
+		inside.Report.Status.NodeCIDRs = []string{"10.1.0.9/32"}
+		w := newWorld(known(1), claim(known(2), "192.168.1.0/24"), inside)
+		w.step()
+		w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=False/CIDROverlap c3=False/CIDROverlap")
+	})
+	t.Run("its own networks must not overlap", func(t *testing.T) {
+		w := newWorld(claim(known(1), "10.101.0.0/24"))
+		w.step()
+		w.expect(t, "accepted", w.accepted(), "c1=False/InvalidNetworks")
+	})
+}
+
+func TestLeavingIsReleasedAtOnce(t *testing.T) {
+	w := newWorld(known(1), known(2), known(3))
+	w.step()
+	w.member("c2").Record.Spec.Phase = v1alpha1.MemberLeaving
+	w.expect(t, "all are told", w.step(), "c1,c2,c3")
+	w.expect(t, "c1 is told of", w.remotes("c1"), "c3:10.3.0.0/16:1")
+	w.expect(t, "c2 is told of", w.remotes("c2"), "")
+	w.member("c2").Record.Spec.Phase = v1alpha1.MemberActive
+	w.step()
+	w.expect(t, "c1 is told of", w.remotes("c1"), "c2:10.2.0.0/16:1 c3:10.3.0.0/16:1")
+}
+
+func TestClusterSetStatus(t *testing.T) {
+	w := newWorld(known(1), known(2))
+	w.step()
+	if w.d.Set.Members != 2 || w.d.Set.AcceptedMembers != 2 || w.d.Set.ConnectedMembers != 0 {
+		t.Errorf("status %+v", w.d.Set)
+	}
+	connect := func(from, to string) {
+		w.member(from).Report.Status.Connections = []v1alpha1.MemberConnection{
+			{Cluster: to, Status: v1alpha1.ConnectionConnected}, {Cluster: "stranger", Status: v1alpha1.ConnectionConnected}, {Cluster: to, Status: "Nonsense"}}
+	}
+	connect("c1", "c2")
+	connect("c2", "c1")
+	w.expect(t, "connections cost no Peering", w.step(), "")
+	if !meta.IsStatusConditionTrue(w.d.Set.Conditions, v1alpha1.ClusterSetConnected) || !meta.IsStatusConditionTrue(w.d.Set.Conditions, v1alpha1.ClusterSetReady) {
+		t.Errorf("conditions %+v", w.d.Set.Conditions)
+	}
+	if got := w.d.Statuses["c1"].Connections; len(got) != 1 || got[0].Cluster != "c2" {
+		t.Errorf("connections %+v", got)
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	for _, count := range []int{10, 100, 200} {
+		b.Run(fmt.Sprintf("clusters=%d", count), func(b *testing.B) {
+			var members []Member
+			for n := 1; n <= count; n++ {
+				m := known(1)
+				m.Record.Name = fmt.Sprintf("c%d", n)
+				m.Report.Status.Networks = v1alpha1.Networks{PodCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", n)}, ServiceCIDRs: []string{fmt.Sprintf("11.%d.0.0/16", n)}}
+				m.Report.Status.Endpoints[0].PublicKey = key(byte(n))
+				members = append(members, m)
+			}
+			w := newWorld(members...)
+			w.step()
+			for b.Loop() {
+				Decide(w.in)
+			}
+		})
+	}
+}
