@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
@@ -207,7 +208,7 @@ func TestCleanLeavesNothing(t *testing.T) {
 	plans := goldens(t, key)
 	node := plans["dual-stack.txtar/a-gw"]
 	node.become(t)
-	before := snapshot(t)
+	before := settled(t)
 	reach(t, k, node.plan)
 	if snapshot(t) == before {
 		t.Fatal("the plan changed nothing")
@@ -217,6 +218,26 @@ func TestCleanLeavesNothing(t *testing.T) {
 	}
 	if after := snapshot(t); after != before {
 		t.Errorf("left behind:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+// settled is the snapshot once the kernel has added the local route of every IPv6 address, which it does a
+// little later than the address.
+func settled(t *testing.T) string {
+	t.Helper()
+	deadline := time.After(5 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		routes := run(t, "ip -6 route show table local type local dev eth0 | wc -l; ip -6 -o addr show dev eth0 | wc -l")
+		if counts := strings.Fields(routes); len(counts) == 2 && counts[0] == counts[1] {
+			return snapshot(t)
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("IPv6 addresses without local routes: %s", routes)
+		case <-tick.C:
+		}
 	}
 }
 

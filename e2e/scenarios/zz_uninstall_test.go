@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sealane-io/sealane/e2e/lab"
 )
 
 // TestUninstallLeavesNothing runs last of all: no object, link, route, rule or table of Sealane's stays.
@@ -41,6 +43,27 @@ func TestUninstallLeavesNothing(t *testing.T) {
 	for _, cluster := range []string{"c1", "c2"} {
 		if corefile := kubectl(t, "--context", cluster, "-n", "kube-system", "get", "configmap", "coredns", "-o", "yaml"); strings.Contains(corefile, "sealane") {
 			t.Errorf("%s: the Corefile still mentions Sealane:\n%s", cluster, corefile)
+		}
+	}
+}
+
+// TestTheControllerRunsAsADeployment comes after the uninstall: c1 hosts Karmada's controllers, as far as Sealane
+// can tell, and the controller has no more rights on the Karmada API than its identity was given.
+func TestTheControllerRunsAsADeployment(t *testing.T) {
+	if err := shared.Lab.StopProcess(t.Context(), "sealane-controller"); err != nil {
+		t.Fatal(err)
+	}
+	plugin(t, "install", "--host-context=c1", "--controller-image="+lab.ImageController,
+		"--agent-image="+lab.ImageAgent, "--dns-image="+lab.ImageDNS)
+	exported(t, "c2", "whereami-cs")
+	answeredBy(t, "c1", "client-c1-worker", whereami, "c2")
+	if out := plugin(t, "show", "versions", "--host-context=c1"); !strings.Contains(out, "controller") {
+		t.Errorf("expected the controller's version in\n%s", out)
+	}
+	for _, denied := range [][]string{{"get", "secrets", "-A"}, {"create", "clusterrolebindings"}, {"get", "pods", "-A"}} {
+		out, err := try(t.Context(), append([]string{"--context", "karmada", "auth", "can-i", "--as=system:serviceaccount:sealane-system:sealane-controller"}, denied...)...)
+		if err == nil {
+			t.Errorf("the controller may %v on the Karmada API: %s", denied, out)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +21,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -52,11 +53,59 @@ type Options struct {
 	Registry prometheus.Registerer
 }
 
-// errAPIChanged ends the agent, to be started anew with other caches.
+// errAPIChanged ends a session, to be started anew with other caches.
 var errAPIChanged = errors.New("the cluster serves another version of the MCS API than at the start")
 
-// Run is the agent. It returns when the context ends, or with an error after which it should be restarted.
+// again is the pause between two sessions.
+const again = time.Second
+
+// Run is the agent, until the context ends. A session ends when the API server is away for long enough to
+// lose the Lease, and the next begins as soon as it is back: a process that ended instead would be held back
+// by kubelet for minutes after the outage.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
+	health, err := listenHealth(ctx, o.Health)
+	if err != nil {
+		return err
+	}
+	defer health()
+	for {
+		err := session(ctx, config, o)
+		if ctx.Err() != nil {
+			return nil
+		}
+		log.FromContext(ctx).Info("starting anew", "reason", fmt.Sprint(err))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(again):
+		}
+	}
+}
+
+// listenHealth answers /healthz and /readyz for as long as the process lives, whatever the API server does.
+func listenHealth(ctx context.Context, address string) (stop func(), err error) {
+	if address == "0" {
+		return func() {}, nil
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for health checks: %w", err)
+	}
+	mux := http.NewServeMux()
+	for _, path := range []string{"/healthz", "/readyz"} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.FromContext(ctx).Error(err, "health checks are not answered any more")
+		}
+	}()
+	return func() { _ = server.Close() }, nil
+}
+
+// session runs until the context ends or something ends it that a new one puts right.
+func session(ctx context.Context, config *rest.Config, o Options) error {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 200, 400
 	config.UserAgent = "sealane-cluster-agent/" + o.Version
@@ -81,7 +130,9 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := setup(m, bare, served, o); err != nil {
+	unregister, err := setup(m, bare, served, o)
+	defer unregister()
+	if err != nil {
 		return err
 	}
 	return m.Start(ctx)
@@ -124,7 +175,6 @@ func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme
 		Logger:                        log.FromContext(ctx),
 		Cache:                         cacheOptions(o.Corefile),
 		Metrics:                       metricsserver.Options{BindAddress: o.Metrics},
-		HealthProbeBindAddress:        o.Health,
 		LeaderElection:                o.LeaderElection,
 		LeaderElectionID:              LeaseName,
 		LeaderElectionNamespace:       v1alpha1.Namespace,
@@ -132,12 +182,6 @@ func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)
-	}
-	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return nil, fmt.Errorf("add the health check: %w", err)
-	}
-	if err := m.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return nil, fmt.Errorf("add the readiness check: %w", err)
 	}
 	return m, index.Register(ctx, m.GetFieldIndexer())
 }
@@ -151,7 +195,8 @@ func options() controller.Options {
 	}
 }
 
-func setup(m ctrl.Manager, live client.Client, served string, o Options) error {
+// setup adds everything to the manager. The function that it returns takes the session's metrics back.
+func setup(m ctrl.Manager, live client.Client, served string, o Options) (func(), error) {
 	counters, limited := newMetrics(), served == mcscrds.V1Alpha1
 	cached := m.GetClient()
 	found := discovery.New(cached, live)
@@ -170,11 +215,17 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) error {
 		&servedVersion{live: live, served: served},
 	} {
 		if err := r.SetupWithManager(m, options()); err != nil {
-			return fmt.Errorf("set up %T: %w", r, err)
+			return func() {}, fmt.Errorf("set up %T: %w", r, err)
 		}
 	}
-	if err := errors.Join(o.Registry.Register(counters.reports), o.Registry.Register(counters.changes), o.Registry.Register(newState(cached))); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+	state := newState(cached)
+	unregister := func() {
+		for _, c := range []prometheus.Collector{counters.reports, counters.changes, state} {
+			o.Registry.Unregister(c)
+		}
 	}
-	return nil
+	if err := errors.Join(o.Registry.Register(counters.reports), o.Registry.Register(counters.changes), o.Registry.Register(state)); err != nil {
+		return unregister, fmt.Errorf("register metrics: %w", err)
+	}
+	return unregister, nil
 }
