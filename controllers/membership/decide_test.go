@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// set is a valid ClusterSet that selects clusters by name; age counts down from the youngest, 0.
+func set(name string, age int64, clusters ...string) v1alpha1.ClusterSet {
+	s := v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{Finalizer}, CreationTimestamp: metav1.Unix(1e9-age, 0)}}
+	s.Spec.ClusterAffinity.ClusterNames = clusters
+	s.Spec.Cable = v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800}
+	s.Spec.DNS.Domains = []string{"clusterset.local"}
+	s.Spec.Shards = 4
+	return s
+}
+
+func deleted(s v1alpha1.ClusterSet) v1alpha1.ClusterSet {
+	now := metav1.Unix(1e9, 0)
+	s.DeletionTimestamp = &now
+	return s
+}
+
+func cluster(name string) clusterv1alpha1.Cluster {
+	return clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1alpha1.ClusterSpec{ID: "id-" + name}}
+}
+
+func member(name, set string, phase v1alpha1.MemberPhase) v1alpha1.Member {
+	return v1alpha1.Member{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1alpha1.MemberSpec{ClusterSet: set, ClusterUID: "id-" + name, Phase: phase},
+	}
+}
+
+// text renders a Decision.
+func text(d Decision) string {
+	var out []string
+	add := func(verb string, names ...string) {
+		slices.Sort(names)
+		for _, n := range names {
+			out = append(out, verb+" "+n)
+		}
+	}
+	for _, m := range d.Create {
+		add("create", m.Name+"@"+m.Spec.ClusterSet)
+	}
+	for _, m := range d.Update {
+		add("update", m.Name+"="+string(m.Spec.Phase))
+	}
+	add("withdraw", d.Withdraw...)
+	for _, m := range d.Drop {
+		add("drop", m.Name)
+	}
+	add("hold", d.Hold...)
+	add("release", d.Release...)
+	for c, s := range d.Labels {
+		add("label", c+"="+s)
+	}
+	return strings.Join(append(out, "spread "+strings.Join(d.Spread, ",")), "; ")
+}
+
+func TestDecide(t *testing.T) {
+	const active, leaving = v1alpha1.MemberActive, v1alpha1.MemberLeaving
+	all := func(w ...clusterv1alpha1.Cluster) []clusterv1alpha1.Cluster { return w }
+	forced := member("c1", "blue", leaving)
+	forced.Annotations = map[string]string{v1alpha1.AnnotationForceLeave: "true"}
+	other := cluster("c1")
+	other.Spec.ID = "another"
+	unknown := cluster("c1")
+	unknown.Spec.ID = ""
+	serving := cluster("c1")
+	serving.Status.APIEnablements = []clusterv1alpha1.APIEnablement{{
+		GroupVersion: "multicluster.x-k8s.io/v1alpha1", Resources: []clusterv1alpha1.APIResource{{Kind: "ServiceExport"}},
+	}}
+	labelled := cluster("c1")
+	labelled.Labels = map[string]string{v1alpha1.LabelClusterSet: "blue"}
+	broken := set("blue", 0, "c2")
+	broken.Spec.Cable.Driver = "carrier-pigeon"
+	unheld := set("blue", 0)
+	unheld.Finalizers, unheld.Spec.ClusterAffinity.ClusterNames = nil, []string{"c9"}
+	sets := func(s ...v1alpha1.ClusterSet) []v1alpha1.ClusterSet { return s }
+	members := func(m ...v1alpha1.Member) []v1alpha1.Member { return m }
+
+	for name, c := range map[string]struct {
+		world World
+		wire  Wire // of c1
+		want  string
+	}{
+		"a selected cluster joins":                     {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1"), cluster("c2"))}, Wire{}, "create c1@blue; spread c1"},
+		"an empty affinity selects all":                {World{Sets: sets(set("blue", 0)), Clusters: all(cluster("c1"), cluster("c2"))}, Wire{}, "create c1@blue; create c2@blue; spread c1,c2"},
+		"without an ID it waits":                       {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(unknown)}, Wire{}, "spread "},
+		"the older set wins":                           {World{Sets: sets(set("new", 0, "c1"), set("old", 9, "c1")), Clusters: all(cluster("c1"))}, Wire{}, "create c1@old; spread c1"},
+		"a new ClusterSet is held":                     {World{Sets: sets(unheld)}, Wire{}, "hold blue; spread "},
+		"invalid settings change nobody":               {World{Sets: sets(broken), Clusters: all(cluster("c1"), cluster("c2")), Members: members(member("c1", "blue", active))}, Wire{}, "spread c1"},
+		"no longer selected, it is asked to leave":     {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Leaving; spread c1"},
+		"it is waited for":                             {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 5, Asked: true}, "spread c1"},
+		"clean before it was asked counts for nothing": {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 5, Cleaned: true}, "spread c1"},
+		"clean, its Works go":                          {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 5, Asked: true, Cleaned: true}, "withdraw c1; spread c1"},
+		"forced, they go at once":                      {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(forced)}, Wire{Works: 5, Live: 5}, "withdraw c1; spread c1"},
+		"begun, it is finished":                        {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 2, Live: 1}, "withdraw c1; spread c1"},
+		"without Works bundle and record go":           {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{}, "drop c1; spread "},
+		"selected again, it stays":                     {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 5, Asked: true}, "update c1=Active; spread c1"},
+		"selected again while its Works go":            {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 2}, "spread c1"},
+		"claimed by another set, it leaves first":      {World{Sets: sets(set("blue", 0, "c2"), set("red", 0, "c1")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Leaving; spread c1"},
+		"unjoined, it is dropped":                      {World{Sets: sets(set("blue", 0, "c1")), Members: members(member("c1", "blue", active))}, Wire{}, "withdraw c1; drop c1; spread "},
+		"another cluster of that name":                 {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(other), Members: members(member("c1", "blue", active))}, Wire{}, "withdraw c1; drop c1; spread c1"},
+		"it serves ServiceExport":                      {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(serving), Members: members(member("c1", "blue", active))}, Wire{}, "label c1=blue; spread c1"},
+		"a label that is no longer true":               {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(labelled)}, Wire{}, "label c1=; spread "},
+		"a deleted ClusterSet lets its members go":     {World{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Leaving; spread c1"},
+		"and goes after them":                          {World{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1"))}, Wire{}, "release blue; spread "},
+		"the last one waits for Karmada": {World{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1")), Bindings: []*workv1alpha2.ClusterResourceBinding{
+			{Spec: workv1alpha2.ResourceBindingSpec{Clusters: []workv1alpha2.TargetCluster{{Name: "c1"}}}}}}, Wire{}, "spread "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := text(Decide(c.world, map[string]Wire{"c1": c.wire})); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestCRDsAreKeptUnlessTheLastClusterSetGoes(t *testing.T) {
+	for _, c := range []struct {
+		sets []v1alpha1.ClusterSet
+		want bool
+	}{
+		{[]v1alpha1.ClusterSet{set("a", 0)}, true},
+		{[]v1alpha1.ClusterSet{set("a", 0), deleted(set("b", 0))}, true},
+		{[]v1alpha1.ClusterSet{deleted(set("a", 0))}, false},
+	} {
+		if got := Decide(World{Sets: c.sets}, nil).KeepCRDs; got != c.want {
+			t.Errorf("%d sets: %v", len(c.sets), got)
+		}
+	}
+}
+
+func TestProblems(t *testing.T) {
+	broken := set("broken", 0, "c3")
+	broken.Spec.Cable = v1alpha1.CableSpec{Driver: "ipx", Port: 4500, VXLANPort: 4501}
+	w := World{
+		Sets:     []v1alpha1.ClusterSet{set("old", 9, "c1"), set("new", 0, "c1", "c2"), broken},
+		Clusters: []clusterv1alpha1.Cluster{cluster("c1"), cluster("c3")},
+		Members:  []v1alpha1.Member{member("c3", "old", v1alpha1.MemberLeaving)},
+	}
+	for name, want := range map[string][]string{
+		"old":     {"c3 Leaving", "leave --force"},
+		"new":     {"c1 SelectedElsewhere", "the older ClusterSet old", "c2 ClusterNotFound"},
+		"broken":  {"InvalidSettings", `"ipx"`, "vxlanPort 4501"},
+		"missing": nil,
+	} {
+		var b strings.Builder
+		for _, p := range Problems(w, name) {
+			fmt.Fprintf(&b, "%s %s %s\n", p.Cluster, p.Reason, p.Message)
+		}
+		for _, part := range want {
+			if !strings.Contains(b.String(), part) {
+				t.Errorf("%s: %q lacks %q", name, b.String(), part)
+			}
+		}
+	}
+}
+
+func TestRefreshOnceAfterReady(t *testing.T) {
+	turned := time.Unix(1e9, 0)
+	c := cluster("c1")
+	c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(turned)}}
+	down := c.DeepCopy()
+	down.Status.Conditions[0].Status = metav1.ConditionFalse
+	for name, x := range map[string]struct {
+		cluster  *clusterv1alpha1.Cluster
+		answered bool
+		before   time.Time
+		after    time.Duration
+		want     bool
+		again    time.Duration
+	}{
+		"it has a while to answer":   {&c, false, time.Time{}, 2 * time.Second, false, 3 * time.Second},
+		"then it is sent anew":       {&c, false, time.Time{}, 5 * time.Second, true, 0},
+		"once":                       {&c, false, turned.Add(5 * time.Second), 6 * time.Second, false, 0},
+		"it has answered":            {&c, true, time.Time{}, 5 * time.Second, false, 0},
+		"it is not ready":            {down, false, time.Time{}, 5 * time.Second, false, 0},
+		"it has been ready for long": {&c, false, time.Time{}, time.Hour, false, 0},
+		"it is gone":                 {nil, false, time.Time{}, 5 * time.Second, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, again := Refresh(x.cluster, x.answered, x.before, turned.Add(x.after))
+			if got != x.want || again != x.again {
+				t.Errorf("%v, %v", got, again)
+			}
+		})
+	}
+}
