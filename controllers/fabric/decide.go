@@ -116,7 +116,7 @@ func Decide(in Input) Decision {
 	}
 	for _, s := range states {
 		status := memberStatus(s, states, in.Now)
-		spec, changed := peering(in.Set, s, states, status)
+		spec, changed := peering(in, s, states, status)
 		if changed {
 			d.Peerings[s.name()] = spec
 		}
@@ -233,7 +233,10 @@ func admitEndpoints(s *state, states []*state) {
 }
 
 // peering builds what one member should be told, and says whether that differs from what it was told.
-func peering(set v1alpha1.ClusterSet, s *state, states []*state, status v1alpha1.MemberStatus) (v1alpha1.PeeringSpec, bool) {
+// With settings that cannot be put into force, what it was told of them before stays.
+func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus) (v1alpha1.PeeringSpec, bool) {
+	set := in.Set
+	invalid := slices.ContainsFunc(in.Problems, func(p v1alpha1.Problem) bool { return p.Reason == ReasonInvalidSettings })
 	spec := v1alpha1.PeeringSpec{
 		Phase:       s.Record.Spec.Phase,
 		ClusterSet:  set.Name,
@@ -261,12 +264,16 @@ func peering(set v1alpha1.ClusterSet, s *state, states []*state, status v1alpha1
 		slices.SortFunc(spec.RemoteClusters, func(a, b v1alpha1.RemoteCluster) int { return strings.Compare(a.Name, b.Name) })
 	}
 	last := s.Record.Status.Revision
-	if s.Sent == nil && !s.Writable {
+	if s.Sent == nil && (invalid || !s.Writable) {
 		spec.Revision = last
 		return spec, false
 	}
 	if s.Sent != nil {
 		spec.Revision = s.Sent.Revision
+		if invalid {
+			spec.Shards, spec.Cable, spec.DNS = s.Sent.Shards, s.Sent.Cable, s.Sent.DNS
+			spec.HealthCheck, spec.Override = s.Sent.HealthCheck, s.Sent.Override
+		}
 		keepTransitions(spec.Conditions, s.Sent.Conditions)
 		if !s.Refresh && s.Sent.Revision >= last && same(spec, *s.Sent) {
 			return spec, false

@@ -173,6 +173,26 @@ func TestLeavingIsReleasedAtOnce(t *testing.T) {
 	w.expect(t, "c1 is told of", w.remotes("c1"), "c2:10.2.0.0/16:1 c3:10.3.0.0/16:1")
 }
 
+func TestInvalidSettingsAreNotPutIntoForce(t *testing.T) {
+	w := newWorld(known(1), known(2))
+	w.in.Set.Spec.Cable.Port = 4500
+	w.step()
+	w.in.Set.Spec.Cable.Port = 4501
+	w.in.Problems = []v1alpha1.Problem{{Reason: ReasonInvalidSettings, Message: "no"}}
+	w.expect(t, "nobody is told", w.step(), "")
+	w.expect(t, "nor later", w.step(), "")
+	if c := meta.FindStatusCondition(w.d.Set.Conditions, v1alpha1.ClusterSetReady); c.Status != "False" || c.Reason != ReasonInvalidSettings {
+		t.Errorf("condition %+v", c)
+	}
+	w.member("c2").Report.Status.Endpoints = nil
+	w.expect(t, "the rest goes on", w.step(), "c1")
+	if got := w.member("c1").Sent.Cable.Port; got != 4500 {
+		t.Errorf("port %d", got)
+	}
+	w.in.Problems = nil
+	w.expect(t, "valid again", w.step(), "c1,c2")
+}
+
 func TestClusterSetStatus(t *testing.T) {
 	w := newWorld(known(1), known(2))
 	w.step()
