@@ -20,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -35,6 +36,8 @@ const (
 	maxReport = 1 << 20
 	// parallelWrites of Works; the client's own rate limit is the real bound.
 	parallelWrites = 16
+	// parallelShards are decided at once; nothing is shared between two of them.
+	parallelShards = 4
 	// settle is how long a write may take to show in the cache.
 	settle = 2 * time.Second
 	// quick is the delay after a write that lost a race.
@@ -280,6 +283,7 @@ func (r *Reconciler) apply(ctx context.Context, targets []target, d Decision) er
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	all := func(ctx context.Context, sets ...string) []Shard { return r.shards(ctx, sets) }
 	return builder.TypedControllerManagedBy[Shard](mgr).Named("services").
+		WithOptions(controller.TypedOptions[Shard]{MaxConcurrentReconciles: parallelShards}).
 		Watches(&v1alpha1.ClusterSet{}, toShards(func(ctx context.Context, o client.Object) []Shard {
 			return all(ctx, o.GetName())
 		})).
