@@ -218,7 +218,7 @@ func binaries() (string, error) {
 		}
 	}
 	if newest == "" {
-		return "", fmt.Errorf("no etcd and kube-apiserver below %s: build them with `make lab-tools`", root)
+		return "", fmt.Errorf("no etcd and kube-apiserver below %s: build them with `make lab-deps`", root)
 	}
 	return newest, nil
 }
