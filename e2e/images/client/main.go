@@ -18,6 +18,8 @@ const usage = `usage:
   client udp [-count 1] [-timeout 5s] HOST:PORT BYTES                send a datagram to an echo, compare the answer
   client tcp [-duration 60s] [-interval 20ms] URL-HOST:PORT          hold one connection; prints the longest gap
   client bulk [-duration 10s] [-streams 1] HOST:PORT                 download as fast as possible; prints bit/s
+  client rtt [-count 500] HOST:PORT                                  time datagrams to an echo; prints the median in us
+  client watch [-interval 5ms] [-timeout 30s] URL                    see a name appear; prints when DNS, then HTTP answered
   client sleep                                                       wait to be used with exec`
 
 func main() {
@@ -33,7 +35,7 @@ func dispatch(args []string) error {
 	}
 	commands := map[string]func([]string) error{
 		"http": getCommand, "dns": dnsCommand, "udp": udpCommand,
-		"tcp": tcpCommand, "bulk": bulkCommand, "sleep": sleepCommand,
+		"tcp": tcpCommand, "bulk": bulkCommand, "rtt": rttCommand, "watch": watchCommand, "sleep": sleepCommand,
 	}
 	command, ok := commands[args[0]]
 	if !ok {

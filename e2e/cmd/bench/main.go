@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures Sealane in a lab: how long an export takes, what the cables carry, what the
+// processes need. It writes the figures as text, with the machine and the versions they were taken with.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/sealane-io/sealane/e2e/lab"
+	"github.com/sealane-io/sealane/e2e/sealane"
+)
+
+// options are the command's flags.
+type options struct {
+	lab, out string
+	keep     bool
+	exports  int
+	rounds   int
+	duration time.Duration
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if len(os.Args) > 1 && os.Args[1] == wireGuardCommand {
+		exit(serveWireGuard(os.Args[2:]))
+	}
+	var o options
+	flag.StringVar(&o.lab, "name", ".lab-bench", "the lab's state directory; a lab that is up already is used and stays")
+	flag.StringVar(&o.out, "out", "docs/benchmarks/README.md", "where the figures go")
+	flag.BoolVar(&o.keep, "keep", false, "leave the lab running afterwards")
+	flag.IntVar(&o.exports, "exports", 30, "exports per exporting cluster")
+	flag.IntVar(&o.rounds, "rounds", 3, "measurements of each path; the median counts")
+	flag.DurationVar(&o.duration, "duration", 5*time.Second, "length of one throughput measurement")
+	flag.Parse()
+	exit(run(ctx, o))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench: failed: %v\n", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// run measures the programs' own benchmarks first, while nothing else of ours uses the processors.
+func run(ctx context.Context, o options) (err error) {
+	var r report
+	if r.Machine, err = describe(ctx); err != nil {
+		return err
+	}
+	fmt.Println("go test -bench")
+	if r.GoBench, err = goBench(ctx); err != nil {
+		return err
+	}
+	if _, openErr := lab.Open(o.lab); openErr != nil && !o.keep {
+		defer func() {
+			down, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
+			defer cancel()
+			if downErr := lab.Down(down, o.lab, os.Stdout); err == nil {
+				err = downErr
+			}
+		}()
+	}
+	l, err := boot(ctx, o.lab)
+	if err != nil {
+		return err
+	}
+	if err := measure(ctx, l, o, &r); err != nil {
+		return err
+	}
+	return r.write(o.out)
+}
+
+func measure(ctx context.Context, l *lab.Lab, o options, r *report) (err error) {
+	if r.Lab, err = describeLab(ctx, l); err != nil {
+		return err
+	}
+	idle, err := memory(l)
+	if err != nil {
+		return err
+	}
+	for _, c := range l.Topology.Clusters {
+		samples, err := exportLatency(ctx, l, c, o.exports)
+		if err != nil {
+			return fmt.Errorf("export latency from %s: %w", c.Name, err)
+		}
+		r.Latency = append(r.Latency, summarize(c, samples))
+	}
+	if r.Paths, err = throughput(ctx, l, o.rounds, o.duration); err != nil {
+		return fmt.Errorf("throughput: %w", err)
+	}
+	loaded, err := memory(l)
+	if err != nil {
+		return err
+	}
+	r.Memory = joinMemory(idle, loaded)
+	return nil
+}
+
+// boot makes the lab ready to measure: Sealane installed, servers and clients in both clusters.
+func boot(ctx context.Context, name string) (*lab.Lab, error) {
+	l, err := lab.Up(ctx, lab.Options{Name: name, Topology: lab.DefaultTopology(), Out: os.Stdout})
+	if err != nil {
+		return nil, err
+	}
+	s := &sealane.Sealane{Lab: l, Out: os.Stdout}
+	if err := s.Install(ctx); err != nil {
+		return nil, err
+	}
+	for _, c := range l.Topology.Clusters {
+		if err := (sealane.Workload{Cluster: c, Replicas: 2}).Apply(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range l.Topology.Clusters {
+		_, err := l.Kubectl(ctx, "--context", c.Name, "-n", "sample", "wait", "--for=condition=Ready", "pods", "--all", "--timeout=180s")
+		if err != nil {
+			return nil, fmt.Errorf("pods of %s: %w", c.Name, err)
+		}
+	}
+	return l, nil
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+)
+
+const referenceMTU = 1420
+
+// reference is what Sealane is compared with: two network namespaces, a veth pair between them, a
+// wireguard-go device in each and static routes, wired by hand.
+type reference struct {
+	// Client and Server are the namespaces; Target is the server's address behind the tunnel.
+	Client, Server, Target string
+	// Program is the client image's program.
+	Program string
+
+	dir       string
+	processes []*exec.Cmd
+	pipes     []io.Closer
+}
+
+// newReference wires it up. On an error nothing is left.
+func newReference(ctx context.Context, name string) (ref *reference, err error) {
+	ref = &reference{Client: name + "-bench-a", Server: name + "-bench-b", Target: "10.201.0.1:8080"}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, ref.Close())
+		}
+	}()
+	if ref.dir, err = os.MkdirTemp("", "sealane-bench-"); err != nil {
+		return ref, fmt.Errorf("make a directory: %w", err)
+	}
+	if _, err := command(ctx, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", ref.dir+"/",
+		"./e2e/images/client", "./e2e/images/whereami"); err != nil {
+		return ref, err
+	}
+	ref.Program = filepath.Join(ref.dir, "client")
+	if err := ref.network(ctx); err != nil {
+		return ref, err
+	}
+	if err := ref.cables(ctx); err != nil {
+		return ref, err
+	}
+	for _, args := range [][]string{
+		{"-n", ref.Client, "link", "set", "wg0", "up"},
+		{"-n", ref.Server, "link", "set", "wg0", "up"},
+		{"-n", ref.Client, "route", "add", "10.201.0.0/16", "dev", "wg0", "src", "10.200.0.1"},
+		{"-n", ref.Server, "route", "add", "10.200.0.0/16", "dev", "wg0", "src", "10.201.0.1"},
+	} {
+		if _, err := command(ctx, "ip", args...); err != nil {
+			return ref, err
+		}
+	}
+	return ref, ref.start(ctx, ref.Server, "", filepath.Join(ref.dir, "whereami"))
+}
+
+func (r *reference) network(ctx context.Context) error {
+	for _, args := range [][]string{
+		{"netns", "add", r.Client},
+		{"netns", "add", r.Server},
+		{"-n", r.Client, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", r.Server},
+		{"-n", r.Client, "addr", "add", "192.0.2.1/30", "dev", "eth0"},
+		{"-n", r.Server, "addr", "add", "192.0.2.2/30", "dev", "eth0"},
+		{"-n", r.Client, "addr", "add", "10.200.0.1/32", "dev", "lo"},
+		{"-n", r.Server, "addr", "add", "10.201.0.1/32", "dev", "lo"},
+		{"-n", r.Client, "link", "set", "lo", "up"},
+		{"-n", r.Server, "link", "set", "lo", "up"},
+		{"-n", r.Client, "link", "set", "eth0", "up"},
+		{"-n", r.Server, "link", "set", "eth0", "up"},
+	} {
+		if _, err := command(ctx, "ip", args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cables starts a device in each namespace, each in a process of its own as Sealane's are.
+func (r *reference) cables(ctx context.Context) error {
+	a, err := wgtypes.GeneratePrivateKey()
+	if err != nil {
+		return fmt.Errorf("make a key: %w", err)
+	}
+	b, err := wgtypes.GeneratePrivateKey()
+	if err != nil {
+		return fmt.Errorf("make a key: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	mtu := fmt.Sprint(referenceMTU)
+	return errors.Join(
+		r.start(ctx, r.Client, peerConfig(a, b, 51820, "192.0.2.2:51820", "10.201.0.0/16"), self, wireGuardCommand, "wg0", mtu),
+		r.start(ctx, r.Server, peerConfig(b, a, 51820, "192.0.2.1:51820", "10.200.0.0/16"), self, wireGuardCommand, "wg0", mtu))
+}
+
+// start runs a program in a namespace. With a configuration it waits until the program says that it is up.
+// The program ends with this one, whatever happens.
+func (r *reference) start(ctx context.Context, netns, config string, argv ...string) error {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "nsenter", append([]string{"--net=/run/netns/" + netns, "--"}, argv...)...)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	r.processes, r.pipes = append(r.processes, cmd), append(r.pipes, in)
+	if config == "" {
+		return nil
+	}
+	if _, err := io.WriteString(in, config); err != nil {
+		return fmt.Errorf("configure %s: %w", argv[0], err)
+	}
+	if _, err := newLines(out).until(wireGuardUp); err != nil {
+		return fmt.Errorf("start a cable in %s: %w", netns, err)
+	}
+	return nil
+}
+
+// Close ends the programs and removes the namespaces and with them all links.
+func (r *reference) Close() error {
+	for _, p := range r.pipes {
+		_ = p.Close()
+	}
+	for _, p := range r.processes {
+		_ = p.Process.Kill()
+		_ = p.Wait()
+	}
+	var errs []error
+	for _, ns := range []string{r.Client, r.Server} {
+		if _, err := os.Stat("/run/netns/" + ns); err != nil {
+			continue
+		}
+		_, err := command(context.Background(), "ip", "netns", "delete", ns)
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
+}
+
+// lines reads text up to a line.
+type lines struct{ reader *bufio.Reader }
+
+func newLines(r io.Reader) lines { return lines{bufio.NewReader(r)} }
+
+// until returns the lines before the one that equals end.
+func (l lines) until(end string) (string, error) {
+	var before strings.Builder
+	for {
+		line, err := l.reader.ReadString('\n')
+		if err != nil {
+			return "", fmt.Errorf("expected a line %q: %w", end, err)
+		}
+		if strings.TrimSuffix(line, "\n") == end {
+			return before.String(), nil
+		}
+		before.WriteString(line)
+	}
+}
+
+// command runs a short command; its standard error is part of the error.
+func command(ctx context.Context, name string, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, name, args...).Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
