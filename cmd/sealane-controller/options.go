@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sealane-io/sealane/internal/redial"
 	"github.com/sealane-io/sealane/internal/version"
 )
 
@@ -48,5 +49,6 @@ func (o *options) config() (*rest.Config, error) {
 	}
 	config.QPS, config.Burst = o.qps, o.burst
 	config.UserAgent = "sealane-controller/" + version.Version
+	config.Wrap(redial.Transport)
 	return config, nil
 }

@@ -90,7 +90,7 @@ func (s *Server) Stop() {
 func (s *Server) launch(ctx context.Context, bin string, crds []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	ports, err := freePorts(3)
+	ports, err := freePorts(ctx, 3)
 	if err != nil {
 		return err
 	}
@@ -180,10 +180,11 @@ func (s *Server) ready(ctx context.Context) error {
 }
 
 // freePorts returns n loopback ports that nobody listened on just now.
-func freePorts(n int) ([]string, error) {
+func freePorts(ctx context.Context, n int) ([]string, error) {
+	var config net.ListenConfig
 	ports := make([]string, 0, n)
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}

@@ -41,7 +41,7 @@ func MCSCRDs() (string, error) {
 
 // moduleDir returns where a module of the build is on disk.
 func moduleDir(module string) (string, error) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	out, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
 		return "", fmt.Errorf("find module %s: %w", module, err)
 	}

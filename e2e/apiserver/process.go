@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,7 +30,8 @@ func (s *Server) start(path string, args ...string) error {
 	if err != nil {
 		return fmt.Errorf("create a log: %w", err)
 	}
-	p.cmd = exec.Command(path, args...)
+	// Not bound to a context: a server outlives the one that it is started under.
+	p.cmd = exec.CommandContext(context.Background(), path, args...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
