@@ -95,7 +95,7 @@ func (s *Server) launch(ctx context.Context, bin string, crds []string) error {
 		return err
 	}
 	client, peer := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
-	if err := s.start(filepath.Join(bin, "etcd"),
+	if err := s.start(ctx, filepath.Join(bin, "etcd"),
 		"--name=test", "--data-dir="+filepath.Join(s.dir, "etcd"), "--unsafe-no-fsync", "--log-level=error",
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer,
@@ -106,7 +106,7 @@ func (s *Server) launch(ctx context.Context, bin string, crds []string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.start(filepath.Join(bin, "kube-apiserver"), flags...); err != nil {
+	if err := s.start(ctx, filepath.Join(bin, "kube-apiserver"), flags...); err != nil {
 		return err
 	}
 	s.Config = &rest.Config{

@@ -24,14 +24,14 @@ type process struct {
 
 // start runs a program with its output in the server's directory. The kernel kills it should the test
 // binary die without stopping it; since that is bound to the thread that forked, the thread is kept.
-func (s *Server) start(path string, args ...string) error {
+func (s *Server) start(ctx context.Context, path string, args ...string) error {
 	p := &process{log: filepath.Join(s.dir, filepath.Base(path)+".log"), done: make(chan struct{})}
 	out, err := os.Create(p.log)
 	if err != nil {
 		return fmt.Errorf("create a log: %w", err)
 	}
 	// Not bound to a context: a server outlives the one that it is started under.
-	p.cmd = exec.CommandContext(context.Background(), path, args...)
+	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), path, args...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
