@@ -37,6 +37,7 @@ build: ## Build every binary into bin/.
 generate: ## Regenerate deepcopy code, CRDs and the command reference.
 	go tool controller-gen object paths=./api/...
 	go tool controller-gen crd paths=./api/... output:crd:dir=artifacts/crds
+	go run ./cmd/kubectl-karmada-sealane docs >docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 
 .PHONY: lint
 lint: ## Run the linters, the import directions among them.
