@@ -39,7 +39,7 @@ import (
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, mcsv1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, mcsv1alpha1.Install,
 		clusterv1alpha1.Install, policyv1alpha1.Install, workv1alpha1.Install, workv1alpha2.Install,
 	} {
 		if err := add(scheme); err != nil {

@@ -211,7 +211,7 @@ func isLabel(s string) bool {
 	}
 	for i := range len(s) {
 		c := s[i]
-		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-') {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
 			return false
 		}
 	}

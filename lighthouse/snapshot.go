@@ -130,7 +130,7 @@ func (s *service) equal(o *service) bool {
 func (c *cluster) equal(o *cluster) bool {
 	return c.name == o.name && c.vips.equal(o.vips) && slices.Equal(c.ports, o.ports) &&
 		slices.EqualFunc(c.hosts, o.hosts, func(a, b host) bool {
-			return a.label == b.label && a.addresses.equal(b.addresses) && slices.Equal(a.ports, b.ports)
+			return a.label == b.label && a.equal(b.addresses) && slices.Equal(a.ports, b.ports)
 		})
 }
 

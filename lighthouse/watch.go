@@ -67,7 +67,7 @@ type feed struct {
 func newWatcher(config *rest.Config, x *index, m *measures, log clog.P, publish func(*Snapshot)) (*watcher, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
-		v1alpha1.AddToScheme(scheme), mcsv1alpha1.AddToScheme(scheme), mcsv1beta1.AddToScheme(scheme),
+		v1alpha1.AddToScheme(scheme), mcsv1alpha1.Install(scheme), mcsv1beta1.Install(scheme),
 	); err != nil {
 		return nil, fmt.Errorf("register types: %w", err)
 	}

@@ -46,7 +46,7 @@ func startMember(t *testing.T) *member {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme,
-		v1alpha1.AddToScheme, mcsv1alpha1.AddToScheme, mcsv1beta1.AddToScheme,
+		v1alpha1.AddToScheme, mcsv1alpha1.Install, mcsv1beta1.Install,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)

@@ -97,7 +97,7 @@ type GatewayStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// GatewayReady: the node's data plane matches the plan.
+// GatewayReady is the condition that the node's data plane matches the plan.
 const GatewayReady = "Ready"
 
 // Gateway is one gateway node of this cluster, named after the node.

@@ -87,7 +87,7 @@ type PeeringStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// PeeringDNSConfigured: the cluster's own DNS forwards Sealane's domains.
+// PeeringDNSConfigured is the condition that the cluster's own DNS forwards Sealane's domains.
 const PeeringDNSConfigured = "DNSConfigured"
 
 // Peering is one member's place in the fabric: down, what it is to connect to; up, what it is.

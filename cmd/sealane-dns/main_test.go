@@ -136,7 +136,7 @@ func startAPIServer(t *testing.T) *rest.Config {
 func populate(t *testing.T, config *rest.Config) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme, mcsv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme, mcsv1beta1.Install} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +249,7 @@ func get(t *testing.T, url string) string {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
