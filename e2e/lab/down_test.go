@@ -80,11 +80,11 @@ func unrecorded(t *testing.T, l *Lab) process {
 		t.Fatal(err)
 	}
 	argv := append(enter, "sleep", "600")
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := exec.CommandContext(context.Background(), argv[0], argv[1:]...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go cmd.Wait()
+	go func() { _ = cmd.Wait() }() // killed by what is tested
 	s, err := readStat(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)

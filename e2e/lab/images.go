@@ -164,7 +164,7 @@ func (image Image) assemble(ctx context.Context, bin string) (v1.Image, error) {
 func addHostProgram(ctx context.Context, program string, files, links map[string]string) error {
 	path, err := exec.LookPath(program)
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // not every machine has it
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -227,7 +227,7 @@ func addFile(w *tar.Writer, dst, src string) error {
 	if err != nil {
 		return fmt.Errorf("add %s: %w", dst, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("add %s: %w", dst, err)
@@ -302,7 +302,7 @@ func (l *Lab) loadImages(ctx context.Context, node, archive string) error {
 	if err != nil {
 		return fmt.Errorf("load images: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	enter, err := l.procs.enter(node)
 	if err != nil {
 		return err

@@ -114,8 +114,9 @@ func (p processes) start(proc process) error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", proc.Name, err)
 	}
-	defer log.Close()
-	cmd := exec.Command(argv[0], argv[1:]...)
+	defer func() { _ = log.Close() }()
+	// Not bound to a context: the lab outlives whoever starts it.
+	cmd := exec.CommandContext(context.Background(), argv[0], argv[1:]...)
 	cmd.Dir = "/"
 	cmd.Env = p.environment()
 	cmd.Stdout, cmd.Stderr = log, log
@@ -127,7 +128,7 @@ func (p processes) start(proc process) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", proc.Name, err)
 	}
-	go cmd.Wait() // reaped when it ends while the lab's starter still runs
+	go func() { _ = cmd.Wait() }() // reaped when it ends while the lab's starter still runs
 	proc.PID = cmd.Process.Pid
 	if s, err := readStat(proc.PID); err == nil {
 		proc.Started = s.started

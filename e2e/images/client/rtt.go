@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"net"
@@ -22,11 +23,11 @@ func rttCommand(args []string) error {
 	if *count < 1 {
 		return fmt.Errorf("rtt: expected at least one datagram, found %d", *count)
 	}
-	conn, err := net.Dial("udp", rest[0])
+	conn, err := (&net.Dialer{}).DialContext(context.Background(), "udp", rest[0])
 	if err != nil {
 		return fmt.Errorf("rtt: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	trips := make([]time.Duration, *count)
 	for n := range trips {
 		begin := time.Now()

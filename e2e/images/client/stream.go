@@ -30,11 +30,11 @@ func udpCommand(args []string) error {
 	if err != nil || size < 1 || size > 65507 {
 		return fmt.Errorf("udp: expected 1 to 65507 bytes, found %q", rest[1])
 	}
-	conn, err := net.Dial("udp", rest[0])
+	conn, err := (&net.Dialer{}).DialContext(context.Background(), "udp", rest[0])
 	if err != nil {
 		return fmt.Errorf("udp: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	whole := 0
 	for n := range *count {
 		if err = roundTrip(conn, byte(n), size, *timeout); err == nil {
@@ -105,7 +105,9 @@ func hold(target string, duration, interval, timeout time.Duration) tcpReport {
 	client := &http.Client{Timeout: timeout, Transport: transport}
 	end := time.Now().Add(duration)
 	last := time.Now()
-	for local := ""; time.Now().Before(end); time.Sleep(interval) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for local := ""; time.Now().Before(end); <-tick.C {
 		used, err := ask(client, "http://"+target+"/")
 		if err != nil {
 			if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
@@ -138,7 +140,7 @@ func ask(client *http.Client, url string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("request: %w", err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
 		return "", fmt.Errorf("read answer: %w", err)
 	}

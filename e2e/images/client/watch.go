@@ -125,7 +125,7 @@ func serves(ctx context.Context, target *url.URL, address net.IP) error {
 	if err != nil {
 		return fmt.Errorf("request: %w", err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
 		return fmt.Errorf("read answer: %w", err)
 	}

@@ -28,9 +28,11 @@ func getCommand(args []string) error {
 		return err
 	}
 	client := &http.Client{Timeout: *timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	tick := time.NewTicker(*interval)
+	defer tick.Stop()
 	for n := range *count {
 		if n > 0 {
-			time.Sleep(*interval)
+			<-tick.C
 		}
 		if err = get(client, rest[0], *quiet); err != nil && n < *count-1 {
 			fmt.Println("error:", err)
@@ -40,11 +42,15 @@ func getCommand(args []string) error {
 }
 
 func get(client *http.Client, url string, quiet bool) error {
-	response, err := client.Get(url)
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
 	if err != nil {
 		return fmt.Errorf("request: %w", err)
 	}
-	defer response.Body.Close()
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("request: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
 	out := io.Writer(os.Stdout)
 	if quiet {
 		out = io.Discard
@@ -96,7 +102,7 @@ func download(ctx context.Context, url string, received *atomic.Int64) error {
 		response, err := client.Do(request)
 		if err == nil {
 			_, err = io.Copy(counter{received}, response.Body)
-			response.Body.Close()
+			_ = response.Body.Close()
 		}
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("download: %w", err)

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -39,7 +40,7 @@ func main() {
 }
 
 func serve(address string) error {
-	udp, err := net.ListenPacket("udp", address)
+	udp, err := (&net.ListenConfig{}).ListenPacket(context.Background(), "udp", address)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
