@@ -106,7 +106,7 @@ func (f *nodeFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kube, err := node.NewKube(config, f.names, agent.Poke)
+	kube, err := node.NewKube(config, f.names, agent.Poke) //nolint:contextcheck // it waits for nothing
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func writeFile(path, text string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // gone by then, if all went well
+	defer func() { _ = os.Remove(f.Name()) }() // gone by then, if all went well
 	_, err = f.WriteString(text)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err

@@ -31,7 +31,7 @@ func newDevice(name string, mtu int, log logr.Logger) (*device, error) {
 	if err != nil {
 		return nil, closing(link, fmt.Errorf("open the control socket: %w", err))
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	uapi, err := ipc.UAPIListen(name, file)
 	if err != nil {
 		return nil, closing(link, fmt.Errorf("listen on the control socket: %w", err))

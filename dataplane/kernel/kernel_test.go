@@ -354,7 +354,7 @@ func TestPeerKeepsItsEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	if err := c.Create("sl-wg0", 1420); err != nil {
 		t.Fatal(err)
 	}

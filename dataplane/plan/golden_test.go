@@ -180,7 +180,7 @@ func load(t *testing.T, ruleset string) string {
 	if err := os.WriteFile(file, []byte(ruleset), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("unshare", "--net", "sh", "-c", `nft --check -f "$0" && nft -f "$0" && nft list ruleset`, file)
+	cmd := exec.CommandContext(t.Context(), "unshare", "--net", "sh", "-c", `nft --check -f "$0" && nft -f "$0" && nft list ruleset`, file)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("nft: %v\n%s\n%s", err, out, ruleset)

@@ -107,10 +107,7 @@ func (m *member) slices(ctx context.Context, service types.NamespacedName) []dis
 func (m *member) gone(o client.Object) {
 	m.t.Helper()
 	m.eventually("gone "+o.GetName(), func(ctx context.Context) error {
-		if err := m.Get(ctx, client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("got %v, want not found", err)
-		}
-		return nil
+		return expect("not found", apierrors.IsNotFound(m.Get(ctx, client.ObjectKeyFromObject(o), o)), true)
 	})
 }
 
@@ -244,10 +241,7 @@ func TestImports(t *testing.T) {
 	m.run("the Peering or the Bundle is missing", func(t *testing.T) {
 		m.delete(bundle(0))
 		m.eventually("the Bundle gone", func(ctx context.Context) error {
-			if err := m.Get(ctx, types.NamespacedName{Name: "sealane-0"}, bundle(0)); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("got %v", err)
-			}
-			return nil
+			return expect("not found", apierrors.IsNotFound(m.Get(ctx, types.NamespacedName{Name: "sealane-0"}, bundle(0))), true)
 		})
 		slice := m.slices(t.Context(), web)[0]
 		change(m, &slice, func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{"poke": "it"} })

@@ -38,9 +38,9 @@ func (m *member) reports(what string, check func(s *v1alpha1.PeeringStatus) erro
 	m.t.Logf("%s after %s", what, took)
 }
 
-func (m *member) corefile() string {
+func (m *member) corefile(ctx context.Context) string {
 	c := &corev1.ConfigMap{}
-	if err := m.Get(m.t.Context(), types.NamespacedName{Namespace: "kube-system", Name: "coredns"}, c); err != nil {
+	if err := m.Get(ctx, types.NamespacedName{Namespace: "kube-system", Name: "coredns"}, c); err != nil {
 		return err.Error()
 	}
 	return c.Data["Corefile"]
@@ -101,21 +101,21 @@ func TestPeering(t *testing.T) {
 			t.Fatal(err)
 		}
 		block := fmt.Sprintf("# BEGIN sealane\nclusterset.local:53 {\n    errors\n    forward . %s\n}\n# END sealane\n", dns.Spec.ClusterIP)
-		m.eventually("the block", func(context.Context) error { return expect("Corefile", m.corefile(), block+corefile) })
+		m.eventually("the block", func(ctx context.Context) error { return expect("Corefile", m.corefile(ctx), block+corefile) })
 		m.peeringCondition("DNSConfigured", metav1.ConditionTrue, "Configured", "")
 
 		change(m, coredns, func(c *corev1.ConfigMap) { c.Data["Corefile"] = "# BEGIN sealane\n" + corefile })
 		m.peeringCondition("DNSConfigured", metav1.ConditionFalse, "MarkersBroken", "remove every line")
-		if err := expect("Corefile", m.corefile(), "# BEGIN sealane\n"+corefile); err != nil {
+		if err := expect("Corefile", m.corefile(m.t.Context()), "# BEGIN sealane\n"+corefile); err != nil {
 			t.Error(err)
 		}
 		change(m, coredns, func(c *corev1.ConfigMap) { c.Data["Corefile"] = corefile })
-		m.eventually("the block again", func(context.Context) error { return expect("Corefile", m.corefile(), block+corefile) })
+		m.eventually("the block again", func(ctx context.Context) error { return expect("Corefile", m.corefile(ctx), block+corefile) })
 		m.delete(coredns.DeepCopy())
 		m.peeringCondition("DNSConfigured", metav1.ConditionFalse, "NoCorefile", "")
 		coredns.ResourceVersion, coredns.UID, coredns.Data = "", "", map[string]string{"Corefile": corefile}
 		m.create(coredns)
-		m.eventually("the block in the new ConfigMap", func(context.Context) error { return expect("Corefile", m.corefile(), block+corefile) })
+		m.eventually("the block in the new ConfigMap", func(ctx context.Context) error { return expect("Corefile", m.corefile(ctx), block+corefile) })
 	})
 
 	m.run("leaving", func(*testing.T) { testLeave(m) })
@@ -153,7 +153,7 @@ func testLeave(m *member) {
 	m.gone(derived)
 	m.gone(&mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web"}})
 	m.endpoints(key("sample", "web"), "")
-	m.eventually("the Corefile as it was", func(context.Context) error { return expect("Corefile", m.corefile(), corefile) })
+	m.eventually("the Corefile as it was", func(ctx context.Context) error { return expect("Corefile", m.corefile(ctx), corefile) })
 	m.peeringCondition("Cleaned", metav1.ConditionFalse, "Cleaning", "pod "+pod.Name)
 	m.gateways("node-a=1")
 	m.exports("")

@@ -92,7 +92,7 @@ func kubeadm(ctx context.Context, live client.Client) (pods, services []netip.Pr
 		} `json:"networking"`
 	}
 	if yaml.Unmarshal([]byte(m["ClusterConfiguration"]), &config) != nil {
-		return nil, nil, nil
+		return nil, nil, nil //nolint:nilerr // what cannot be read says nothing; the other sources do
 	}
 	return Prefixes([]string{config.Networking.PodSubnet}), Prefixes([]string{config.Networking.ServiceSubnet}), nil
 }
@@ -107,7 +107,7 @@ func kubeProxy(ctx context.Context, live client.Client) (pods, services []netip.
 		ClusterCIDR string `json:"clusterCIDR"`
 	}
 	if yaml.Unmarshal([]byte(m["config.conf"]), &config) != nil {
-		return nil, nil, nil
+		return nil, nil, nil //nolint:nilerr // what cannot be read says nothing; the other sources do
 	}
 	return Prefixes([]string{config.ClusterCIDR}), nil, nil
 }
