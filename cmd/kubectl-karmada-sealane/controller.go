@@ -32,8 +32,6 @@ import (
 const (
 	// controllerName is that of the Deployment, and of the identity on the Karmada API.
 	controllerName = "sealane-controller"
-	// kubeconfigSecret holds, on the host, the controller's kubeconfig under the key "kubeconfig".
-	kubeconfigSecret = "sealane-controller-kubeconfig"
 	// annotationKubeconfig on the pod template restarts the controller when its kubeconfig changes.
 	annotationKubeconfig = "sealane.io/kubeconfig-sha256"
 	// defaultHostContext is what Karmada's own installation calls the host cluster's context.

@@ -77,7 +77,7 @@ func newKarmada(t *testing.T) *karmada {
 		if err := k.dropMembers(ctx); err != nil && !gone(err) {
 			t.Error(err)
 		}
-		k.succeeds(t, "uninstall", "--host-context=lost-member")
+		k.succeeds(t, "uninstall", "--host-context=lost-member") //nolint:contextcheck // the command makes its own, of the process
 		cancel()
 		<-done
 	})

@@ -148,7 +148,7 @@ func forward(ctx context.Context, config *rest.Config, pod client.ObjectKey, por
 	}
 	done := make(chan error, 1)
 	go func() { done <- forwarder.ForwardPorts() }()
-	stop = func() { close(quit); <-done }
+	stop = func() { close(quit); <-done } //nolint:errcheck // it ends because it is told to
 	select {
 	case <-ready:
 	case err := <-done:

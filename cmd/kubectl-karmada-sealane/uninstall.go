@@ -128,7 +128,7 @@ func (a *api) noClusterSets(ctx context.Context) (bool, error) {
 func (u *uninstall) stopController(ctx context.Context, _ *api, p *progress) error {
 	if err := u.host.complete(u.options); err != nil {
 		p.warn("no context of the host cluster: a controller that runs there, or as a process, is yours to stop (--host-context)")
-		return nil
+		return nil //nolint:nilerr // said, and no reason to stop
 	}
 	host, err := u.connect(u.host.kubeconfig, u.host.context)
 	if err != nil {

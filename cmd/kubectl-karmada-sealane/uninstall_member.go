@@ -67,7 +67,7 @@ func (u *uninstall) notListed(ctx context.Context, member *api, p *progress) err
 	members, err := karmada.members(ctx)
 	if err != nil {
 		p.warn("cannot ask the Karmada API (context %q) whether this is still a member: should Karmada reach it, it will install Sealane again", karmada.context)
-		return nil //nolint:nilerr // a Karmada that cannot be asked is what this command is for
+		return nil // a Karmada that cannot be asked is what this command is for
 	}
 	for i := range members {
 		if members[i].Spec.ClusterUID == string(ns.UID) {
@@ -182,7 +182,7 @@ func removeForwarding(ctx context.Context, member *api, p *progress) error {
 	corefile, err := clusterdns.Remove(cm.Data["Corefile"])
 	if err != nil {
 		p.warn("kube-system/coredns: %v: remove Sealane's block from the Corefile by hand", err)
-		return nil //nolint:nilerr // said, and no reason to leave the rest behind
+		return nil // said, and no reason to leave the rest behind
 	}
 	if corefile == cm.Data["Corefile"] {
 		return nil
