@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/redial"
 	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
 	"github.com/sealane-io/sealane/memberagent/cluster/exports"
@@ -109,6 +110,7 @@ func session(ctx context.Context, config *rest.Config, o Options) error {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 200, 400
 	config.UserAgent = "sealane-cluster-agent/" + o.Version
+	config.Wrap(redial.Transport)
 	scheme, err := baseScheme()
 	if err != nil {
 		return err
@@ -140,10 +142,10 @@ func session(ctx context.Context, config *rest.Config, o Options) error {
 
 // stopped is no error when the context has ended.
 func stopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 func baseScheme() (*runtime.Scheme, error) {

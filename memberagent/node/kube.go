@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/redial"
 )
 
 // Kube is a Cluster behind a Kubernetes API server.
@@ -70,7 +71,9 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 	k := &Kube{names: names, events: record.NewBroadcaster()}
 	k.recorder = k.events.NewRecorder(scheme, corev1.EventSource{Component: names.DaemonSet})
 	var err error
-	k.cache, err = cache.New(config, cache.Options{
+	patient := rest.CopyConfig(config)
+	patient.Wrap(redial.Transport)
+	k.cache, err = cache.New(patient, cache.Options{
 		Scheme: scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: stripNode}},
 	})
@@ -162,7 +165,7 @@ func (k *Kube) Run(ctx context.Context) error {
 		return k.readable(ctx), nil
 	})
 	if err != nil {
-		return nil //nolint:nilerr // the context has ended
+		return nil // the context has ended
 	}
 	return k.cache.Start(ctx)
 }
