@@ -183,7 +183,7 @@ func FuzzBundle(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var b v1alpha1.Bundle
 		if json.Unmarshal(raw, &b) != nil {
-			t.Skip()
+			t.Skip("not the JSON of a Bundle")
 		}
 		x := newIndex(nil)
 		x.setBundle(&b)

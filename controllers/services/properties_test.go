@@ -157,7 +157,7 @@ func FuzzDecide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var exports []v1alpha1.Export
 		if json.Unmarshal(data, &exports) != nil {
-			t.Skip()
+			t.Skip("not the JSON of an export")
 		}
 		d := decide(cluster(1, exports...), cluster(2, web(2)))
 		if len(d.Bundles) != 2 || len(d.Problems) > 2*maxProblems {

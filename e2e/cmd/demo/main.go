@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -102,14 +103,14 @@ func answer(ctx context.Context, l *lab.Lab, start time.Time) error {
 	}
 	fmt.Printf(`
 The lab goes on running. Look around:
-  export KUBECONFIG=%s PATH=%s/bin:$PATH
+  export KUBECONFIG=%s PATH=%s/bin:%s:$PATH
   kubectl --context c1 get serviceimports,endpointslices -n sample
   kubectl karmada sealane show all --karmada-context karmada
 Remove it:
   make lab-down LAB=%s
 
 demo: ok: %.1fs from export to answer, served by %s
-`, l.Kubeconfig(), l.Dir, l.Name, took.Seconds(), a.Cluster)
+`, l.Kubeconfig(), l.Dir, filepath.Dir(l.Tool("kubectl")), l.Name, took.Seconds(), a.Cluster)
 	return nil
 }
 
