@@ -115,8 +115,7 @@ func (p processes) start(proc process) error {
 		return fmt.Errorf("start %s: %w", proc.Name, err)
 	}
 	defer func() { _ = log.Close() }()
-	// Not bound to a context: the lab outlives whoever starts it.
-	cmd := exec.CommandContext(context.Background(), argv[0], argv[1:]...)
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // the lab outlives whoever starts it
 	cmd.Dir = "/"
 	cmd.Env = p.environment()
 	cmd.Stdout, cmd.Stderr = log, log

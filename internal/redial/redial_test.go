@@ -21,7 +21,7 @@ func closed(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }
 
@@ -29,10 +29,14 @@ func TestAReadWaitsForTheServer(t *testing.T) {
 	address := closed(t)
 	client := &http.Client{Transport: redial.Transport(&http.Transport{})}
 	answered := make(chan error, 1)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	go func() {
-		response, err := client.Get("http://" + address)
+		response, err := client.Do(request)
 		if err == nil {
-			response.Body.Close()
+			_ = response.Body.Close()
 		}
 		answered <- err
 	}()
@@ -69,7 +73,7 @@ func TestAReadEndsWithItsContext(t *testing.T) {
 	}
 	response, err := redial.Transport(&http.Transport{}).RoundTrip(request)
 	if err == nil {
-		response.Body.Close()
+		_ = response.Body.Close()
 		t.Fatal("expected an error once the context has ended")
 	}
 }
@@ -81,7 +85,7 @@ func TestAWriteFailsAtOnce(t *testing.T) {
 	}
 	response, err := redial.Transport(&http.Transport{}).RoundTrip(request)
 	if err == nil {
-		response.Body.Close()
+		_ = response.Body.Close()
 		t.Fatal("expected the refusal")
 	}
 }

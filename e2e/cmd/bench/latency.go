@@ -75,7 +75,7 @@ func apiOf(l *lab.Lab, context string) (client.Client, error) {
 		return nil, err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), mcsv1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), mcsv1alpha1.Install(scheme)); err != nil {
 		return nil, fmt.Errorf("build scheme: %w", err)
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})

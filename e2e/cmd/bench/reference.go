@@ -35,7 +35,7 @@ type reference struct {
 // newReference wires it up. On an error nothing is left.
 func newReference(ctx context.Context, name string) (ref *reference, err error) {
 	ref = &reference{Client: name + "-bench-a", Server: name + "-bench-b", Target: "10.201.0.1:8080"}
-	defer func() {
+	defer func() { //nolint:contextcheck // what ended the context must not keep it
 		if err != nil {
 			err = errors.Join(err, ref.Close())
 		}

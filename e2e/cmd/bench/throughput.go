@@ -33,7 +33,7 @@ func throughput(ctx context.Context, l *lab.Lab, rounds int, duration time.Durat
 	if err != nil {
 		return nil, fmt.Errorf("wire the reference: %w", err)
 	}
-	defer func() {
+	defer func() { //nolint:contextcheck // what ended the context must not keep it
 		if err := ref.Close(); err != nil {
 			fmt.Println("remove the reference:", err) // what is left goes with the lab
 		}
