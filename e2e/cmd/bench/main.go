@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -74,13 +75,12 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := measure(ctx, l, o, &r); err != nil {
-		return err
-	}
-	return r.write(o.out)
+	return errors.Join(measure(ctx, l, o, &r), r.write(o.out))
 }
 
-func measure(ctx context.Context, l *lab.Lab, o options, r *report) (err error) {
+// measure fills in the report. What cannot be measured is left out of it, and the rest goes on.
+func measure(ctx context.Context, l *lab.Lab, o options, r *report) error {
+	var err error
 	if r.Lab, err = describeLab(ctx, l); err != nil {
 		return err
 	}
@@ -88,22 +88,21 @@ func measure(ctx context.Context, l *lab.Lab, o options, r *report) (err error) 
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, c := range l.Topology.Clusters {
 		samples, err := exportLatency(ctx, l, c, o.exports)
 		if err != nil {
-			return fmt.Errorf("export latency from %s: %w", c.Name, err)
+			errs = append(errs, fmt.Errorf("export latency from %s: %w", c.Name, err))
+			continue
 		}
 		r.Latency = append(r.Latency, summarize(c, samples))
 	}
 	if r.Paths, err = throughput(ctx, l, o.rounds, o.duration); err != nil {
-		return fmt.Errorf("throughput: %w", err)
+		errs = append(errs, fmt.Errorf("throughput: %w", err))
 	}
 	loaded, err := memory(l)
-	if err != nil {
-		return err
-	}
 	r.Memory = joinMemory(idle, loaded)
-	return nil
+	return errors.Join(append(errs, err)...)
 }
 
 // boot makes the lab ready to measure: Sealane installed, servers and clients in both clusters.
