@@ -114,8 +114,8 @@ func TestAnOutageOfAMembersAPIServerDisturbsNothing(t *testing.T) {
 	})
 	waitForAPI(t, "c2")
 	exported(t, "c2", "whereami-cs")
-	// Karmada's own informers of a member back off for up to a minute after an outage.
-	eventually(t, 2*time.Minute, func(ctx context.Context) error {
+	// Karmada's own informers of a member back off for minutes after an outage.
+	eventually(t, 4*time.Minute, func(ctx context.Context) error {
 		_, err := get(ctx, "c1", "client-c1-worker", "http://"+whereami)
 		return err
 	})
