@@ -46,7 +46,7 @@ func exportLatency(ctx context.Context, l *lab.Lab, exporter lab.Cluster, count 
 		}
 	}()
 	for i := range count {
-		s := service(fmt.Sprintf("latency-%d", i))
+		s := service(objectsName(exporter, i))
 		if err := c.Create(ctx, s); err != nil {
 			return nil, fmt.Errorf("create service: %w", err)
 		}
@@ -57,7 +57,7 @@ func exportLatency(ctx context.Context, l *lab.Lab, exporter lab.Cluster, count 
 		if err := wait(ctx, rest); err != nil {
 			return nil, err
 		}
-		export := &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("latency-%d", i), Namespace: "sample"}}
+		export := &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Name: objectsName(exporter, i), Namespace: "sample"}}
 		objects = append([]client.Object{export}, objects...)
 		s, err := timeExport(ctx, l, c, importer, export)
 		if err != nil {
@@ -67,6 +67,11 @@ func exportLatency(ctx context.Context, l *lab.Lab, exporter lab.Cluster, count 
 		samples = append(samples, s)
 	}
 	return samples, nil
+}
+
+// objectsName was exported by nobody before: an import that was there lately is quicker to come back.
+func objectsName(exporter lab.Cluster, i int) string {
+	return fmt.Sprintf("latency-%s-%d", exporter.Name, i)
 }
 
 func apiOf(l *lab.Lab, context string) (client.Client, error) {

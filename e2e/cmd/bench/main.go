@@ -97,11 +97,12 @@ func measure(ctx context.Context, l *lab.Lab, o options, r *report) error {
 		}
 		r.Latency = append(r.Latency, summarize(c, samples))
 	}
-	if r.Paths, err = throughput(ctx, l, o.rounds, o.duration); err != nil {
+	var cables []process
+	if r.Paths, cables, err = throughput(ctx, l, o.rounds, o.duration); err != nil {
 		errs = append(errs, fmt.Errorf("throughput: %w", err))
 	}
 	loaded, err := memory(l)
-	r.Memory = joinMemory(idle, loaded)
+	r.Memory = joinMemory(idle, append(loaded, cables...))
 	return errors.Join(append(errs, err)...)
 }
 

@@ -20,10 +20,13 @@ import (
 const referenceMTU = 1420
 
 // reference is what Sealane is compared with: two network namespaces, a veth pair between them, a
-// wireguard-go device in each and static routes, wired by hand.
+// wireguard-go device in each and static routes, wired by hand. Behind each is a namespace more, on a veth
+// pair as a pod is.
 type reference struct {
-	// Client and Server are the namespaces; Target is the server's address behind the tunnel.
-	Client, Server, Target string
+	// Client and Server are the namespaces with the devices, ClientPod and ServerPod those behind them.
+	Client, Server, ClientPod, ServerPod string
+	// Target and PodTarget are the servers' addresses.
+	Target, PodTarget string
 	// Program is the client image's program.
 	Program string
 
@@ -34,7 +37,10 @@ type reference struct {
 
 // newReference wires it up. On an error nothing is left.
 func newReference(ctx context.Context, name string) (ref *reference, err error) {
-	ref = &reference{Client: name + "-bench-a", Server: name + "-bench-b", Target: "10.201.0.1:8080"}
+	ref = &reference{
+		Client: name + "-bench-a", ClientPod: name + "-bench-pa", Server: name + "-bench-b", ServerPod: name + "-bench-pb",
+		Target: "10.201.0.1:8080", PodTarget: "10.201.1.2:8080",
+	}
 	defer func() { //nolint:contextcheck // what ended the context must not keep it
 		if err != nil {
 			err = errors.Join(err, ref.Close())
@@ -64,7 +70,8 @@ func newReference(ctx context.Context, name string) (ref *reference, err error) 
 			return ref, err
 		}
 	}
-	return ref, ref.start(ctx, ref.Server, "", filepath.Join(ref.dir, "whereami"))
+	server := filepath.Join(ref.dir, "whereami")
+	return ref, errors.Join(ref.start(ctx, ref.Server, "", server), ref.start(ctx, ref.ServerPod, "", server))
 }
 
 func (r *reference) network(ctx context.Context) error {
@@ -85,7 +92,26 @@ func (r *reference) network(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(podLink(ctx, r.Client, r.ClientPod, "10.200.1"), podLink(ctx, r.Server, r.ServerPod, "10.201.1"))
+}
+
+// podLink puts a namespace behind another, which forwards for it; net is the first three bytes of their subnet.
+func podLink(ctx context.Context, node, pod, net string) error {
+	for _, args := range [][]string{
+		{"netns", "add", pod},
+		{"-n", node, "link", "add", "pod0", "type", "veth", "peer", "name", "eth0", "netns", pod},
+		{"-n", node, "addr", "add", net + ".1/24", "dev", "pod0"},
+		{"-n", pod, "addr", "add", net + ".2/24", "dev", "eth0"},
+		{"-n", node, "link", "set", "pod0", "up"},
+		{"-n", pod, "link", "set", "eth0", "up"},
+		{"-n", pod, "route", "add", "default", "via", net + ".1", "mtu", fmt.Sprint(referenceMTU)},
+	} {
+		if _, err := command(ctx, "ip", args...); err != nil {
+			return err
+		}
+	}
+	_, err := command(ctx, "nsenter", "--net=/run/netns/"+node, "--", "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+	return err
 }
 
 // cables starts a device in each namespace, each in a process of its own as Sealane's are.
@@ -140,6 +166,18 @@ func (r *reference) start(ctx context.Context, netns, config string, argv ...str
 	return nil
 }
 
+// memory is that of the devices' processes.
+func (r *reference) memory() []process {
+	var found []process
+	for i, cmd := range r.processes {
+		p := process{Program: "wireguard-go", Place: "reference"}
+		if i < 2 && p.read(fmt.Sprintf("/proc/%d", cmd.Process.Pid)) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
 // Close ends the programs and removes the namespaces and with them all links.
 func (r *reference) Close() error {
 	for _, p := range r.pipes {
@@ -150,7 +188,7 @@ func (r *reference) Close() error {
 		_ = p.Wait()
 	}
 	var errs []error
-	for _, ns := range []string{r.Client, r.Server} {
+	for _, ns := range []string{r.ClientPod, r.ServerPod, r.Client, r.Server} {
 		if _, err := os.Stat("/run/netns/" + ns); err != nil {
 			continue
 		}

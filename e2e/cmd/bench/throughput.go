@@ -26,19 +26,23 @@ type path struct {
 }
 
 // throughput measures the paths in turns, so that a change in the machine's mood meets all of them.
-func throughput(ctx context.Context, l *lab.Lab, rounds int, duration time.Duration) ([]path, error) {
+// It returns the memory of the reference's devices too.
+func throughput(ctx context.Context, l *lab.Lab, rounds int, duration time.Duration) ([]path, []process, error) {
 	c1, c2 := l.Topology.Clusters[0], l.Topology.Clusters[1]
 	link := strings.TrimSuffix(l.Netns(gateway(c1)), "-"+gateway(c1))
 	ref, err := newReference(ctx, link)
 	if err != nil {
-		return nil, fmt.Errorf("wire the reference: %w", err)
+		return nil, nil, fmt.Errorf("wire the reference: %w", err)
 	}
 	defer func() { //nolint:contextcheck // what ended the context must not keep it
 		if err := ref.Close(); err != nil {
 			fmt.Println("remove the reference:", err) // what is left goes with the lab
 		}
 	}()
-	paths := []path{{Name: "reference", target: ref.Target, client: ref.run}}
+	paths := []path{
+		{Name: "reference", target: ref.Target, client: ref.in(ref.Client)},
+		{Name: "reference with pod links", target: ref.PodTarget, client: ref.in(ref.ClientPod)},
+	}
 	for _, p := range []struct {
 		name, from, to string
 		aim            float64
@@ -48,22 +52,24 @@ func throughput(ctx context.Context, l *lab.Lab, rounds int, duration time.Durat
 	} {
 		ip, err := l.Kubectl(ctx, "--context", c2.Name, "-n", "sample", "get", "pod", "server-"+p.to, "-o", "jsonpath={.status.podIP}")
 		if err != nil {
-			return nil, fmt.Errorf("address of the server on %s: %w", p.to, err)
+			return nil, nil, fmt.Errorf("address of the server on %s: %w", p.to, err)
 		}
 		paths = append(paths, path{Name: p.name, Aim: p.aim, target: string(ip) + ":8080", client: inPod(l, c1, "client-"+p.from)})
 	}
 	for range rounds {
 		for i := range paths {
 			if err := paths[i].measure(ctx, duration); err != nil {
-				return nil, fmt.Errorf("%s: %w", paths[i].Name, err)
+				return nil, nil, fmt.Errorf("%s: %w", paths[i].Name, err)
 			}
 		}
 	}
-	return paths, nil
+	return paths, ref.memory(), nil
 }
 
-func (r *reference) run(ctx context.Context, args ...string) (string, error) {
-	return command(ctx, "nsenter", append([]string{"--net=/run/netns/" + r.Client, "--", r.Program}, args...)...)
+func (r *reference) in(netns string) func(context.Context, ...string) (string, error) {
+	return func(ctx context.Context, args ...string) (string, error) {
+		return command(ctx, "nsenter", append([]string{"--net=/run/netns/" + netns, "--", r.Program}, args...)...)
+	}
 }
 
 func inPod(l *lab.Lab, c lab.Cluster, pod string) func(context.Context, ...string) (string, error) {
