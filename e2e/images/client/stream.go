@@ -105,7 +105,7 @@ func hold(target string, duration, interval, timeout time.Duration) tcpReport {
 	client := &http.Client{Timeout: timeout, Transport: transport}
 	end := time.Now().Add(duration)
 	last := time.Now()
-	tick := time.NewTicker(interval)
+	tick := time.NewTicker(max(interval, time.Millisecond))
 	defer tick.Stop()
 	for local := ""; time.Now().Before(end); <-tick.C {
 		used, err := ask(client, "http://"+target+"/")

@@ -60,7 +60,7 @@ func watchCommand(args []string) error {
 
 // first returns when try succeeded for the first time.
 func first(ctx context.Context, interval time.Duration, try func() error) (time.Time, error) {
-	tick := time.NewTicker(interval)
+	tick := time.NewTicker(max(interval, time.Millisecond))
 	defer tick.Stop()
 	for {
 		err := try()

@@ -28,7 +28,7 @@ func getCommand(args []string) error {
 		return err
 	}
 	client := &http.Client{Timeout: *timeout, Transport: &http.Transport{DisableKeepAlives: true}}
-	tick := time.NewTicker(*interval)
+	tick := time.NewTicker(max(*interval, time.Millisecond))
 	defer tick.Stop()
 	for n := range *count {
 		if n > 0 {
