@@ -206,7 +206,8 @@ add route 172.31.1.11/32 via 172.31.1.11 dev sl-vx table 5101 proto 81 onlink
 	}, {
 		name: "a cluster that is new gets its connections forgotten, and only it",
 		edit: func(_, have *plan.Plan) {
-			remote := &have.Tables[0].Sets[3]
+			sets := have.Tables[0].Sets
+			remote := &sets[slices.IndexFunc(sets, func(s plan.Set) bool { return s.Name == "remote" })]
 			remote.Elements = remote.Elements[1:]
 		},
 		want: "replace table ip sealane\nadd connection flush 10.9.0.0/16\n",

@@ -161,7 +161,7 @@ func TestTablesAreValid(t *testing.T) {
 	for _, s := range states(t) {
 		t.Run(s.name, func(t *testing.T) {
 			for _, table := range s.plan.Tables {
-				listed := load(t, table.String())
+				listed := strings.ReplaceAll(load(t, table.String()), " packets 0 bytes 0", "")
 				for _, chain := range table.Chains {
 					for _, rule := range chain.Rules {
 						if !strings.Contains(listed, "\t\t"+rule+"\n") {

@@ -15,6 +15,7 @@ import (
 // Names of the sets. The set of a cable, "cable0", holds the CIDRs of the clusters behind it.
 const (
 	setLocal  = "local"
+	setPods   = "pods"
 	setRemote = "remote"
 	setNodes  = "nodes"
 	setCable  = "cable"
@@ -23,6 +24,7 @@ const (
 // tables returns one table a family. A packet meets their chains in this order:
 //
 //	guard      raw prerouting        what a cable may deliver, who may speak VXLAN
+//	host       input                 no other cluster opens a connection to the node itself
 //	untracked  raw output            no connection tracking for outer packets
 //	clamp      mangle postrouting    TCP's MSS fits the path
 //	nullsnat   nat postrouting, before kube-proxy and CNIs: no masquerade between clusters
@@ -33,7 +35,7 @@ func (v *view) tables() []Table {
 			continue
 		}
 		t := Table{Family: f, Sets: v.sets(f)}
-		for _, c := range []Chain{v.clamp(f), v.guard(f), v.nullSNAT(f), v.untracked(f)} {
+		for _, c := range []Chain{v.clamp(f), v.guard(f), v.host(f), v.nullSNAT(f), v.untracked(f)} {
 			if len(c.Rules) > 0 {
 				t.Chains = append(t.Chains, c)
 			}
@@ -59,6 +61,7 @@ func (v *view) sets(f Family) []Set {
 			add(setCable+strconv.Itoa(j), v.behind(f, j))
 		}
 		add(setLocal, v.local(f))
+		add(setPods, disjoint(inFamily(f, v.Local.Pods)))
 	}
 	add(setNodes, v.nodeAddresses(f))
 	if carried {
@@ -112,14 +115,19 @@ func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 
 // guard drops what a cable delivers unless it is from the networks behind that cable to pods or services
 // of this cluster: else a hostile member could speak to host ports, or for somebody else. Only gateways'
-// probes reach the node itself. VXLAN is accepted from nodes only, and pods are no nodes.
+// probes reach the node itself. VXLAN is spoken between node addresses and nowhere else: its socket listens
+// on every address of the node, and what it unpacks is believed.
 func (v *view) guard(f Family) Chain {
 	c := Chain{Name: "guard", Type: "filter", Hook: "prerouting", Priority: "raw"}
 	add := func(format string, args ...any) { c.Rules = append(c.Rules, fmt.Sprintf(format, args...)) }
 	haveNodes := len(v.nodeAddresses(f)) > 0
+	if f == v.outer {
+		add(`udp dport %d %s saddr != @%s %s daddr @%s counter drop`, v.Cable.VXLANPort, f, setNodes, f, setNodes)
+		add(`udp dport %d %s daddr != @%s fib daddr type local counter drop`, v.Cable.VXLANPort, f, setNodes)
+	}
 	if len(v.slots) > 0 {
 		if haveNodes {
-			add(`iifname "%s*" %s daddr @%s drop`, CablePrefix, f, setNodes)
+			add(`iifname "%s*" %s daddr @%s counter drop`, CablePrefix, f, setNodes)
 		}
 		if f == IPv6 && v.probing() {
 			add(`iifname "%s*" ip6 saddr %s ip6 daddr %s icmpv6 type { echo-request, echo-reply } accept`,
@@ -130,14 +138,23 @@ func (v *view) guard(f Family) Chain {
 				add(`iifname "%s" %s saddr @%s%d %s daddr @%s accept`, CableLink(j), f, setCable, j, f, setLocal)
 			}
 		}
-		add(`iifname "%s*" drop`, CablePrefix)
+		add(`iifname "%s*" counter drop`, CablePrefix)
 	}
 	if f == v.outer {
-		add(`%s saddr != @%s %s daddr @%s udp dport %d drop`, f, setNodes, f, setNodes, v.Cable.VXLANPort)
 		add(`%s saddr @%s %s daddr @%s udp dport %d notrack`, f, setNodes, f, setNodes, v.Cable.VXLANPort)
 	}
 	if a := addressOf(v.self, f); a.IsValid() && len(v.slots) > 0 {
 		add(`%s daddr %s udp dport %s notrack`, f, a, v.cablePorts())
+	}
+	return c
+}
+
+// host drops connections from other clusters to the node's own addresses in the pod network, which the
+// guard lets pass for the sake of replies: on them listens whatever listens on all addresses.
+func (v *view) host(f Family) Chain {
+	c := Chain{Name: "host", Type: "filter", Hook: "input", Priority: "filter"}
+	if slices.Contains(v.families, f) && len(inFamily(f, v.Local.Pods)) > 0 {
+		c.Rules = []string{fmt.Sprintf(`iifname "%s*" %s daddr @%s ct state new counter drop`, LinkPrefix, f, setPods)}
 	}
 	return c
 }
