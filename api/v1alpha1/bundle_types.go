@@ -91,6 +91,12 @@ type Export struct {
 	CreatedAt metav1.Time `json:"createdAt"`
 	// Settings of the exported Service.
 	Settings ServiceSettings `json:"settings"`
+	// Mode that the export asks for; empty leaves it to the ClusterSet.
+	// +optional
+	Mode ServiceMode `json:"mode,omitempty"`
+	// Scope of the export: who imports it; nil is everybody.
+	// +optional
+	Scope *ImportScope `json:"scope,omitempty"`
 	// ClusterIPs of the Service, primary first; empty for headless.
 	// +listType=atomic
 	// +optional
@@ -111,12 +117,21 @@ type ImportCluster struct {
 	// restores the export of a cluster that it cannot hear.
 	// +optional
 	Settings *ServiceSettings `json:"settings,omitempty"`
+	// Mode and Scope as in the cluster's Export, for the same purpose.
+	// +optional
+	Mode ServiceMode `json:"mode,omitempty"`
+	// +optional
+	Scope *ImportScope `json:"scope,omitempty"`
 	// Ports of the merged service that this cluster serves, by name.
 	// +listType=atomic
 	Ports []string `json:"ports"`
 	// ClusterIPs of the service in that cluster, primary first; empty for headless.
 	// +listType=atomic
 	ClusterIPs []string `json:"clusterIPs"`
+	// ReadyBackends behind the ClusterIP where that stands in Backends for the pods, at most 101. It is
+	// absent where the import's Choice does not depend on it.
+	// +optional
+	ReadyBackends *int32 `json:"readyBackends,omitempty"`
 	// Backends in that cluster. Empty for the importing cluster itself, which reads its own
 	// EndpointSlices, and for a cluster that contributes none.
 	// +listType=atomic
@@ -129,6 +144,12 @@ type Import struct {
 	Name      string `json:"name"`
 	// Settings merged by the MCS rules.
 	Settings ServiceSettings `json:"settings"`
+	// Mode of the service; empty is ClusterSetIP. It means nothing for a headless one.
+	// +optional
+	Mode ServiceMode `json:"mode,omitempty"`
+	// Choice of clusters, from the service's ServicePolicy; nil is the default.
+	// +optional
+	Choice *ClusterChoice `json:"choice,omitempty"`
 	// Clusters that export it, sorted by name.
 	// +listType=map
 	// +listMapKey=cluster

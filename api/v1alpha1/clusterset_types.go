@@ -42,6 +42,11 @@ type ClusterSetSpec struct {
 	// +optional
 	DNS DNSSpec `json:"dns,omitempty"`
 
+	// Services that members import.
+	// +kubebuilder:default={}
+	// +optional
+	Services ServicesSpec `json:"services,omitempty"`
+
 	// HealthCheck of the tunnels.
 	// +kubebuilder:default={}
 	// +optional

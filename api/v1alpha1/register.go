@@ -22,6 +22,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&Peering{}, &PeeringList{},
 		&Bundle{}, &BundleList{},
 		&Gateway{}, &GatewayList{},
+		&ServicePolicy{}, &ServicePolicyList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
