@@ -5,6 +5,7 @@ package cable
 import (
 	"fmt"
 	"net"
+	"os"
 
 	"github.com/go-logr/logr"
 	"golang.zx2c4.com/wireguard/conn"
@@ -32,7 +33,7 @@ func newDevice(name string, mtu int, log logr.Logger) (*device, error) {
 		return nil, closing(link, fmt.Errorf("open the control socket: %w", err))
 	}
 	defer func() { _ = file.Close() }()
-	uapi, err := ipc.UAPIListen(name, file)
+	uapi, err := listen(file)
 	if err != nil {
 		return nil, closing(link, fmt.Errorf("listen on the control socket: %w", err))
 	}
@@ -41,6 +42,23 @@ func newDevice(name string, mtu int, log logr.Logger) (*device, error) {
 	go d.closeSocket()
 	return d, nil
 }
+
+// listen on the control socket, and remove it at the end. It stands in for ipc.UAPIListen, which watches the
+// socket by inotify: a host has 128 instances of that by default, and where kubelets and containers use them
+// all, no tunnel would come up.
+func listen(file *os.File) (net.Listener, error) {
+	l, err := net.FileListener(file)
+	if err != nil {
+		return nil, err
+	}
+	if socket, ok := l.(*net.UnixListener); ok {
+		socket.SetUnlinkOnClose(true)
+	}
+	return l, nil
+}
+
+// socketPath is where wgctrl looks for the control socket of a link.
+func socketPath(link string) string { return "/var/run/wireguard/" + link + ".sock" }
 
 func closing(link tun.Device, err error) error {
 	if closeErr := link.Close(); closeErr != nil {
@@ -72,12 +90,14 @@ func (d *device) close() {
 	<-d.ended
 }
 
+// running says whether the device works and can be configured, for which its control socket must exist.
 func (d *device) running() bool {
 	select {
 	case <-d.wg.Wait():
 		return false
 	default:
-		return true
+		_, err := os.Lstat(d.uapi.Addr().String())
+		return err == nil
 	}
 }
 
