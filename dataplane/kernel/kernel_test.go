@@ -393,3 +393,31 @@ func TestPeerKeepsItsEndpoint(t *testing.T) {
 		t.Error("the control socket is still there")
 	}
 }
+
+// A device whose control socket somebody removed cannot be configured, and is made anew.
+func TestALostControlSocketComesBack(t *testing.T) {
+	k, key := open(t)
+	node := goldens(t, key)["spine.txtar/a-gw"]
+	node.become(t)
+	reach(t, k, node.plan)
+	const socket = "/run/wireguard/sl-wg0.sock"
+	switch err := os.Remove(socket); {
+	case os.IsNotExist(err):
+		t.Skip("this kernel has WireGuard, and devices no control socket")
+	case err != nil:
+		t.Fatal(err)
+	}
+	reach(t, k, node.plan)
+	if _, err := os.Stat(socket); err != nil {
+		t.Error(err)
+	}
+	open, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range open {
+		if what, err := os.Readlink(fd); err == nil && strings.Contains(what, "inotify") {
+			t.Errorf("a device takes one of the host's few inotify instances: %s", what)
+		}
+	}
+}
