@@ -60,11 +60,11 @@ func TestRestartsOfTheControlPlaneDisturbNothing(t *testing.T) {
 	for _, workload := range []string{"sealane-cluster-agent", "sealane-dns"} {
 		t.Run(workload, func(t *testing.T) {
 			aConnectionSurvives(t, 15*time.Second, undisturbed, func() {
-				for _, cluster := range []string{"c1", "c2"} {
-					kubectl(t, "--context", cluster, "-n", "sealane-system", "rollout", "restart", "deployment/"+workload)
+				for _, c := range shared.Lab.Topology.Clusters {
+					kubectl(t, "--context", c.Name, "-n", "sealane-system", "rollout", "restart", "deployment/"+workload)
 				}
-				for _, cluster := range []string{"c1", "c2"} {
-					kubectl(t, "--context", cluster, "-n", "sealane-system", "rollout", "status", "deployment/"+workload, "--timeout=60s")
+				for _, c := range shared.Lab.Topology.Clusters {
+					kubectl(t, "--context", c.Name, "-n", "sealane-system", "rollout", "status", "deployment/"+workload, "--timeout=60s")
 				}
 			})
 			answeredBy(t, "c1", "client-c1-worker", whereami, "c2")

@@ -56,10 +56,16 @@ func TestMain(m *testing.M) {
 }
 
 // topology differs between the members in all that users' clusters differ in: push and pull, kube-proxy's
-// mode, and whether the CNI masquerades. Both drop in FORWARD, as container engines leave it.
+// mode, whether the CNI masquerades, and whether the gateway is a node of its own. All drop in FORWARD, as
+// container engines leave it.
 func topology() lab.Topology {
 	t := lab.DefaultTopology()
 	t.Clusters[0].KubeProxyMode, t.Clusters[0].IPMasq = lab.ProxyIPTables, true
+	t.Clusters = append(t.Clusters, lab.Cluster{
+		Name: "c3", Mode: lab.ModePush,
+		PodCIDRs: []string{"10.10.0.0/16"}, ServiceCIDRs: []string{"10.110.0.0/16"},
+		Nodes: []lab.Node{{Name: "c3-gw", Gateway: true}},
+	})
 	return t
 }
 
@@ -76,8 +82,9 @@ func boot(ctx context.Context, name string) error {
 	if err := shared.Install(ctx); err != nil {
 		return err
 	}
-	for i, c := range l.Topology.Clusters {
-		if err := (sealane.Workload{Cluster: c, Replicas: 1 + 2*i}).Apply(ctx, l); err != nil {
+	replicas := map[string]int{"c1": 1, "c2": 3, "c3": 2}
+	for _, c := range l.Topology.Clusters {
+		if err := (sealane.Workload{Cluster: c, Replicas: replicas[c.Name]}).Apply(ctx, l); err != nil {
 			return err
 		}
 	}

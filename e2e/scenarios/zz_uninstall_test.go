@@ -40,9 +40,9 @@ func TestUninstallLeavesNothing(t *testing.T) {
 			t.Errorf("%s: Services left over: %s", cluster, out)
 		}
 	}
-	for _, cluster := range []string{"c1", "c2"} {
-		if corefile := kubectl(t, "--context", cluster, "-n", "kube-system", "get", "configmap", "coredns", "-o", "yaml"); strings.Contains(corefile, "sealane") {
-			t.Errorf("%s: the Corefile still mentions Sealane:\n%s", cluster, corefile)
+	for _, c := range shared.Lab.Topology.Clusters {
+		if corefile := kubectl(t, "--context", c.Name, "-n", "kube-system", "get", "configmap", "coredns", "-o", "yaml"); strings.Contains(corefile, "sealane") {
+			t.Errorf("%s: the Corefile still mentions Sealane:\n%s", c.Name, corefile)
 		}
 	}
 }
