@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -37,7 +38,7 @@ type api struct {
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, mcsv1alpha1.Install,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, mcsv1alpha1.Install, mcsv1beta1.Install,
 		clusterv1alpha1.Install, policyv1alpha1.Install, workv1alpha1.Install, workv1alpha2.Install,
 		v1alpha1.AddToScheme,
 	} {
@@ -121,6 +122,24 @@ func (o *options) member(ctx context.Context, karmada *api, m *v1alpha1.Member) 
 		return nil, fmt.Errorf("cluster proxy: %w", err)
 	}
 	return c, nil
+}
+
+// memberAt opens the member that a kubeconfig context leads to, and tells its name in Karmada, which the
+// context need not share.
+func (o *options) memberAt(ctx context.Context, contextName string) (*api, string, error) {
+	c, err := o.connect("", contextName)
+	if err != nil {
+		return nil, "", err
+	}
+	var peering v1alpha1.Peering
+	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.PeeringName}, &peering); err != nil {
+		return nil, "", &finding{
+			expected: fmt.Sprintf("context %s to lead to a member, which has a Peering %s", contextName, v1alpha1.PeeringName),
+			found:    err.Error(),
+			remedy:   "name the context of a member, or make the cluster one: " + o.invocation + " join " + contextName,
+		}
+	}
+	return c, peering.Spec.ClusterID, nil
 }
 
 // identify tells whether the API server is that of the member: its kube-system namespace is the

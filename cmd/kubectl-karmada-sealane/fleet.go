@@ -6,12 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sort"
-	"sync"
 	"time"
 
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	"github.com/karmada-io/karmada/pkg/util/names"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,9 +21,15 @@ import (
 
 // fleet is everything that show tells from, read once.
 type fleet struct {
-	now         time.Time
+	now time.Time
+	// only are the clusters, and namespace that of the services, that were asked for; empty for all.
+	only        []string
+	namespace   string
 	clusterSets []v1alpha1.ClusterSet
 	members     []fleetMember
+	// templates are the ServiceExports on the Karmada API, policies the ServicePolicies there.
+	templates []exportTemplate
+	policies  []v1alpha1.ServicePolicy
 }
 
 // fleetMember is one member: the broker's record, and what the member itself shows.
@@ -30,6 +37,8 @@ type fleetMember struct {
 	v1alpha1.Member
 	// gateways in the member; nil and an error where it could not be asked.
 	gateways []v1alpha1.Gateway
+	// services of the MCS API in the member; nil as gateways.
+	services *memberServices
 	err      error
 	// bundles as the Karmada API holds them, with the status that the member reported.
 	bundles []v1alpha1.Bundle
@@ -38,11 +47,37 @@ type fleetMember struct {
 // subjects say which parts of a fleet are needed.
 type subjects struct {
 	gateways, bundles bool
+	// exports are the ServiceExports and ServicePolicies on the Karmada API, services the MCS objects in
+	// the members.
+	exports, services bool
 }
 
-// gather reads the Karmada API and, in parallel and each within memberTimeout, the members.
-func (o *options) gather(ctx context.Context, karmada *api, only []string, want subjects, memberTimeout time.Duration) (*fleet, error) {
-	f := &fleet{now: time.Now()}
+// or needs what either does.
+func (s subjects) or(o subjects) subjects {
+	return subjects{
+		gateways: s.gateways || o.gateways, bundles: s.bundles || o.bundles,
+		exports: s.exports || o.exports, services: s.services || o.services,
+	}
+}
+
+// inMember says whether a member has to be asked.
+func (s subjects) inMember() bool { return s.gateways || s.services }
+
+// scope narrows what is read.
+type scope struct {
+	// clusters to read; all if empty.
+	clusters []string
+	// namespace of services; all if empty.
+	namespace string
+	// memberTimeout is how long to wait for each member.
+	memberTimeout time.Duration
+	// at is an API server that was opened already, by the name of its member.
+	at map[string]*api
+}
+
+// gather reads the Karmada API and, in parallel and each within its time, the members.
+func (o *options) gather(ctx context.Context, karmada *api, want subjects, within scope) (*fleet, error) {
+	f := &fleet{now: time.Now(), only: within.clusters, namespace: within.namespace}
 	var sets v1alpha1.ClusterSetList
 	if err := karmada.List(ctx, &sets); err != nil {
 		return nil, fmt.Errorf("list clustersets: %w", err)
@@ -53,33 +88,25 @@ func (o *options) gather(ctx context.Context, karmada *api, only []string, want 
 	if err != nil {
 		return nil, err
 	}
-	wanted := map[string]bool{}
-	for _, name := range only {
-		wanted[name] = true
-	}
 	for i := range members {
-		if len(only) == 0 || wanted[members[i].Name] {
+		if len(within.clusters) == 0 || slices.Contains(within.clusters, members[i].Name) {
 			f.members = append(f.members, fleetMember{Member: members[i]})
 		}
 	}
-	var wg sync.WaitGroup
-	errs := make([]error, len(f.members))
+	g, ctx := errgroup.WithContext(ctx)
+	if want.exports {
+		g.Go(func() error { return karmada.readExports(ctx, f, within.namespace) })
+	}
 	for i := range f.members {
 		m := &f.members[i]
-		if want.gateways {
-			wg.Go(func() { m.gateways, m.err = o.gatewaysOf(ctx, karmada, &m.Member, memberTimeout) })
+		if want.inMember() {
+			g.Go(func() error { m.err = o.askMember(ctx, karmada, m, want, within); return nil })
 		}
 		if want.bundles {
-			wg.Go(func() { m.bundles, errs[i] = karmada.bundlesOf(ctx, m.Name, f.shards(m.Spec.ClusterSet)) })
+			g.Go(func() (err error) { m.bundles, err = karmada.bundlesOf(ctx, m.Name, f.shards(m.Spec.ClusterSet)); return err })
 		}
 	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return f, nil
+	return f, g.Wait()
 }
 
 func (f *fleet) shards(set string) int32 {
@@ -91,15 +118,35 @@ func (f *fleet) shards(set string) int32 {
 	return 0
 }
 
-func (o *options) gatewaysOf(ctx context.Context, karmada *api, m *v1alpha1.Member, timeout time.Duration) ([]v1alpha1.Gateway, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// askMember reads what only the member itself shows.
+func (o *options) askMember(ctx context.Context, karmada *api, m *fleetMember, want subjects, within scope) error {
+	ctx, cancel := context.WithTimeout(ctx, within.memberTimeout)
 	defer cancel()
-	c, err := o.member(ctx, karmada, m)
-	if err != nil {
-		return nil, err
+	c := within.at[m.Name]
+	if c == nil {
+		var err error
+		if c, err = o.member(ctx, karmada, &m.Member); err != nil {
+			return err
+		}
 	}
+	if want.gateways {
+		var err error
+		if m.gateways, err = c.gateways(ctx); err != nil {
+			return err
+		}
+	}
+	if want.services {
+		var err error
+		if m.services, err = c.memberServices(ctx, within.namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *api) gateways(ctx context.Context) ([]v1alpha1.Gateway, error) {
 	var list v1alpha1.GatewayList
-	if err := c.List(ctx, &list); err != nil {
+	if err := a.List(ctx, &list); err != nil {
 		return nil, err
 	}
 	sort.Slice(list.Items, func(i, j int) bool { return list.Items[i].Name < list.Items[j].Name })

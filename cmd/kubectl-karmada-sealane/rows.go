@@ -122,20 +122,6 @@ func (r networkRow) cells() []string {
 	return []string{r.Cluster, list(r.PodCIDRs), list(r.ServiceCIDRs), r.Accepted, r.Message, r.ClusterSet, list(r.NodeCIDRs)}
 }
 
-type serviceRow struct {
-	Namespace  string   `json:"namespace"`
-	Name       string   `json:"name"`
-	Type       string   `json:"type,omitempty"`
-	Ports      []string `json:"ports,omitempty"`
-	ExportedBy []string `json:"exportedBy,omitempty"`
-	ImportedBy []string `json:"importedBy,omitempty"`
-	Problems   []string `json:"problems,omitempty"`
-}
-
-func (r serviceRow) cells() []string {
-	return []string{r.Namespace, r.Name, r.Type, list(r.Ports), list(r.ExportedBy), list(r.ImportedBy), list(r.Problems)}
-}
-
 type versionRow struct {
 	Component string `json:"component"`
 	Cluster   string `json:"cluster,omitempty"`

@@ -16,10 +16,11 @@ const defaultMemberTimeout = 5 * time.Second
 
 type show struct {
 	*options
-	clusters      []string
-	output        string
-	memberTimeout time.Duration
-	host          hostCluster
+	scope
+	// context of a member to ask.
+	context string
+	output  string
+	host    hostCluster
 }
 
 // shown is a subject of show: what it needs read, and its table.
@@ -38,7 +39,10 @@ func showSubjects() []shown {
 		{"endpoints", "gateways as the other clusters see them", gateways, endpointTable},
 		{"gateways", "gateway nodes and their part in their cluster", gateways, gatewayTable},
 		{"networks", "pod and service networks of each member", subjects{}, networkTable},
-		{"services", "exported services and who imports them", subjects{bundles: true}, serviceTable},
+		{"services", "exported services: from which clusters, how far each export has come, and who imports it",
+			subjects{bundles: true, exports: true, services: true}, serviceTable},
+		{"imports", "imported services in each member: addresses, source clusters, endpoints, and what is missing",
+			subjects{bundles: true, services: true}, importTable},
 	}
 }
 
@@ -57,10 +61,17 @@ member that cannot be reached last reported is shown, and marked.`,
 	f.DurationVar(&s.memberTimeout, "member-timeout", defaultMemberTimeout, "how long to wait for each member")
 	s.host.addFlags(f)
 	for _, subject := range showSubjects() {
-		cmd.AddCommand(&cobra.Command{
+		c := &cobra.Command{
 			Use: subject.name, Short: "Show " + subject.short, Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), false, subject) },
-		})
+		}
+		if subject.need.services {
+			c.Flags().StringVarP(&s.namespace, "namespace", "n", "", "namespace of the services (default: all)")
+		}
+		if subject.need.services && !subject.need.exports {
+			c.Flags().StringVar(&s.context, "context", "", "kubeconfig context of the one member to show")
+		}
+		cmd.AddCommand(c)
 	}
 	cmd.AddCommand(
 		&cobra.Command{
@@ -88,12 +99,16 @@ func (s *show) run(ctx context.Context, versions bool, list ...shown) error {
 	if err := s.installed(ctx, karmada); err != nil {
 		return err
 	}
+	if s.context != "" {
+		if err := s.aim(ctx); err != nil {
+			return err
+		}
+	}
 	need := subjects{gateways: versions}
 	for _, subject := range list {
-		need.gateways = need.gateways || subject.need.gateways
-		need.bundles = need.bundles || subject.need.bundles
+		need = need.or(subject.need)
 	}
-	f, err := s.gather(ctx, karmada, s.clusters, need, s.memberTimeout)
+	f, err := s.gather(ctx, karmada, need, s.scope)
 	if err != nil {
 		return err
 	}
@@ -108,6 +123,21 @@ func (s *show) run(ctx context.Context, versions bool, list ...shown) error {
 		tables = append(tables, versionTable(s.versions(ctx, karmada, &s.host, f)))
 	}
 	return write(s.Out, s.output, tables...)
+}
+
+// aim settles the member that --context leads to.
+func (s *show) aim(ctx context.Context) error {
+	if len(s.clusters) > 0 {
+		return &finding{expected: "--context or --clusters", found: "both", remedy: "give one of them"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.memberTimeout)
+	defer cancel()
+	member, cluster, err := s.memberAt(ctx, s.context)
+	if err != nil {
+		return err
+	}
+	s.clusters, s.at = []string{cluster}, map[string]*api{cluster: member}
+	return nil
 }
 
 // known checks that every cluster named is a member.
@@ -146,8 +176,4 @@ func gatewayTable(f *fleet) table {
 
 func networkTable(f *fleet) table {
 	return newTable("networks", networkRows(f), 5, "CLUSTER", "PODS", "SERVICES", "ACCEPTED", "MESSAGE", "CLUSTERSET", "NODES")
-}
-
-func serviceTable(f *fleet) table {
-	return newTable("services", serviceRows(f), 7, "NAMESPACE", "NAME", "TYPE", "PORTS", "EXPORTED-BY", "IMPORTED-BY", "PROBLEMS")
 }

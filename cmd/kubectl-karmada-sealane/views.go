@@ -4,8 +4,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -173,55 +171,6 @@ func networkRows(f *fleet) []networkRow {
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-// serviceRows join what members export with what the broker has them import.
-func serviceRows(f *fleet) []serviceRow {
-	rows := map[string]*serviceRow{}
-	at := func(namespace, name string) *serviceRow {
-		key := namespace + "/" + name
-		if rows[key] == nil {
-			rows[key] = &serviceRow{Namespace: namespace, Name: name}
-		}
-		return rows[key]
-	}
-	for i := range f.members {
-		for j := range f.members[i].bundles {
-			addBundle(f.members[i].Name, &f.members[i].bundles[j], at)
-		}
-	}
-	sorted := make([]serviceRow, 0, len(rows))
-	for _, row := range rows {
-		sorted = append(sorted, *row)
-	}
-	sort.Slice(sorted, func(i, j int) bool {
-		a, b := sorted[i], sorted[j]
-		return a.Namespace < b.Namespace || a.Namespace == b.Namespace && a.Name < b.Name
-	})
-	return sorted
-}
-
-func addBundle(cluster string, b *v1alpha1.Bundle, at func(namespace, name string) *serviceRow) {
-	for i := range b.Status.Exports {
-		e := &b.Status.Exports[i]
-		row := at(e.Namespace, e.Name)
-		row.ExportedBy = append(row.ExportedBy, cluster)
-		if row.Type == "" {
-			row.Type, row.Ports = string(e.Settings.Type), ports(e.Settings.Ports)
-		}
-	}
-	for i := range b.Spec.Imports {
-		im := &b.Spec.Imports[i]
-		row := at(im.Namespace, im.Name)
-		row.ImportedBy = append(row.ImportedBy, cluster)
-		row.Type, row.Ports = string(im.Settings.Type), ports(im.Settings.Ports)
-	}
-	for _, c := range b.Spec.ExportConditions {
-		bad := c.Type == "Conflict" && c.Status == metav1.ConditionTrue || c.Type == "Ready" && c.Status == metav1.ConditionFalse
-		if row := at(c.Namespace, c.Name); bad && !slices.Contains(row.Problems, c.Reason) {
-			row.Problems = append(row.Problems, c.Reason)
-		}
-	}
 }
 
 func ports(list []v1alpha1.ServicePort) []string {
