@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,12 @@ func (m *member) exports(want string) {
 		got := ""
 		for _, e := range b.Status.Exports {
 			got += e.Namespace + "/" + e.Name
+			if e.Mode != "" {
+				got += " " + string(e.Mode)
+			}
+			if e.Scope != nil {
+				got += fmt.Sprint(" ", e.Scope.ClusterNames)
+			}
 			for _, g := range e.Backends {
 				for _, a := range g.Addresses {
 					got += " " + a.IP
@@ -87,6 +94,35 @@ func TestExports(t *testing.T) {
 	m.create(name)
 	m.export("sample", "name")
 	m.condition("sample", "name", "Valid", metav1.ConditionFalse, "InvalidServiceType")
+
+	m.run("annotations narrow an export, and fail closed", func(t *testing.T) {
+		m.service("sample", "scoped")
+		scoped := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "scoped", Annotations: map[string]string{
+			v1alpha1.AnnotationImportClusters: "c2", v1alpha1.AnnotationServiceMode: "ClusterIP",
+		}}}
+		m.create(scoped)
+		m.exports("sample/early;sample/scoped ClusterIP [c2];sample/web 10.8.0.6;")
+		change(m, scoped, func(e *mcs.ServiceExport) { e.Annotations[v1alpha1.AnnotationImportClusters] = "c2;c3" })
+		m.condition("sample", "scoped", "Valid", metav1.ConditionFalse, "InvalidAnnotation")
+		m.condition("sample", "scoped", "Ready", metav1.ConditionFalse, "Failed")
+		m.exports("sample/early;sample/web 10.8.0.6;")
+		m.delete(scoped)
+	})
+
+	m.run("what Karmada collects from other clusters is not this cluster's", func(t *testing.T) {
+		for _, by := range []string{"endpointslice-dispatch-controller.karmada.io", "endpointslice-controller.karmada.io"} {
+			remote := slice.DeepCopy()
+			remote.ObjectMeta = metav1.ObjectMeta{Namespace: "sample", GenerateName: "imported-", Labels: map[string]string{
+				discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: by,
+			}}
+			remote.Endpoints = endpointsOf("10.9.0.77")
+			m.create(remote)
+		}
+		change(m, slice, func(s *discoveryv1.EndpointSlice) { s.Endpoints = endpointsOf("10.8.0.61") })
+		m.exports("sample/early;sample/web 10.8.0.61;")
+		change(m, slice, func(s *discoveryv1.EndpointSlice) { s.Endpoints = endpointsOf("10.8.0.6") })
+		m.exports("sample/early;sample/web 10.8.0.6;")
+	})
 
 	b := bundle(0)
 	change(m, b, func(b *v1alpha1.Bundle) {

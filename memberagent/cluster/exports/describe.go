@@ -6,7 +6,6 @@ package exports
 
 import (
 	"cmp"
-	"encoding/json"
 	"net/netip"
 	"slices"
 
@@ -22,21 +21,26 @@ import (
 const backendCap = 100
 
 // Describe returns the export as the broker should see it. The Service is exportable, see Verdict.
-func Describe(export *mcs.ServiceExport, service *corev1.Service, endpoints []discoveryv1.EndpointSlice) v1alpha1.Export {
+func Describe(export *mcs.ServiceExport, service *corev1.Service, endpoints []discoveryv1.EndpointSlice) (v1alpha1.Export, error) {
+	wishes, err := read(export)
+	if err != nil {
+		return v1alpha1.Export{}, err
+	}
 	out := v1alpha1.Export{
 		Namespace:  export.Namespace,
 		Name:       export.Name,
 		CreatedAt:  export.CreationTimestamp,
 		Settings:   settings(service),
+		Mode:       wishes.mode,
+		Scope:      wishes.scope,
 		ClusterIPs: clusterIPs(service),
 		Backends:   Backends(endpoints),
 	}
-	out.Settings.Labels, _ = exported(export.Spec.ExportedLabels, export.Annotations[v1alpha1.AnnotationExportedLabels])
-	out.Settings.Annotations, _ = exported(export.Spec.ExportedAnnotations, export.Annotations[v1alpha1.AnnotationExportedAnnotations])
+	out.Settings.Labels, out.Settings.Annotations = wishes.labels, wishes.annotations
 	if out.Settings.Type == v1alpha1.ClusterSetIP {
 		out.Backends = capped(out.Backends)
 	}
-	return out
+	return out, nil
 }
 
 func settings(s *corev1.Service) v1alpha1.ServiceSettings {
@@ -68,19 +72,6 @@ func clusterIPs(s *corev1.Service) []string {
 		return nil
 	}
 	return s.Spec.ClusterIPs
-}
-
-// exported returns the map in the spec or, where the API has none, the one in the annotation. The second
-// result is false when the annotation is not a JSON object of strings.
-func exported(spec map[string]string, annotation string) (map[string]string, bool) {
-	if len(spec) > 0 || annotation == "" {
-		return spec, true
-	}
-	var out map[string]string
-	if err := json.Unmarshal([]byte(annotation), &out); err != nil {
-		return nil, false
-	}
-	return out, true
 }
 
 // Backends groups the addresses behind a Service by identical port lists. The result depends on what the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,15 @@ func slice(port int32, ready bool, ips ...string) discoveryv1.EndpointSlice {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &ready}})
 	}
 	return s
+}
+
+func described(t *testing.T, export *mcs.ServiceExport, service *corev1.Service, endpoints ...discoveryv1.EndpointSlice) v1alpha1.Export {
+	t.Helper()
+	e, err := Describe(export, service, endpoints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 func TestBackendsDoNotDependOnTheSlices(t *testing.T) {
@@ -45,15 +55,100 @@ func TestManyBackendsAreCapped(t *testing.T) {
 	}
 	rand.Shuffle(len(ips), func(i, j int) { ips[i], ips[j] = ips[j], ips[i] })
 	service := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.88.0.1", ClusterIPs: []string{"10.88.0.1"}}}
-	e := Describe(&mcs.ServiceExport{}, service, []discoveryv1.EndpointSlice{slice(8080, true, ips...)})
+	e := described(t, &mcs.ServiceExport{}, service, slice(8080, true, ips...))
 	if got := len(e.Backends[0].Addresses); got != backendCap+1 {
 		t.Errorf("%d backends", got)
 	}
 	service.Spec.ClusterIP, service.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
-	e = Describe(&mcs.ServiceExport{}, service, []discoveryv1.EndpointSlice{slice(8080, true, ips...)})
+	e = described(t, &mcs.ServiceExport{}, service, slice(8080, true, ips...))
 	if len(e.Backends[0].Addresses) != 300 || len(e.ClusterIPs) != 0 || e.Settings.Type != v1alpha1.Headless {
 		t.Errorf("headless: %d backends, %v", len(e.Backends[0].Addresses), e.ClusterIPs)
 	}
+}
+
+func TestBackendsCarryTheirConditions(t *testing.T) {
+	yes, no := true, false
+	s := discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4}
+	for i, c := range []discoveryv1.EndpointConditions{
+		{}, {Ready: &yes}, {Ready: &no}, {Ready: &no, Serving: &no, Terminating: &yes},
+		{Ready: &no, Serving: &yes, Terminating: &yes},  // shuts down, and still serves
+		{Ready: &yes, Serving: &no, Terminating: &no},   // publishNotReadyAddresses
+		{Ready: &yes, Serving: &yes, Terminating: &yes}, // and on its way out
+	} {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.8.0.%d", i)}, Conditions: c})
+	}
+	got := ""
+	for _, b := range Backends([]discoveryv1.EndpointSlice{s})[0].Addresses {
+		got += fmt.Sprintf("%s %t/%t/%t\n", b.IP, b.Ready, b.Serving, b.Terminating)
+	}
+	want := "10.8.0.0 true/true/false\n10.8.0.1 true/true/false\n10.8.0.4 false/true/true\n10.8.0.5 true/false/false\n10.8.0.6 true/true/true\n"
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestModeAndScopeFromAnnotations(t *testing.T) {
+	const mode, clusters, selector = v1alpha1.AnnotationServiceMode, v1alpha1.AnnotationImportClusters, v1alpha1.AnnotationImportSelector
+	for _, c := range []struct {
+		name        string
+		annotations map[string]string
+		want        string // mode, clusters, selector; or what the refusal mentions
+		refused     bool
+	}{
+		{"none", nil, " everybody", false},
+		{"a mode", map[string]string{mode: "ClusterIP"}, "ClusterIP everybody", false},
+		{"an unknown mode is left out", map[string]string{mode: "clusterip"}, " everybody", false},
+		{"clusters, sorted and once", map[string]string{clusters: " c3, c1,c3"}, " [c1 c3] nothing selected", false},
+		{"no cluster is nobody", map[string]string{clusters: " "}, " [] nothing selected", false},
+		{"labels", map[string]string{selector: "env in (b,a), tier!=db,gpu"}, " [] env in (a,b),gpu,tier notin (db)", false},
+		{"both", map[string]string{clusters: "c1", selector: "env=prod"}, " [c1] env in (prod)", false},
+		{"a name that is none", map[string]string{clusters: "c1;c2"}, `"c1;c2" is no name of a cluster`, true},
+		{"a comma too many", map[string]string{clusters: "c1,"}, `"" is no name of a cluster`, true},
+		{"upper case", map[string]string{clusters: "C1"}, `"C1" is no name`, true},
+		{"an empty selector, which selects everything", map[string]string{selector: ""}, "would select every cluster", true},
+		{"an operator that selectors lack", map[string]string{selector: "n>3"}, "does not work", true},
+		{"half a selector", map[string]string{selector: "env in (a"}, "env in (a", true},
+		{"two values of one label are nothing", map[string]string{selector: "env=a,env=b"}, " [] env in (a),env in (b)", false},
+		{"one good and one bad", map[string]string{clusters: "c1", selector: "="}, selector, true},
+		{"too many clusters", map[string]string{clusters: many(1001)}, "1001 names", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, err := Describe(&mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Annotations: c.annotations}}, &corev1.Service{}, nil)
+			switch {
+			case c.refused && (err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 500):
+				t.Errorf("got %v, want it refused for %s", err, c.want)
+			case c.refused:
+			case err != nil:
+				t.Error(err)
+			case shown(t, e) != c.want:
+				t.Errorf("got %q, want %q", shown(t, e), c.want)
+			}
+		})
+	}
+}
+
+func many(n int) string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("c%d", i))
+	}
+	return strings.Join(names, ",")
+}
+
+func shown(t *testing.T, e v1alpha1.Export) string {
+	t.Helper()
+	if e.Scope == nil {
+		return string(e.Mode) + " everybody"
+	}
+	text := fmt.Sprint(string(e.Mode), " ", e.Scope.ClusterNames, " ")
+	if e.Scope.ClusterSelector == nil {
+		return text + "nothing selected"
+	}
+	s, err := metav1.LabelSelectorAsSelector(e.Scope.ClusterSelector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text + s.String()
 }
 
 func TestExportedLabels(t *testing.T) {
@@ -61,14 +156,14 @@ func TestExportedLabels(t *testing.T) {
 		v1alpha1.AnnotationExportedLabels: `{"a":"b"}`, v1alpha1.AnnotationExportedAnnotations: `[1]`,
 	}}}
 	service := &corev1.Service{}
-	if got := Describe(e, service, nil).Settings; got.Labels["a"] != "b" || got.Annotations != nil {
+	if got := described(t, e, service).Settings; got.Labels["a"] != "b" || got.Annotations != nil {
 		t.Errorf("from annotations: %v %v", got.Labels, got.Annotations)
 	}
-	if v := Verdict(e, service); v.Status != metav1.ConditionTrue || v.Message == "the Service can be exported" {
+	if v := Verdict(e, service); v.Status != metav1.ConditionTrue || !strings.Contains(v.Message, v1alpha1.AnnotationExportedAnnotations) {
 		t.Errorf("a bad annotation is told: %s", v.Message)
 	}
 	e.Spec.ExportedLabels = map[string]string{"c": "d"}
-	if got := Describe(e, service, nil).Settings.Labels; fmt.Sprint(got) != "map[c:d]" {
+	if got := described(t, e, service).Settings.Labels; fmt.Sprint(got) != "map[c:d]" {
 		t.Errorf("the spec wins: %v", got)
 	}
 }
@@ -91,10 +186,14 @@ func TestConditions(t *testing.T) {
 		{"a derived Service", derived, nil, false, "Valid=False/InvalidServiceType Ready=False/Pending "},
 		{"before the broker spoke", &corev1.Service{}, nil, false, "Valid=True/Valid Ready=False/Pending "},
 		{"after", &corev1.Service{}, verdict, false, "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts "},
+		{"a scope that cannot be understood", &corev1.Service{}, verdict, false, "Valid=False/InvalidAnnotation Ready=False/Failed "},
 		{"leaving", &corev1.Service{}, verdict, true, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
+			if strings.HasPrefix(c.name, "a scope") {
+				e.Annotations = map[string]string{v1alpha1.AnnotationImportClusters: "c1;c2"}
+			}
 			e.Status.Conditions = []metav1.Condition{{Type: "Theirs", Status: metav1.ConditionTrue}, {Type: "Conflict", Status: metav1.ConditionTrue}}
 			got := conditions(e, c.service, c.broker, c.leaving)
 			if meta.FindStatusCondition(got, "Theirs") == nil {

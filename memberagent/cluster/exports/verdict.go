@@ -4,6 +4,7 @@ package exports
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,41 +15,42 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
+// ReasonInvalidAnnotation is the Valid condition's reason where an annotation that narrows who imports the
+// service cannot be understood. Such an export is not made at all.
+const ReasonInvalidAnnotation mcs.ServiceExportConditionReason = "InvalidAnnotation"
+
 // Verdict says whether the Service, which is nil when there is none, can be exported: the Valid condition.
 func Verdict(export *mcs.ServiceExport, service *corev1.Service) metav1.Condition {
-	no := func(reason mcs.ServiceExportConditionReason, format string, args ...any) metav1.Condition {
-		return metav1.Condition{
-			Type: string(mcs.ServiceExportConditionValid), Status: metav1.ConditionFalse,
-			Reason: string(reason), Message: fmt.Sprintf(format, args...),
-		}
+	valid := func(status metav1.ConditionStatus, reason mcs.ServiceExportConditionReason, format string, args ...any) metav1.Condition {
+		return metav1.Condition{Type: string(mcs.ServiceExportConditionValid), Status: status, Reason: string(reason), Message: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case service == nil:
-		return no(mcs.ServiceExportReasonNoService,
+		return valid(metav1.ConditionFalse, mcs.ServiceExportReasonNoService,
 			"there is no Service %s in namespace %s; create it, or delete this ServiceExport", export.Name, export.Namespace)
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
-		return no(mcs.ServiceExportReasonInvalidServiceType,
+		return valid(metav1.ConditionFalse, mcs.ServiceExportReasonInvalidServiceType,
 			"the Service is of type ExternalName and has no addresses to export; export a Service of type ClusterIP or a headless one")
 	case index.Managed(service):
-		return no(mcs.ServiceExportReasonInvalidServiceType,
+		return valid(metav1.ConditionFalse, mcs.ServiceExportReasonInvalidServiceType,
 			"the Service is derived from an import; export the Service in the cluster it comes from")
 	}
-	message := "the Service can be exported"
-	for _, x := range []struct {
-		spec       map[string]string
-		annotation string
-	}{
-		{export.Spec.ExportedLabels, v1alpha1.AnnotationExportedLabels},
-		{export.Spec.ExportedAnnotations, v1alpha1.AnnotationExportedAnnotations},
-	} {
-		if _, ok := exported(x.spec, export.Annotations[x.annotation]); !ok {
-			message = fmt.Sprintf("the Service can be exported; the annotation %s is left out: expected a JSON object of strings", x.annotation)
-		}
+	wishes, err := read(export)
+	switch {
+	case err != nil:
+		return valid(metav1.ConditionFalse, ReasonInvalidAnnotation, "%v", err)
+	case len(wishes.ignored) > 0:
+		return valid(metav1.ConditionTrue, mcs.ServiceExportReasonValid, "the Service can be exported; left out: %s", joined(wishes.ignored))
 	}
-	return metav1.Condition{
-		Type: string(mcs.ServiceExportConditionValid), Status: metav1.ConditionTrue,
-		Reason: string(mcs.ServiceExportReasonValid), Message: message,
+	return valid(metav1.ConditionTrue, mcs.ServiceExportReasonValid, "the Service can be exported")
+}
+
+func joined(all []error) string {
+	texts := make([]string, 0, len(all))
+	for _, err := range all {
+		texts = append(texts, err.Error())
 	}
+	return strings.Join(texts, "; ")
 }
 
 // conditions returns what the ServiceExport's conditions should be: those that are not ours stay. Ready and
@@ -80,6 +82,9 @@ func conditions(export *mcs.ServiceExport, service *corev1.Service, broker []v1a
 		}
 	} else {
 		ready.Message = "not exported: " + valid.Message
+		if valid.Reason == string(ReasonInvalidAnnotation) {
+			ready.Reason = string(mcs.ServiceExportReasonFailed)
+		}
 	}
 	for _, c := range []metav1.Condition{valid, ready, conflict} {
 		if c.Type == "" {

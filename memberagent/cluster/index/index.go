@@ -40,10 +40,20 @@ func ManagedSlice(o client.Object) bool {
 	return o.GetLabels()[discoveryv1.LabelManagedBy] == v1alpha1.ManagedBy || o.GetLabels()[v1alpha1.LabelImport] != ""
 }
 
-// ServiceOfSlice returns the local Service that an EndpointSlice belongs to.
+// Karmada's controllers that write EndpointSlices of other clusters into a member: those of a
+// MultiClusterService under the very name of the local Service, those of an exported one under "derived-".
+const (
+	karmadaDispatched = "endpointslice-dispatch-controller.karmada.io"
+	karmadaCollected  = "endpointslice-controller.karmada.io"
+)
+
+// ServiceOfSlice returns the local Service that an EndpointSlice belongs to. One that holds what is in other
+// clusters belongs to none: nothing would be more wrong than to export it as this cluster's own.
 func ServiceOfSlice(o client.Object) (types.NamespacedName, bool) {
 	name := o.GetLabels()[discoveryv1.LabelServiceName]
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, name != "" && !ManagedSlice(o)
+	by := o.GetLabels()[discoveryv1.LabelManagedBy]
+	local := !ManagedSlice(o) && by != karmadaDispatched && by != karmadaCollected
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, name != "" && local
 }
 
 // ImportOfSlice returns the import that one of Sealane's EndpointSlices belongs to.

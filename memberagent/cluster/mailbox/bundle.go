@@ -162,5 +162,6 @@ func (r *Bundles) describe(ctx context.Context, e *mcs.ServiceExport) (v1alpha1.
 	if err != nil {
 		return v1alpha1.Export{}, false, err
 	}
-	return exports.Describe(e, service, endpoints), true, nil
+	export, err := exports.Describe(e, service, endpoints)
+	return export, err == nil, nil
 }
