@@ -64,7 +64,13 @@ func (s *Snapshot) addresses(lists [][]net.IP, q *queryName, f family) [][]net.I
 		return lists
 	}
 	if q.kind == nameService {
-		if !svc.headless {
+		switch {
+		case svc.clusterIPMode:
+			if c := svc.pick(svc.balance.of(f)); c != nil {
+				lists = append(lists, c.vips.of(f)[:1])
+			}
+			return lists
+		case !svc.headless:
 			return append(lists, svc.vips.of(f))
 		}
 		for i := range svc.clusters {

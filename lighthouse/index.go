@@ -202,15 +202,22 @@ func (x *index) snapshot(now time.Time, complete bool) (s *Snapshot, due time.Ti
 	for i, z := range next.zones {
 		next.soa[i] = newSOA(z, uint32(now.Unix()))
 	}
-	if len(x.dirty) > 0 {
+	moved := !maps.Equal(next.down, x.current.down)
+	if len(x.dirty) > 0 || moved {
 		next.services = maps.Clone(x.current.services)
 		next.namespaces = maps.Clone(x.current.namespaces)
 		bundles := slices.Sorted(maps.Keys(x.bundles))
 		for key := range x.dirty {
 			next.put(key, x.merge(key, bundles))
+			x.balance(&next, key)
 		}
-		clear(x.dirty)
 	}
+	if moved {
+		for key := range next.services {
+			x.balance(&next, key)
+		}
+	}
+	clear(x.dirty)
 	x.current = &next
 	return &next, due
 }
@@ -229,6 +236,16 @@ func (s *Snapshot) put(key string, v *service) {
 	}
 }
 
+// balance decides anew which clusters answer for a service in ClusterIP mode, in a Snapshot that is not
+// published yet.
+func (x *index) balance(next *Snapshot, key string) {
+	if s := next.services[key]; s != nil && s.clusterIPMode {
+		balanced := *s
+		balanced.balance = newBalance(s, x.current.services[key], x.self, next.connected)
+		next.services[key] = &balanced
+	}
+}
+
 // merge makes a service of its records, or nil when there are none. The import in a Bundle decides the
 // type; the ServiceImport has the ClusterSetIPs. The Bundles are named in their order: should two claim a
 // service, which is in one shard, the first has it.
@@ -242,22 +259,19 @@ func (x *index) merge(key string, bundles []string) *service {
 		return &service{key: key, namespace: inCluster.namespace, headless: inCluster.headless, vips: inCluster.vips}
 	}
 	s := *from
-	if !s.headless {
+	if !s.headless && !s.clusterIPMode {
 		s.vips = inCluster.vips
 	}
 	if local := s.cluster(x.self); local != nil && own != nil {
 		s.clusters = slices.Clone(s.clusters)
 		local = s.cluster(x.self)
-		local.hosts, local.ready = own.hosts, own.ready
-		if len(local.vips.v4)+len(local.vips.v6) == 0 {
-			local.vips = own.vips
-		}
+		*local = own.join(local, s.ports)
 	}
 	return &s
 }
 
 // find returns a service's import and this cluster's own export of it, as the Bundles have them.
-func (x *index) find(key string, bundles []string) (s *service, own *cluster) {
+func (x *index) find(key string, bundles []string) (s *service, own *export) {
 	for _, name := range bundles {
 		if s == nil {
 			s = x.bundles[name].imports[key]

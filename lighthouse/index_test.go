@@ -102,6 +102,8 @@ func TestRandomWalkOfChanges(t *testing.T) {
 	x := newIndex(nil)
 	bundles := map[string]*v1alpha1.Bundle{}
 	imports := map[string]*serviceImport{}
+	x.setPeering(peering("c1", v1alpha1.DNSSpec{}))
+	states := map[string]v1alpha1.ConnectionStatus{}
 	type published struct {
 		s     *Snapshot
 		names []string
@@ -109,7 +111,10 @@ func TestRandomWalkOfChanges(t *testing.T) {
 	var before []published
 	for step := range 500 {
 		name := fmt.Sprintf("s%d", rnd.IntN(8))
-		switch rnd.IntN(4) {
+		switch rnd.IntN(5) {
+		case 4:
+			states["c2"] = []v1alpha1.ConnectionStatus{v1alpha1.ConnectionConnected, v1alpha1.ConnectionError}[rnd.IntN(2)]
+			x.setGateway(gateway("n1", states))
 		case 0, 1:
 			shard := fmt.Sprintf("sealane-%d", rnd.IntN(2))
 			bundles[shard] = randomBundle(rnd, shard)
@@ -123,6 +128,8 @@ func TestRandomWalkOfChanges(t *testing.T) {
 		}
 		got, _ := x.snapshot(time.Now(), true)
 		fresh := newIndex(nil)
+		fresh.setPeering(peering("c1", v1alpha1.DNSSpec{}))
+		fresh.setGateway(gateway("n1", states))
 		for _, b := range bundles {
 			fresh.setBundle(b)
 		}
@@ -130,7 +137,7 @@ func TestRandomWalkOfChanges(t *testing.T) {
 			fresh.setServiceImport(i)
 		}
 		want, _ := fresh.snapshot(time.Now(), true)
-		if !maps.EqualFunc(got.services, want.services, (*service).equal) || !maps.Equal(got.namespaces, want.namespaces) {
+		if !maps.EqualFunc(got.services, want.services, sameAnswers) || !maps.Equal(got.namespaces, want.namespaces) {
 			t.Fatalf("step %d: services %v, want %v", step, keysOf(got), keysOf(want))
 		}
 		before = append(before, published{got, keysOf(got)})
@@ -151,12 +158,28 @@ func randomBundle(rnd *rand.Rand, shard string) *v1alpha1.Bundle {
 		}
 		name := fmt.Sprintf("s%d", 2*i+int(shard[len(shard)-1]-'0'))
 		imp := clusterIP(name, exporter("c2", fmt.Sprintf("10.99.0.%d", 1+rnd.IntN(3))))
-		if rnd.IntN(2) == 0 {
+		switch rnd.IntN(3) {
+		case 0:
+			imp = clusterIP(name, exporter("c1", "10.88.0.1"), exporter("c2", "10.99.0.1"), exporter("c3", "10.66.0.1"))
+			imp.Mode = v1alpha1.ServiceModeClusterIP
+			for j := range imp.Clusters {
+				imp.Clusters[j].Backends = group(ready("10.9.0.1", ""))[:rnd.IntN(2)]
+			}
+		case 1:
 			imp = headless(name, withBackends("c2", ready(fmt.Sprintf("10.9.0.%d", 1+rnd.IntN(3)), "h")), withBackends("c3"))
 		}
 		b.Spec.Imports = append(b.Spec.Imports, imp)
 	}
 	return b
+}
+
+// sameAnswers says whether two services answer the same, in whichever order they take turns.
+func sameAnswers(a, b *service) bool {
+	if !a.equal(b) || (a.balance == nil) != (b.balance == nil) {
+		return false
+	}
+	return a.balance == nil || slices.Equal(a.balance.v4.turns, b.balance.v4.turns) &&
+		slices.EqualFunc(a.balance.ports, b.balance.ports, func(a, b rotation) bool { return slices.Equal(a.turns, b.turns) })
 }
 
 func keysOf(s *Snapshot) []string {
@@ -172,6 +195,9 @@ func FuzzBundle(f *testing.F) {
 	for _, b := range []*v1alpha1.Bundle{
 		bundle("sealane-0", clusterIP("cs", exporter("c2", "10.99.0.7"))),
 		bundle("sealane-0", headless("ss", withBackends("c2", ready("10.9.1.4", "ss-0"), ready("fd00:9::4", "")))),
+		balancedBundle(nil, cluster1("http"), cluster2("http", "grpc"), cluster3("grpc")),
+		balancedBundle(&v1alpha1.ClusterChoice{Weights: []v1alpha1.ClusterWeight{{Cluster: "c2", Weight: 3}}}, cluster2("http"), cluster3("grpc")),
+		balancedBundle(&v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"Local"}, MinReadyBackends: 2}}, cluster1("http"), cluster3("grpc")),
 	} {
 		raw, err := json.Marshal(b)
 		if err != nil {
@@ -186,6 +212,7 @@ func FuzzBundle(f *testing.F) {
 			t.Skip("not the JSON of a Bundle")
 		}
 		x := newIndex(nil)
+		x.setPeering(peering("c1", v1alpha1.DNSSpec{}))
 		x.setBundle(&b)
 		s, _ := x.snapshot(time.Now(), true)
 		l.current.Store(s)

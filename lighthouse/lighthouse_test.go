@@ -39,7 +39,7 @@ func sample() *index {
 	)
 	b.Status = v1alpha1.BundleStatus{ObservedRevision: 1, Exports: []v1alpha1.Export{{
 		Namespace: "sample", Name: "ss",
-		Settings: v1alpha1.ServiceSettings{Type: v1alpha1.Headless},
+		Settings: headless("ss").Settings,
 		Backends: group(ready("10.8.1.4", "ss-0")),
 	}}}
 	x.setBundle(b)

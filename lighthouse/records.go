@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
@@ -17,9 +19,16 @@ type bundleRecords struct {
 	imports map[string]*service
 	// exports of this cluster by the same key; nil while the cluster has reported none, which is not the
 	// same as an empty report.
-	exports map[string]*cluster
+	exports map[string]*export
 	// rejected entries.
 	rejected int
+}
+
+// export is this cluster's own part of a service. The names of its ports are those that they have here.
+type export struct {
+	cluster
+	// servicePorts are those of the Service.
+	servicePorts []port
 }
 
 // parseBundle reads the records of a Bundle.
@@ -35,21 +44,32 @@ func parseBundle(b *v1alpha1.Bundle) bundleRecords {
 	if b.Status.ObservedRevision == 0 && len(b.Status.Exports) == 0 {
 		return r
 	}
-	r.exports = make(map[string]*cluster, len(b.Status.Exports))
+	r.exports = make(map[string]*export, len(b.Status.Exports))
 	for i := range b.Status.Exports {
-		e := &b.Status.Exports[i]
-		if !isLabel(e.Name) || !isLabel(e.Namespace) {
-			r.rejected++
-			continue
+		e, rejected := parseExport(&b.Status.Exports[i])
+		r.rejected += rejected
+		if e != nil {
+			r.exports[b.Status.Exports[i].Name+"."+b.Status.Exports[i].Namespace] = e
 		}
-		c := &cluster{}
-		r.rejected += c.setVIPs(e.ClusterIPs)
-		if e.Settings.Type == v1alpha1.Headless {
-			r.rejected += c.setHosts(e.Backends)
-		}
-		r.exports[e.Name+"."+e.Namespace] = c
 	}
 	return r
+}
+
+// parseExport reads one export. It returns nil for one that cannot have a name.
+func parseExport(from *v1alpha1.Export) (e *export, rejected int) {
+	if !isLabel(from.Name) || !isLabel(from.Namespace) {
+		return nil, 1
+	}
+	e = &export{}
+	for _, p := range from.Settings.Ports {
+		e.servicePorts = appendPort(e.servicePorts, p.Name, string(p.Protocol), p.Port)
+	}
+	rejected = e.setVIPs(from.ClusterIPs)
+	if from.Settings.Type == v1alpha1.Headless {
+		return e, rejected + e.setHosts(from.Backends)
+	}
+	e.backing, _ = parseBacking(from.Backends)
+	return e, rejected
 }
 
 // parseImport reads one import. It returns nil for one that cannot have a name.
@@ -63,6 +83,9 @@ func parseImport(i *v1alpha1.Import) (s *service, rejected int) {
 		headless:  i.Settings.Type == v1alpha1.Headless,
 		clusters:  make([]cluster, 0, len(i.Clusters)),
 	}
+	if !s.headless && i.Mode == v1alpha1.ServiceModeClusterIP {
+		s.clusterIPMode, s.choice = true, i.Choice.DeepCopy()
+	}
 	for _, p := range i.Settings.Ports {
 		s.ports = appendPort(s.ports, p.Name, string(p.Protocol), p.Port)
 	}
@@ -74,14 +97,70 @@ func parseImport(i *v1alpha1.Import) (s *service, rejected int) {
 		}
 		c := cluster{name: from.Cluster, ports: lowerSorted(from.Ports)}
 		rejected += c.setVIPs(from.ClusterIPs)
-		if s.headless {
+		switch {
+		case s.headless:
 			rejected += c.setHosts(from.Backends)
+		case s.clusterIPMode:
+			var n int
+			c.backing, n = parseBacking(from.Backends)
+			rejected += n
+			c.reported = int(max(ptr.Deref(from.ReadyBackends, 0), 0))
 		}
 		s.clusters = append(s.clusters, c)
 	}
 	slices.SortFunc(s.clusters, func(a, b cluster) int { return strings.Compare(a.name, b.name) })
 	s.clusters = slices.CompactFunc(s.clusters, func(a, b cluster) bool { return a.name == b.name })
 	return s, rejected
+}
+
+// join returns what this cluster contributes to a service, of which the import says less. A port takes the
+// name that the merge gave it: its own or, where that was generated, the name of the merged port with its
+// protocol and number.
+func (e *export) join(imported *cluster, merged []port) cluster {
+	c := *imported
+	if len(c.vips.v4)+len(c.vips.v6) == 0 {
+		c.vips = e.vips
+	}
+	names := make(map[string]string, len(e.servicePorts))
+	for _, p := range e.servicePorts {
+		at := slices.Index(merged, p)
+		if at < 0 {
+			at = slices.IndexFunc(merged, p.sameNumber)
+		}
+		if at >= 0 {
+			names[p.name] = merged[at].name
+		}
+	}
+	c.ready = e.ready
+	c.hosts = slices.Clone(e.hosts)
+	for i := range c.hosts {
+		c.hosts[i].ports = renamed(c.hosts[i].ports, names)
+	}
+	c.backing = slices.Clone(e.backing)
+	for i := range c.backing {
+		var ports []string
+		for _, name := range c.backing[i].ports {
+			if merged, ok := names[name]; ok {
+				ports = append(ports, merged)
+			}
+		}
+		c.backing[i].ports = ports
+	}
+	return c
+}
+
+// sameNumber says whether both ports have one protocol and number.
+func (p port) sameNumber(o port) bool { return p.protocol == o.protocol && p.number == o.number }
+
+// renamed returns those of a cluster's ports that the merged service has, by their names there.
+func renamed(ports []port, names map[string]string) (out []port) {
+	for _, p := range ports {
+		if name, ok := names[p.name]; ok {
+			p.name = name
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // appendPort appends a port with a usable number and protocol.

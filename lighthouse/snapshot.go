@@ -9,10 +9,13 @@ import (
 	"strings"
 
 	"github.com/miekg/dns"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// Snapshot is everything that answers depend on, at one moment. It is never changed: queries read it
-// without a lock.
+// Snapshot is everything that answers depend on, at one moment. But for the counters of round robins it is
+// never changed: queries read it without a lock.
 type Snapshot struct {
 	// ready says that every kind of object was read: only then is what is missing unknown.
 	ready bool
@@ -36,7 +39,14 @@ type service struct {
 	key       string
 	namespace string
 	headless  bool
-	// vips are the ClusterSetIPs; headless services have none.
+	// clusterIPMode says that a query is answered with one cluster's ClusterIP. Headless services have no
+	// mode.
+	clusterIPMode bool
+	// choice of that cluster; nil is the default.
+	choice *v1alpha1.ClusterChoice
+	// balance is the outcome of the choice. A service in ClusterIP mode has one in a Snapshot.
+	balance *balance
+	// vips are the ClusterSetIPs; headless services and those in ClusterIP mode have none.
 	vips addresses
 	// ports of the service.
 	ports []port
@@ -55,6 +65,10 @@ type cluster struct {
 	ready addresses
 	// hosts are the ready endpoints of a headless service, sorted by label.
 	hosts []host
+	// backing is what is ready behind the ClusterIPs of a service in ClusterIP mode.
+	backing []backing
+	// reported is how many ready backends the cluster is said to have where it cannot be counted, else 0.
+	reported int
 }
 
 // host is what one name below a cluster stands for: usually one endpoint of a headless service.
@@ -122,20 +136,30 @@ func (s *Snapshot) connected(name string) bool {
 
 // equal says whether both services give the same answers.
 func (s *service) equal(o *service) bool {
-	return s.key == o.key && s.headless == o.headless && s.vips.equal(o.vips) &&
-		slices.Equal(s.ports, o.ports) &&
+	return s.key == o.key && s.headless == o.headless && s.clusterIPMode == o.clusterIPMode && s.vips.equal(o.vips) &&
+		slices.Equal(s.ports, o.ports) && equality.Semantic.DeepEqual(s.choice, o.choice) &&
 		slices.EqualFunc(s.clusters, o.clusters, func(a, b cluster) bool { return a.equal(&b) })
 }
 
 func (c *cluster) equal(o *cluster) bool {
 	return c.name == o.name && c.vips.equal(o.vips) && slices.Equal(c.ports, o.ports) &&
+		c.reported == o.reported && slices.EqualFunc(c.backing, o.backing, backing.equal) &&
 		slices.EqualFunc(c.hosts, o.hosts, func(a, b host) bool {
 			return a.label == b.label && a.equal(b.addresses) && slices.Equal(a.ports, b.ports)
 		})
 }
 
+func (b backing) equal(o backing) bool {
+	return b.v4 == o.v4 && b.v6 == o.v6 && slices.Equal(b.ports, o.ports)
+}
+
 func (a addresses) equal(o addresses) bool {
 	return slices.EqualFunc(a.v4, o.v4, net.IP.Equal) && slices.EqualFunc(a.v6, o.v6, net.IP.Equal)
+}
+
+// equal says whether both exports give the same answers.
+func (e *export) equal(o *export) bool {
+	return e.cluster.equal(&o.cluster) && slices.Equal(e.servicePorts, o.servicePorts)
 }
 
 // zone returns the zone of a domain: in lower case, with the trailing dot.

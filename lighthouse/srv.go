@@ -22,7 +22,10 @@ func (s *Snapshot) targets(q *queryName) (targets []target) {
 	if svc == nil {
 		return nil
 	}
-	if !svc.headless && q.cluster == "" {
+	switch {
+	case svc.clusterIPMode && q.cluster == "":
+		return s.balancedTargets(q, svc)
+	case !svc.headless && q.cluster == "":
 		return svc.portTargets(q, svc.key, svc.vips, nil)
 	}
 	for i := range svc.clusters {
@@ -34,6 +37,26 @@ func (s *Snapshot) targets(q *queryName) (targets []target) {
 			return svc.portTargets(q, c.name+"."+svc.key, c.vips, c)
 		}
 		targets = append(targets, c.hostTargets(q, svc.key)...)
+	}
+	return targets
+}
+
+// balancedTargets returns, of a service in ClusterIP mode, one cluster for each port asked for. Where names
+// may not mention clusters the target is the service itself, with the cluster's addresses.
+func (s *Snapshot) balancedTargets(q *queryName, svc *service) (targets []target) {
+	for i := range svc.ports {
+		if !svc.ports[i].asked(q) {
+			continue
+		}
+		c := svc.pick(&svc.balance.ports[i])
+		if c == nil {
+			continue
+		}
+		t := target{name: svc.key, port: svc.ports[i].number, addresses: c.vips}
+		if s.clusterNames {
+			t.name = c.name + "." + svc.key
+		}
+		targets = append(targets, t)
 	}
 	return targets
 }

@@ -146,6 +146,13 @@ func (m *member) remove(obj client.Object) {
 	}
 }
 
+func (m *member) update(obj client.Object) {
+	m.t.Helper()
+	if err := m.client.Update(m.t.Context(), obj); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
 func (m *member) updateStatus(obj client.Object) {
 	m.t.Helper()
 	if err := m.client.Status().Update(m.t.Context(), obj); err != nil {
@@ -267,6 +274,8 @@ func TestFollowsTheAPIServer(t *testing.T) {
 	m.updateStatus(gw)
 	m.answers("c2.cs.sample.svc.clusterset.local.", "10.99.0.7")
 
+	m.balances(b)
+
 	m.create(wirePeering("c1", "mesh.example.org"))
 	m.until("the new domain is answered", func() bool {
 		return parseName("cs.sample.svc.mesh.example.org.", m.dns.current.Load().zones).kind == nameService
@@ -284,6 +293,21 @@ func TestFollowsTheAPIServer(t *testing.T) {
 	m.until("the unexported service is gone", func() bool {
 		return ask(t, m.dns, "cs.sample.svc.mesh.example.org.", dns.TypeA).Rcode == dns.RcodeNameError
 	})
+}
+
+// balances follows a service whose mode becomes ClusterIP, as the broker writes it.
+func (m *member) balances(b *v1alpha1.Bundle) {
+	m.t.Helper()
+	b.Spec.Imports[0].Mode = v1alpha1.ServiceModeClusterIP
+	b.Spec.Imports[0].Clusters[0].Backends = group(ready("10.99.0.7", ""))
+	m.update(b)
+	m.answers("cs.sample.svc.clusterset.local.", "10.99.0.7")
+	b.Spec.Imports[0].Clusters[0].Backends = []v1alpha1.Backends{}
+	m.update(b)
+	m.answers("cs.sample.svc.clusterset.local.", "")
+	b.Spec.Imports[0].Mode = v1alpha1.ServiceModeClusterSetIP
+	m.update(b)
+	m.answers("cs.sample.svc.clusterset.local.", "10.88.1.1")
 }
 
 // A cluster may serve only the older version of the MCS API.
