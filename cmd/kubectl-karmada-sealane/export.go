@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/karmada-io/karmada/pkg/util/names"
@@ -38,6 +39,7 @@ type export struct {
 	namespace string
 	clusters  []string
 	member    string
+	terms     terms
 	dryRun    bool
 	output    string
 }
@@ -49,9 +51,15 @@ func newExport(o *options) *cobra.Command {
 		Short: "Export a service to the other members",
 		Long: `Export a service: create a ServiceExport on the Karmada API and a PropagationPolicy that spreads it to the
 clusters of -C, by default to those that Karmada propagates the Service to, or else to every member. With
---context, create a ServiceExport in that member alone.`,
+--context, create a ServiceExport in that member alone.
+
+Every member imports the service, or else those that --import-clusters names or --import-selector selects, and
+the exporting clusters themselves. What the flags set are annotations of the ServiceExport; without them, those
+of one that exists stay. Which of several exporting clusters serves is said by a ServicePolicy, written with
+kubectl on the Karmada API.`,
 		Example: `  ` + o.invocation + ` export whereami -n sample -C c2
   ` + o.invocation + ` export whereami -n sample --context c2
+  ` + o.invocation + ` export whereami -n sample -C c1,c2 --mode ClusterIP --import-selector env=prod
   ` + o.invocation + ` export whereami -n sample -C c2 --dry-run -o yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,6 +70,10 @@ clusters of -C, by default to those that Karmada propagates the Service to, or e
 	e.addFlags(cmd)
 	f := cmd.Flags()
 	f.StringSliceVarP(&e.clusters, "clusters", "C", nil, "clusters that export it")
+	f.StringVar(&e.terms.mode, flagMode, "", "what the name answers: ClusterSetIP or ClusterIP (default: as the ClusterSet says)")
+	f.StringSliceVar(&e.terms.importers, flagImporters, nil, "clusters that import it; \"\" for the exporting ones only (default: every member)")
+	f.StringVar(&e.terms.selector, flagSelector, "", "labels of Karmada's clusters that import it, as kubectl's -l takes them")
+	e.terms.given = f.Changed
 	f.BoolVar(&e.dryRun, "dry-run", false, "print what would be created, and create nothing")
 	f.StringVarP(&e.output, "output", "o", outputYAML, "output format of --dry-run: yaml or json")
 	cmd.MarkFlagsMutuallyExclusive("clusters", "context")
@@ -96,11 +108,18 @@ func (e *export) run(ctx context.Context) error {
 	if problems := validation.IsDNS1035Label(e.service); len(problems) > 0 {
 		return &finding{expected: "the name of a Service", found: fmt.Sprintf("%q: %s", e.service, problems[0]), remedy: "check the name"}
 	}
+	annotations, err := e.terms.annotations()
+	if err != nil {
+		return err
+	}
 	target, err := e.target()
 	if err != nil {
 		return err
 	}
-	objects, err := e.objects(ctx, target)
+	if err := e.check(ctx, target); err != nil {
+		return err
+	}
+	objects, err := e.objects(ctx, target, annotations)
 	if err != nil {
 		return err
 	}
@@ -115,24 +134,19 @@ func (e *export) run(ctx context.Context) error {
 			return err
 		}
 	}
+	fmt.Fprintln(e.Out, e.told(objects[0].GetAnnotations()))
 	return nil
 }
 
 // objects are the ServiceExport and, on the Karmada API, its PropagationPolicy.
-func (e *export) objects(ctx context.Context, target *api) ([]client.Object, error) {
+func (e *export) objects(ctx context.Context, target *api, annotations map[string]string) ([]client.Object, error) {
 	serviceExport, err := e.serviceExport(target)
 	if err != nil {
 		return nil, err
 	}
+	serviceExport.SetAnnotations(annotations)
 	if e.member != "" {
 		return []client.Object{serviceExport}, nil
-	}
-	clusters, err := e.karmadaClusters(ctx, target)
-	if err != nil {
-		return nil, err
-	}
-	if err := chosen(e.clusters, clusters); err != nil {
-		return nil, err
 	}
 	affinity, err := e.placement(ctx, target)
 	if err != nil {
@@ -223,7 +237,7 @@ func (a *api) namespaceExists(ctx context.Context, namespace string) error {
 	return err
 }
 
-// create makes an object; of one that export made before, a policy gets the new placement.
+// create makes an object. One that export made before gets the annotations and the placement given.
 func (e *export) create(ctx context.Context, target *api, object client.Object) error {
 	what := describe(object)
 	err := target.Create(ctx, object.DeepCopyObject().(client.Object), client.FieldOwner(fieldManager))
@@ -234,12 +248,43 @@ func (e *export) create(ctx context.Context, target *api, object client.Object) 
 	if !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create %s: %w", what, err)
 	}
-	policy, ok := object.(*policyv1alpha1.PropagationPolicy)
-	if !ok {
-		fmt.Fprintf(e.Out, "%s exists already\n", what)
+	if policy, ok := object.(*policyv1alpha1.PropagationPolicy); ok {
+		return e.updatePolicy(ctx, target, policy)
+	}
+	return e.annotate(ctx, target, object.(*unstructured.Unstructured))
+}
+
+// annotate gives a ServiceExport that exists the annotations of want, and want all that it has then. One
+// that somebody else made is theirs.
+func (e *export) annotate(ctx context.Context, target *api, want *unstructured.Unstructured) error {
+	existing := want.DeepCopy()
+	if err := target.Get(ctx, client.ObjectKeyFromObject(want), existing); err != nil {
+		return fmt.Errorf("get %s: %w", describe(want), err)
+	}
+	base := existing.DeepCopy()
+	merged := existing.GetAnnotations()
+	if merged == nil {
+		merged = map[string]string{}
+	}
+	maps.Copy(merged, want.GetAnnotations())
+	want.SetAnnotations(merged)
+	if maps.Equal(merged, base.GetAnnotations()) {
+		fmt.Fprintf(e.Out, "%s exists already\n", describe(want))
 		return nil
 	}
-	return e.updatePolicy(ctx, target, policy)
+	if existing.GetLabels()[labelManagedBy] != exportedBy {
+		return &finding{
+			expected: describe(want) + " to be of this command's making",
+			found:    "it lacks the label " + labelManagedBy + "=" + exportedBy + ": somebody else made it",
+			remedy:   "annotate it yourself, or where it comes from",
+		}
+	}
+	existing.SetAnnotations(merged)
+	if err := target.Patch(ctx, existing, client.MergeFrom(base), client.FieldOwner(fieldManager)); err != nil {
+		return fmt.Errorf("update %s: %w", describe(want), err)
+	}
+	fmt.Fprintf(e.Out, "%s exists already, annotated as given\n", describe(want))
+	return nil
 }
 
 func (e *export) updatePolicy(ctx context.Context, target *api, policy *policyv1alpha1.PropagationPolicy) error {

@@ -103,7 +103,10 @@ func (o *options) gather(ctx context.Context, karmada *api, want subjects, withi
 			g.Go(func() error { m.err = o.askMember(ctx, karmada, m, want, within); return nil })
 		}
 		if want.bundles {
-			g.Go(func() (err error) { m.bundles, err = karmada.bundlesOf(ctx, m.Name, f.shards(m.Spec.ClusterSet)); return err })
+			g.Go(func() (err error) {
+				m.bundles, err = karmada.bundlesOf(ctx, m.Name, f.shards(m.Spec.ClusterSet))
+				return err
+			})
 		}
 	}
 	return f, g.Wait()

@@ -102,8 +102,8 @@ func wantedImport(m *fleetMember, im *v1alpha1.Import) *importRow {
 		c := &im.Clusters[i]
 		row.From = append(row.From, c.Cluster)
 		row.Endpoints[c.Cluster] = readyBackends(c.Backends)
-		if c.Cluster == m.Name {
-			row.Endpoints[c.Cluster] = readyBackends(m.reported(im.Namespace, im.Name))
+		if e := m.export(im.Namespace, im.Name); c.Cluster == m.Name && e != nil {
+			row.Endpoints[c.Cluster] = readyBackends(e.Backends)
 		}
 	}
 	if m.services == nil {
@@ -133,12 +133,12 @@ func importMode(im *v1alpha1.Import) string {
 	return string(cmp.Or(im.Mode, v1alpha1.ServiceModeClusterSetIP))
 }
 
-// reported are the member's own backends of a service that it exports.
-func (m *fleetMember) reported(namespace, name string) []v1alpha1.Backends {
+// export is what the member reports of a service, nil if nothing.
+func (m *fleetMember) export(namespace, name string) *v1alpha1.Export {
 	for i := range m.bundles {
 		for j := range m.bundles[i].Status.Exports {
 			if e := &m.bundles[i].Status.Exports[j]; e.Namespace == namespace && e.Name == name {
-				return e.Backends
+				return e
 			}
 		}
 	}
