@@ -13,6 +13,7 @@ import (
 	"github.com/karmada-io/karmada/pkg/controllers/ctrlutil"
 	"github.com/karmada-io/karmada/pkg/util"
 	"github.com/karmada-io/karmada/pkg/util/names"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -95,7 +96,7 @@ func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels ma
 	}
 	key := WorkKey(cluster, kind, name)
 	labels[LabelManagedBy] = v1alpha1.ManagedBy
-	meta := metav1.ObjectMeta{
+	objectMeta := metav1.ObjectMeta{
 		Namespace: key.Namespace,
 		Name:      key.Name,
 		Labels:    labels,
@@ -103,7 +104,7 @@ func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels ma
 		Annotations: map[string]string{workv1alpha2.ResourceConflictResolutionAnnotation: workv1alpha2.ResourceConflictResolutionOverwrite},
 		Finalizers:  []string{util.ExecutionControllerFinalizer},
 	}
-	if err := ctrlutil.CreateOrUpdateWork(ctx, w, meta, manifest); err != nil {
+	if err := ctrlutil.CreateOrUpdateWork(ctx, w, objectMeta, manifest); err != nil {
 		return fmt.Errorf("write the Work of %s %s for %s: %w", kind, name, cluster, err)
 	}
 	return nil
@@ -158,4 +159,9 @@ func Status(work *workv1alpha1.Work) []byte {
 		return nil
 	}
 	return work.Status.ManifestStatuses[0].Status.Raw
+}
+
+// Failed says that Karmada tried to write to the member what a Work carries, and could not.
+func Failed(work *workv1alpha1.Work) bool {
+	return meta.IsStatusConditionFalse(work.Status.Conditions, workv1alpha1.WorkApplied)
 }

@@ -4,6 +4,7 @@ package fabric
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -49,12 +50,12 @@ type Reconciler struct {
 
 // memory is what was written for a cluster and may not be in the cache yet, and what was last refused.
 type memory struct {
-	sent      *v1alpha1.PeeringSpec
-	sentAt    time.Time
-	refreshed time.Time
-	record    *v1alpha1.Member
-	recordOf  string // resourceVersion that record replaced
-	refused   string
+	sent     *v1alpha1.PeeringSpec
+	sentAt   time.Time
+	echo     membership.Echo
+	record   *v1alpha1.Member
+	recordOf string // resourceVersion that record replaced
+	refused  string
 }
 
 // Reconcile brings one ClusterSet's Peerings, Member records and status up to date.
@@ -135,10 +136,7 @@ func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, r
 	}
 	m.Report = ParseReport(record.Name, propagation.Status(&work), m.Record.Status.ObservedRevision)
 	answered := m.Sent != nil && m.Report.Known && m.Report.Status.ObservedRevision >= m.Sent.Revision
-	refresh, after := membership.Refresh(world.Cluster(record.Name), answered, mem.refreshed, now)
-	if refresh {
-		mem.refreshed = now
-	}
+	refresh, after := mem.echo.Overdue(world.Cluster(record.Name), answered, propagation.Failed(&work), now)
 	m.Refresh = refresh
 	if after > 0 {
 		again = after
@@ -160,9 +158,10 @@ func (r *Reconciler) memory(record *v1alpha1.Member) *memory {
 	return r.seen[key]
 }
 
-// apply writes what was decided: first what the others need to know, then the records.
+// apply writes what was decided: first what the others need to know, then the records. That one member's Work
+// cannot be written, since it is being unjoined say, is no reason to leave the others out.
 func (r *Reconciler) apply(ctx context.Context, in Input, d Decision) error {
-	g, writeCtx := errgroup.WithContext(ctx)
+	var g errgroup.Group
 	g.SetLimit(parallelWrites)
 	for _, m := range in.Members {
 		spec, ok := d.Peerings[m.Record.Name]
@@ -171,7 +170,7 @@ func (r *Reconciler) apply(ctx context.Context, in Input, d Decision) error {
 		}
 		mem := r.memory(&m.Record)
 		g.Go(func() error {
-			if err := r.Works.ApplyPeering(writeCtx, m.Record.Name, spec); err != nil {
+			if err := r.Works.ApplyPeering(ctx, m.Record.Name, spec); err != nil {
 				return err
 			}
 			mem.sent, mem.sentAt = &spec, r.Now()
@@ -180,23 +179,21 @@ func (r *Reconciler) apply(ctx context.Context, in Input, d Decision) error {
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
+	unwritten := g.Wait()
 	for _, m := range in.Members {
 		if err := r.applyRecord(ctx, m, d.Statuses[m.Record.Name]); err != nil {
-			return err
+			return errors.Join(unwritten, err)
 		}
 	}
 	if equality.Semantic.DeepEqual(in.Set.Status, d.Set) {
-		return nil
+		return unwritten
 	}
 	set := in.Set.DeepCopy()
 	set.Status = d.Set
 	if err := r.Client.Status().Update(ctx, set); err != nil {
-		return fmt.Errorf("update the status of ClusterSet %s: %w", set.Name, err)
+		return errors.Join(unwritten, fmt.Errorf("update the status of ClusterSet %s: %w", set.Name, err))
 	}
-	return nil
+	return unwritten
 }
 
 func (r *Reconciler) applyRecord(ctx context.Context, m Member, status v1alpha1.MemberStatus) error {

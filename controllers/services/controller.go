@@ -69,9 +69,9 @@ type seenKey struct {
 
 // memory is what was written for a member and may not be in the cache, or not in the API any more.
 type memory struct {
-	sent      *v1alpha1.BundleSpec
-	sentAt    time.Time
-	refreshed time.Time
+	sent   *v1alpha1.BundleSpec
+	sentAt time.Time
+	echo   membership.Echo
 	// answered is the newest revision that the member has answered. What answers an older one comes
 	// from the past, say from a restored backup.
 	answered int64
@@ -188,10 +188,7 @@ func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, r
 		m.Exports, t.mem.answered = report.Exports, report.ObservedRevision
 	}
 	delivered := m.Known && report.ObservedRevision >= t.sent.Revision
-	refresh, after := membership.Refresh(world.Cluster(record.Name), delivered, t.mem.refreshed, now)
-	if refresh {
-		t.mem.refreshed = now
-	}
+	refresh, after := t.mem.echo.Overdue(world.Cluster(record.Name), delivered, propagation.Failed(&work), now)
 	t.refresh = refresh
 	if after > 0 && (again == 0 || after < again) {
 		again = after
@@ -246,9 +243,9 @@ func (r *Reconciler) memory(record *v1alpha1.Member, shard int32) *memory {
 	return r.seen[k]
 }
 
-// apply writes the Bundles that differ.
+// apply writes the Bundles that differ. One that cannot be written is no reason to leave the others out.
 func (r *Reconciler) apply(ctx context.Context, targets []target, d Decision) error {
-	g, writeCtx := errgroup.WithContext(ctx)
+	var g errgroup.Group
 	g.SetLimit(parallelWrites)
 	for _, t := range targets {
 		spec, ok := d.Bundles[t.cluster]
@@ -267,7 +264,7 @@ func (r *Reconciler) apply(ctx context.Context, targets []target, d Decision) er
 			spec.Revision++
 		}
 		g.Go(func() error {
-			if err := r.Works.ApplyBundle(writeCtx, t.cluster, spec); err != nil {
+			if err := r.Works.ApplyBundle(ctx, t.cluster, spec); err != nil {
 				return err
 			}
 			t.mem.sent, t.mem.sentAt = &spec, r.Now()
