@@ -30,7 +30,11 @@ func try(ctx context.Context, args ...string) (string, error) {
 
 // in runs the client program in a pod of the namespace sample.
 func in(ctx context.Context, cluster, pod string, args ...string) (string, error) {
-	return try(ctx, append([]string{"--context", cluster, "-n", "sample", "exec", pod, "--", "/client"}, args...)...)
+	a, err := shared.API(cluster)
+	if err != nil {
+		return "", err
+	}
+	return a.Exec(ctx, "sample", pod, append([]string{"/client"}, args...)...)
 }
 
 // get asks a whereami server from a pod.

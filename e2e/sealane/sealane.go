@@ -22,6 +22,8 @@ type Sealane struct {
 	Lab *lab.Lab
 	// Out gets what the plugin prints while it installs and removes.
 	Out io.Writer
+
+	apis apis
 }
 
 // Plugin is the path of the plugin's binary.

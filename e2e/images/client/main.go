@@ -14,7 +14,7 @@ import (
 
 const usage = `usage:
   client http [-count 1] [-interval 1s] [-timeout 5s] [-quiet] URL   GET; prints bodies, or with -quiet their lengths
-  client dns [-server ADDR] [-timeout 5s] NAME TYPE [@ADDR]          look up; prints response code and records
+  client dns [-server ADDR] [-tcp] [-size N] NAME TYPE [@ADDR]       look up; prints response code and records
   client udp [-count 1] [-timeout 5s] HOST:PORT BYTES                send a datagram to an echo, compare the answer
   client tcp [-duration 60s] [-interval 20ms] URL-HOST:PORT          hold one connection; prints the longest gap
   client bulk [-duration 10s] [-streams 1] HOST:PORT                 download as fast as possible; prints bit/s
