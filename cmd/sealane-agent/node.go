@@ -119,6 +119,7 @@ func (f *nodeFlags) run(ctx context.Context) error {
 			stop()
 		}
 	}()
+	go wireGuard.BoundMemory(ctx)
 	log.Info("node agent starts", "version", version.Version, "cable", wireGuard.Implementation())
 	return errors.Join(agent.Run(ctx), wireGuard.Close())
 }
