@@ -56,7 +56,13 @@ func Down(ctx context.Context, name string, out io.Writer) error {
 			return err
 		}
 	}
-	return hostRegistry().Release(l.index)
+	if err := hostRegistry().Release(l.index); err != nil {
+		return err
+	}
+	if err := os.Remove(l.lockPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove the lock: %w", err)
+	}
+	return nil
 }
 
 // findLab finds a lab by the registry or, should that be lost, by its state.

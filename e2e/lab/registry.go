@@ -128,17 +128,28 @@ func (r registry) lock() (unlock func(), err error) {
 	return lockFile(filepath.Join(r.Dir, "lock"))
 }
 
-// lockFile takes an exclusive lock that ends with the process at the latest.
+// lockFile takes an exclusive lock that ends with the process at the latest. Its holder may remove the file:
+// whoever waited for it meanwhile then takes the one that is at the path by now.
 func lockFile(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+	for {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
+		if err != nil {
+			return nil, fmt.Errorf("open lock: %w", err)
+		}
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+			_ = f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		held, err := f.Stat()
+		if err != nil {
+			_ = f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if now, err := os.Stat(path); err == nil && os.SameFile(held, now) {
+			return func() { _ = f.Close() }, nil
+		}
 		_ = f.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	return func() { _ = f.Close() }, nil
 }
 
 // usedByHost tells whether one of the host's addresses lies in p or has p in

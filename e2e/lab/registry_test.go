@@ -5,7 +5,10 @@ package lab
 import (
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -119,5 +122,38 @@ func TestSubnetsOfALabAreItsOwn(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A lock whose file its holders remove still has one holder at a time, and leaves nothing behind.
+func TestALockThatIsRemovedIsHeldByOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lab.lock")
+	var holders, most atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 200 {
+				unlock, err := lockFile(path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := holders.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				holders.Add(-1) // what a holder does last is to remove the file
+				if err := os.Remove(path); err != nil {
+					t.Error(err)
+				}
+				unlock()
+			}
+		})
+	}
+	all.Wait()
+	if most.Load() != 1 {
+		t.Errorf("%d held the lock at once", most.Load())
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the file is left: %v", err)
 	}
 }
