@@ -40,6 +40,9 @@ func (m member) bootControlPlane(ctx context.Context, karmada <-chan struct{}) e
 		if err := m.addServiceCIDRs(ctx, m.index); err != nil {
 			return err
 		}
+		if err := m.applyKubeadmConfig(ctx); err != nil {
+			return err
+		}
 		return m.applyDNS(ctx)
 	})
 	if err != nil {
@@ -103,6 +106,19 @@ func (m member) bootNode(ctx context.Context, j int, images <-chan struct{}, arc
 		}
 	}
 	return nil
+}
+
+// applyKubeadmConfig states the cluster's networks where every kubeadm cluster does.
+func (m member) applyKubeadmConfig(ctx context.Context) error {
+	manifest, err := render("kubeadm-config.yaml", m.cluster())
+	if err != nil {
+		return err
+	}
+	api, err := m.applier(m.cluster().Name)
+	if err != nil {
+		return err
+	}
+	return api.Apply(ctx, manifest)
 }
 
 // applyDNS installs CoreDNS as the cluster's DNS, under the names that it has in

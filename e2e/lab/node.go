@@ -152,7 +152,7 @@ func (l *Lab) writeNodeFiles(f nodeFacts) error {
 
 // render fills in one of the embedded templates.
 func render(name string, data any) ([]byte, error) {
-	t, err := template.New(name).Funcs(template.FuncMap{"json": toJSON}).ParseFS(manifests, "manifests/"+name)
+	t, err := template.New(name).Funcs(template.FuncMap{"json": toJSON, "join": strings.Join}).ParseFS(manifests, "manifests/"+name)
 	if err != nil {
 		return nil, fmt.Errorf("parse template %s: %w", name, err)
 	}

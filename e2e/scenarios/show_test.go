@@ -14,7 +14,7 @@ func TestShowTellsTheTruth(t *testing.T) {
 		"connections": {"c1", "c2", "c3", "c1-gw", "c2-gw", "c3-gw", "Connected"},
 		"endpoints":   {"c1-gw", "c2-gw", shared.Lab.NodeAddress("c1-gw", "IPv4"), shared.Lab.NodeAddress("c2-gw", "IPv4")},
 		"gateways":    {"c1-gw", "c2-gw", "c3-gw", "Active", "Userspace"},
-		"networks":    {"10.8.0.0/23", "10.88.0.0/16", "10.9.0.0/23", "10.99.0.0/16", "10.110.0.0/16"},
+		"networks":    {"10.8.0.0/16", "10.88.0.0/16", "10.9.0.0/16", "10.99.0.0/16", "10.110.0.0/16"},
 		"versions":    {"c1", "c2", "c3"},
 	} {
 		t.Run(command, func(t *testing.T) {
