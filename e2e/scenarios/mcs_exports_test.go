@@ -29,6 +29,7 @@ func TestServiceDiscovery(t *testing.T) {
 	for name, tests := range map[string]map[string]func(*testing.T){
 		"a service is exported": exporting(),
 		"a service is imported": importing(),
+		"a name is resolved":    resolving(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
