@@ -108,6 +108,7 @@ func Decide(in Input) Decision {
 		}
 	}
 	for _, s := range states {
+		complain(s)
 		s.remote = v1alpha1.RemoteCluster{Name: s.name(), Networks: s.force.networks(), Endpoints: nonNil(s.endpoints)}
 	}
 	d := Decision{

@@ -26,7 +26,7 @@ func memberStatus(s *state, states []*state, now time.Time) v1alpha1.MemberStatu
 		status.ObservedRevision = s.Report.Status.ObservedRevision
 		status.AgentVersion = clip(s.Report.Status.AgentVersion)
 		status.Connections = connections(s, states)
-		for _, t := range []string{v1alpha1.MemberMCSAPI, v1alpha1.PeeringDNSConfigured} {
+		for _, t := range []string{v1alpha1.MemberMCSAPI, v1alpha1.PeeringDNSConfigured, v1alpha1.PeeringNodesProgrammed} {
 			copyCondition(&status.Conditions, s.Report.Status.Conditions, t)
 		}
 	}
@@ -64,6 +64,29 @@ func memberStatus(s *state, states []*state, now time.Time) v1alpha1.MemberStatu
 		set(v1alpha1.MemberConnected, false, ReasonNotConnected, "not connected to: "+strings.Join(missing, ", "))
 	}
 	return status
+}
+
+// complain takes over what a member itself says is wrong there.
+func complain(s *state) {
+	if !s.active() || !s.Report.Known {
+		return
+	}
+	for _, c := range s.Report.Status.Conditions {
+		if c.Status == metav1.ConditionFalse && slices.Contains(troubles(c.Type), c.Reason) {
+			s.problem(c.Reason, fmt.Sprintf("%s reports: %s", s.name(), strings.ToValidUTF8(c.Message, "?")))
+		}
+	}
+}
+
+// troubles are the reasons of a member's conditions that need a person; what else is not so yet comes in time.
+func troubles(kind string) []string {
+	switch kind {
+	case v1alpha1.PeeringNodesProgrammed:
+		return []string{v1alpha1.ReasonProgrammingFailed}
+	case v1alpha1.PeeringDNSConfigured:
+		return []string{v1alpha1.ReasonNoCorefile, v1alpha1.ReasonMarkersBroken, v1alpha1.ReasonDomainTaken}
+	}
+	return nil
 }
 
 // connections keeps of a report what concerns members of the set.

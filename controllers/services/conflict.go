@@ -20,12 +20,15 @@ const (
 	maxNamed   = 4    // clusters named for one field of a conflict
 )
 
+// ReasonServiceModeConflict: the exports of one service ask for different modes.
+const ReasonServiceModeConflict = "ServiceModeConflict"
+
 // field is something in which the exports of one service may differ.
 type field struct {
 	reason mcs.ServiceExportConditionReason
 	name   string
 	// text is equal for equal values; "" is not compared.
-	text func(s *v1alpha1.ServiceSettings) string
+	text func(e *v1alpha1.Export) string
 	// hidden values are too long to show.
 	hidden bool
 	// outcome says what is imported, OLDEST stands for its cluster.
@@ -33,19 +36,31 @@ type field struct {
 }
 
 // fields returns them in the order in which their reasons are joined.
-func fields() []field {
+func fields(rules *rules) []field {
 	const oldest = "the oldest export, of OLDEST, wins"
-	return []field{
-		{mcs.ServiceExportReasonPortConflict, "ports", portsText, false, "all are imported, and where they clash those of the oldest export, of OLDEST"},
-		{mcs.ServiceExportReasonTypeConflict, "type", func(s *v1alpha1.ServiceSettings) string { return string(s.Type) }, false, oldest},
-		{mcs.ServiceExportReasonSessionAffinityConflict, "sessionAffinity", func(s *v1alpha1.ServiceSettings) string { return string(s.SessionAffinity) }, false, oldest},
-		{mcs.ServiceExportReasonSessionAffinityConfigConflict, "sessionAffinityConfig", affinityText, false, oldest},
-		{mcs.ServiceExportReasonLabelsConflict, "exportedLabels", func(s *v1alpha1.ServiceSettings) string { return mapText(s.Labels) }, true, oldest},
-		{mcs.ServiceExportReasonAnnotationsConflict, "exportedAnnotations", func(s *v1alpha1.ServiceSettings) string { return mapText(s.Annotations) }, true, oldest},
-		{mcs.ServiceExportReasonInternalTrafficPolicyConflict, "internalTrafficPolicy", policyText, false, oldest},
-		{mcs.ServiceExportReasonTrafficDistributionConflict, "trafficDistribution", distributionText, false, oldest},
-		{mcs.ServiceExportReasonIPFamilyConflict, "ipFamilies", familiesText, false, "all are imported"},
+	setting := func(text func(*v1alpha1.ServiceSettings) string) func(*v1alpha1.Export) string {
+		return func(e *v1alpha1.Export) string { return text(&e.Settings) }
 	}
+	return []field{
+		{mcs.ServiceExportReasonPortConflict, "ports", setting(portsText), false, "all are imported, and where they clash those of the oldest export, of OLDEST"},
+		{mcs.ServiceExportReasonTypeConflict, "type", func(e *v1alpha1.Export) string { return string(e.Settings.Type) }, false, oldest},
+		{mcs.ServiceExportReasonSessionAffinityConflict, "sessionAffinity", func(e *v1alpha1.Export) string { return string(e.Settings.SessionAffinity) }, false, oldest},
+		{mcs.ServiceExportReasonSessionAffinityConfigConflict, "sessionAffinityConfig", setting(affinityText), false, oldest},
+		{mcs.ServiceExportReasonLabelsConflict, "exportedLabels", func(e *v1alpha1.Export) string { return mapText(e.Settings.Labels) }, true, oldest},
+		{mcs.ServiceExportReasonAnnotationsConflict, "exportedAnnotations", func(e *v1alpha1.Export) string { return mapText(e.Settings.Annotations) }, true, oldest},
+		{mcs.ServiceExportReasonInternalTrafficPolicyConflict, "internalTrafficPolicy", setting(policyText), false, oldest},
+		{mcs.ServiceExportReasonTrafficDistributionConflict, "trafficDistribution", setting(distributionText), false, oldest},
+		{mcs.ServiceExportReasonIPFamilyConflict, "ipFamilies", setting(familiesText), false, "all are imported"},
+		{ReasonServiceModeConflict, "service mode", rules.modeText, false, oldest},
+	}
+}
+
+// modeText is empty for a headless service, which has no mode.
+func (r *rules) modeText(e *v1alpha1.Export) string {
+	if e.Settings.Type == v1alpha1.Headless {
+		return ""
+	}
+	return string(r.mode(e))
 }
 
 func portText(p v1alpha1.ServicePort) string {
@@ -113,7 +128,7 @@ func mapText(m map[string]string) string {
 
 // conflict compares the exports of one service, the oldest first, and returns the condition that all of
 // them get.
-func conflict(exports []accepted) v1alpha1.ExportCondition {
+func conflict(exports []accepted, rules *rules) v1alpha1.ExportCondition {
 	out := v1alpha1.ExportCondition{
 		Namespace: exports[0].export.Namespace, Name: exports[0].export.Name,
 		Type: string(mcs.ServiceExportConditionConflict), Status: metav1.ConditionFalse,
@@ -123,7 +138,7 @@ func conflict(exports []accepted) v1alpha1.ExportCondition {
 		return out
 	}
 	var reasons, messages []string
-	for _, f := range fields() {
+	for _, f := range fields(rules) {
 		if m := f.compare(exports); m != "" {
 			reasons = append(reasons, string(f.reason))
 			messages = append(messages, m)
@@ -139,7 +154,7 @@ func conflict(exports []accepted) v1alpha1.ExportCondition {
 
 // compare returns what to say when exports differ from the oldest in a field, or nothing.
 func (f *field) compare(exports []accepted) string {
-	oldest := f.text(&exports[0].export.Settings)
+	oldest := f.text(&exports[0].export)
 	if oldest == "" {
 		return ""
 	}
@@ -147,7 +162,7 @@ func (f *field) compare(exports []accepted) string {
 	more := 0
 	for i := range exports[1:] {
 		e := &exports[i+1]
-		text := f.text(&e.export.Settings)
+		text := f.text(&e.export)
 		if text == "" || text == oldest {
 			continue
 		}

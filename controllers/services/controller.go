@@ -12,18 +12,13 @@ import (
 	"time"
 
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
-	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/membership"
@@ -60,6 +55,8 @@ type Reconciler struct {
 
 	mu   sync.Mutex
 	seen map[seenKey]*memory
+	// plain are the shards in which no import scope depends on the labels of clusters.
+	plain map[Shard]bool
 }
 
 type seenKey struct {
@@ -98,10 +95,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, e
 	if shard.Number >= set.Spec.Shards {
 		return ctrl.Result{}, nil
 	}
+	// Labels that change from here on count, until it is known that they do not matter.
+	r.notePlain(shard, false)
 	in, targets, again, err := r.gather(ctx, set, shard.Number)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	r.notePlain(shard, !in.Selects())
 	start := time.Now()
 	d := Decide(in)
 	r.Metrics.Decided("services", time.Since(start))
@@ -124,7 +124,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, e
 
 // gather reads what the accepted members report on a shard, and says when to look again.
 func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet, shard int32) (Input, []target, time.Duration, error) {
-	in := Input{Shard: shard, Shards: set.Spec.Shards}
+	in := Input{Shard: shard, Shards: set.Spec.Shards, Services: set.Spec.Services}
+	var policies v1alpha1.ServicePolicyList
+	if err := r.Client.List(ctx, &policies); err != nil {
+		return in, nil, 0, fmt.Errorf("list the ServicePolicies: %w", err)
+	}
+	for i := range policies.Items {
+		if p := &policies.Items[i]; v1alpha1.Shard(p.Namespace, p.Name, in.Shards) == shard {
+			in.Policies = append(in.Policies, *p)
+		}
+	}
 	world, err := membership.Gather(ctx, r.Client)
 	if err != nil {
 		return in, nil, 0, err
@@ -157,6 +166,9 @@ func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, r
 		Cluster: record.Name,
 		Pods:    prefixes(record.Status.Networks.PodCIDRs), Services: prefixes(record.Status.Networks.ServiceCIDRs),
 		Nodes: prefixes(record.Status.NodeCIDRs),
+	}
+	if c := world.Cluster(record.Name); c != nil {
+		m.Labels = c.Labels
 	}
 	var work workv1alpha1.Work
 	err := r.Client.Get(ctx, propagation.BundleKey(record.Name, shard), &work)
@@ -276,55 +288,11 @@ func (r *Reconciler) apply(ctx context.Context, targets []target, d Decision) er
 	return g.Wait()
 }
 
-// SetupWithManager starts the controller.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	all := func(ctx context.Context, sets ...string) []Shard { return r.shards(ctx, sets) }
-	return builder.TypedControllerManagedBy[Shard](mgr).Named("services").
-		WithOptions(controller.TypedOptions[Shard]{MaxConcurrentReconciles: parallelShards}).
-		Watches(&v1alpha1.ClusterSet{}, toShards(func(ctx context.Context, o client.Object) []Shard {
-			return all(ctx, o.GetName())
-		})).
-		Watches(&v1alpha1.Member{}, toShards(func(ctx context.Context, o client.Object) []Shard {
-			return all(ctx, o.(*v1alpha1.Member).Spec.ClusterSet)
-		})).
-		Watches(&workv1alpha1.Work{}, toShards(r.shardsOfWork)).
-		Watches(&workv1alpha2.ClusterResourceBinding{}, toShards(func(ctx context.Context, _ client.Object) []Shard {
-			return all(ctx, membership.Sets(ctx, r.Client)...)
-		})).
-		Complete(reconcile.TypedFunc[Shard](r.Reconcile))
-}
-
-func toShards(f handler.TypedMapFunc[client.Object, Shard]) handler.TypedEventHandler[client.Object, Shard] {
-	return handler.TypedEnqueueRequestsFromMapFunc(f)
-}
-
-// shardsOfWork is the one shard whose Bundle a Work carries.
-func (r *Reconciler) shardsOfWork(ctx context.Context, o client.Object) []Shard {
-	labels := o.GetLabels()
-	if labels[propagation.LabelKind] != propagation.KindBundle {
-		return nil
+func (r *Reconciler) notePlain(shard Shard, plain bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.plain == nil {
+		r.plain = map[Shard]bool{}
 	}
-	number, err := strconv.ParseInt(labels[propagation.LabelShard], 10, 32)
-	if err != nil {
-		return nil
-	}
-	var out []Shard
-	for _, set := range membership.SetOf(ctx, r.Client, propagation.ClusterOf(o)) {
-		out = append(out, Shard{Set: set, Number: int32(number)})
-	}
-	return out
-}
-
-func (r *Reconciler) shards(ctx context.Context, sets []string) []Shard {
-	var out []Shard
-	for _, name := range sets {
-		var set v1alpha1.ClusterSet
-		if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, &set); err != nil {
-			continue
-		}
-		for n := range set.Spec.Shards {
-			out = append(out, Shard{Set: name, Number: n})
-		}
-	}
-	return out
+	r.plain[shard] = plain
 }

@@ -21,12 +21,18 @@ type Input struct {
 	// Members are the accepted, active members of the ClusterSet, in any order. One that is not listed
 	// exports nothing and gets no Bundle.
 	Members []Member
+	// Services is what the ClusterSet says of all services.
+	Services v1alpha1.ServicesSpec
+	// Policies steer the services of their own namespace and name, those of this shard, in any order.
+	Policies []v1alpha1.ServicePolicy
 }
 
 // Member is one cluster as the broker knows it.
 type Member struct {
 	// Cluster is the member's name. It comes from the namespace of its Works, never from what it reports.
 	Cluster string
+	// Labels of the Karmada Cluster, by which import scopes select.
+	Labels map[string]string
 	// Pods, Services and Nodes are the networks accepted: Member.status.networks and .nodeCIDRs.
 	Pods, Services, Nodes []netip.Prefix
 	// Known says that Exports is the member's report on this shard, at the current revision. When it is
@@ -94,10 +100,10 @@ func (m *member) problem(reason, format string, args ...any) {
 type service struct {
 	key      key
 	exports  []accepted // the oldest first
-	imported v1alpha1.Import
+	policy   policy
 	conflict v1alpha1.ExportCondition
-	// hollow says that a restored export lacks its backends: a Bundle without the import had no room for it.
-	hollow bool
+	// views of the service, one for each member; nil where the member imports none of it.
+	views []*view
 	// full are the clusters whose Bundle has no room for the import.
 	full []string
 }
@@ -106,22 +112,22 @@ type service struct {
 // input.
 func Decide(in Input) Decision {
 	members := newMembers(in.Members)
-	lost, hollow := restore(members)
+	lost := restore(members)
 	for _, m := range members {
 		if m.Known {
 			m.gather(in, m.Exports, reported)
-		} else {
-			m.gather(in, lost[m.Cluster], restored)
+			continue
 		}
+		m.gather(in, lost.exports[m.Cluster], restored)
+		lost.recall(m)
 	}
 	d := Decision{Bundles: make(map[string]v1alpha1.BundleSpec, len(members))}
-	services := group(members)
+	services, policies := group(members), parsePolicies(in.Policies)
+	follow := &rules{services: in.Services, standing: standing(members)}
 	for _, s := range services {
-		for _, a := range s.exports {
-			s.hollow = s.hollow || hollow[place{a.cluster, s.key}]
-		}
-		s.imported = merge(s.exports)
-		s.conflict = conflict(s.exports)
+		s.policy = policies[s.key]
+		s.see(members, follow)
+		s.conflict = conflict(s.exports, follow)
 		if s.conflict.Status == metav1.ConditionTrue {
 			d.Conflicts++
 		}

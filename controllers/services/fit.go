@@ -104,14 +104,25 @@ func (m *member) fitOthers(services []*service) {
 // last returns the condition that an unknown member's export had, if both are true: only the member's report
 // tells what was left out of it.
 func (m *member) last(c v1alpha1.ExportCondition) v1alpha1.ExportCondition {
-	if m.Known || m.Last == nil || c.Status != metav1.ConditionTrue {
+	if m.Known || c.Status != metav1.ConditionTrue {
 		return c
 	}
-	at, ok := slices.BinarySearchFunc(m.Last.ExportConditions, c, compareConditions)
-	if ok && m.Last.ExportConditions[at].Status == metav1.ConditionTrue {
-		return m.Last.ExportConditions[at]
+	if before := m.told(c); before.Status == metav1.ConditionTrue {
+		return before
 	}
 	return c
+}
+
+// told returns the condition of the same export and type in the Bundle last written, or an empty one.
+func (m *member) told(c v1alpha1.ExportCondition) v1alpha1.ExportCondition {
+	if m.Last == nil {
+		return v1alpha1.ExportCondition{}
+	}
+	at, ok := slices.BinarySearchFunc(m.Last.ExportConditions, c, compareConditions)
+	if !ok {
+		return v1alpha1.ExportCondition{}
+	}
+	return m.Last.ExportConditions[at]
 }
 
 func compareConditions(a, b v1alpha1.ExportCondition) int {
@@ -120,22 +131,39 @@ func compareConditions(a, b v1alpha1.ExportCondition) int {
 
 // place adds the import to every Bundle with room for it. An exporter's own backends are not in its Bundle.
 func (s *service) place(members []*member) {
-	full := sizeOf(s.imported)
-	for _, m := range members {
-		imported, size := s.imported, full
+	for i, m := range members {
+		v := s.views[i]
+		if v == nil {
+			continue
+		}
+		imported, size := v.imported, v.size
 		at := slices.IndexFunc(imported.Clusters, func(c v1alpha1.ImportCluster) bool { return c.Cluster == m.Cluster })
 		if at >= 0 {
 			imported.Clusters = slices.Clone(imported.Clusters)
-			size -= sizeOf(imported.Clusters[at].Backends) - sizeOf([]v1alpha1.Backends{})
-			imported.Clusters[at].Backends = []v1alpha1.Backends{}
+			own := &imported.Clusters[at]
+			size -= sizeOf(*own)
+			own.Backends, own.ReadyBackends = []v1alpha1.Backends{}, nil
+			size += sizeOf(*own)
 		}
-		if m.size+size > maxBundle || s.hollow && m.lacked(s.key) {
+		if v.hollow(m) && m.lacked(s.key) {
+			if s.wasFull() {
+				s.full = append(s.full, m.Cluster)
+			}
+			continue
+		}
+		if m.size+size > maxBundle {
 			s.full = append(s.full, m.Cluster)
 			continue
 		}
 		m.size += size
 		m.imports = append(m.imports, imported)
 	}
+}
+
+// wasFull says whether an export that lacks its backends was left out for want of room, and not because its
+// scope was narrower: then the member has to be heard first.
+func (s *service) wasFull() bool {
+	return slices.ContainsFunc(s.exports, func(a accepted) bool { return a.hollow && a.wasFull })
 }
 
 // lacked says that the Bundle last written was without an import.

@@ -5,7 +5,6 @@ package services
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,22 +14,25 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// maxPods is the number of ready pods of one family above which a cluster's share of a ClusterSetIP service
-// is its ClusterIP.
-const maxPods = 100
-
 // byAge orders the exports of one service: the oldest wins (KEP-1645, Constraints and Conflict Resolution).
 func byAge(a, b accepted) int {
 	return cmp.Or(a.export.CreatedAt.Compare(b.export.CreatedAt.Time), cmp.Compare(a.cluster, b.cluster))
 }
 
 // merge makes one import of the exports of one service, the oldest first. Each cluster has its backends.
-func merge(exports []accepted) v1alpha1.Import {
+func merge(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) v1alpha1.Import {
 	oldest := &exports[0].export
 	out := v1alpha1.Import{
 		Namespace: oldest.Namespace, Name: oldest.Name,
 		Settings: oldest.Settings,
 		Clusters: make([]v1alpha1.ImportCluster, 0, len(exports)),
+	}
+	// All endpoints of a headless service are used, by their own addresses.
+	if oldest.Settings.Type == v1alpha1.ClusterSetIP {
+		out.Choice = choice
+		if rules.mode(oldest) == v1alpha1.ServiceModeClusterIP {
+			out.Mode = v1alpha1.ServiceModeClusterIP
+		}
 	}
 	ports, served := union(exports)
 	out.Settings.Ports = ports
@@ -38,7 +40,7 @@ func merge(exports []accepted) v1alpha1.Import {
 	for i := range exports {
 		e := &exports[i].export
 		c := v1alpha1.ImportCluster{
-			Cluster: exports[i].cluster, CreatedAt: e.CreatedAt,
+			Cluster: exports[i].cluster, CreatedAt: e.CreatedAt, Mode: e.Mode, Scope: e.Scope,
 			Ports: []string{}, ClusterIPs: []string{}, Backends: []v1alpha1.Backends{},
 		}
 		if !equality.Semantic.DeepEqual(e.Settings, out.Settings) {
@@ -46,7 +48,11 @@ func merge(exports []accepted) v1alpha1.Import {
 		}
 		// A cluster whose type lost contributes nothing.
 		if e.Settings.Type == out.Settings.Type {
-			share(&c, e, ports, served[i])
+			contribute(&c, e, ports, served[i])
+			if e.Settings.Type == v1alpha1.ClusterSetIP {
+				rules.endpoints(&c, &exports[i], &out)
+			}
+			c.Backends = sortGroups(c.Backends)
 		}
 		out.Clusters = append(out.Clusters, c)
 	}
@@ -117,8 +123,13 @@ func families(exports []accepted) []corev1.IPFamily {
 	return out
 }
 
-// share fills in what a cluster contributes, in terms of the merged ports.
-func share(c *v1alpha1.ImportCluster, e *v1alpha1.Export, ports []v1alpha1.ServicePort, served map[string]int) {
+// mode is what an export asks for, or else the ClusterSet.
+func (r *rules) mode(e *v1alpha1.Export) v1alpha1.ServiceMode {
+	return cmp.Or(e.Mode, r.services.Mode, v1alpha1.ServiceModeClusterSetIP)
+}
+
+// contribute fills in a cluster's ports and backends, in terms of the merged ports.
+func contribute(c *v1alpha1.ImportCluster, e *v1alpha1.Export, ports []v1alpha1.ServicePort, served map[string]int) {
 	for _, at := range served {
 		c.Ports = append(c.Ports, ports[at].Name)
 	}
@@ -137,83 +148,4 @@ func share(c *v1alpha1.ImportCluster, e *v1alpha1.Export, ports []v1alpha1.Servi
 			c.Backends = addGroup(c.Backends, renamed)
 		}
 	}
-	if e.Settings.Type == v1alpha1.ClusterSetIP {
-		c.Backends = capped(c.Backends, c.ClusterIPs, servicePorts(c.Ports, ports))
-	}
-	c.Backends = sortGroups(c.Backends)
-}
-
-// servicePorts returns the ports of a ClusterIP.
-func servicePorts(names []string, ports []v1alpha1.ServicePort) []v1alpha1.BackendPort {
-	out := make([]v1alpha1.BackendPort, 0, len(names))
-	for _, p := range ports {
-		if slices.Contains(names, p.Name) {
-			out = append(out, v1alpha1.BackendPort{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
-		}
-	}
-	slices.SortFunc(out, comparePorts)
-	return out
-}
-
-// capped keeps at most maxPods backends of each family. A family with more ready ones has its ClusterIP in
-// their place or, if it has none, the first of them.
-func capped(groups []v1alpha1.Backends, clusterIPs []string, ports []v1alpha1.BackendPort) []v1alpha1.Backends {
-	total, ready := map[bool]int{}, map[bool]int{}
-	for _, g := range groups {
-		for _, b := range g.Addresses {
-			total[is4(b.IP)]++
-			if b.Ready {
-				ready[is4(b.IP)]++
-			}
-		}
-	}
-	for _, v4 := range []bool{true, false} {
-		if total[v4] <= maxPods {
-			continue
-		}
-		at := slices.IndexFunc(clusterIPs, func(ip string) bool { return is4(ip) == v4 })
-		if ready[v4] <= maxPods || at < 0 {
-			groups = first(groups, v4, ready[v4])
-			continue
-		}
-		groups = addGroup(first(groups, v4, -1), v1alpha1.Backends{
-			Ports: ports, Addresses: []v1alpha1.Backend{{IP: clusterIPs[at], Ready: true, Serving: true}},
-		})
-	}
-	return groups
-}
-
-// first keeps the first maxPods backends of one family, all ready ones before any other, or, with ready
-// below zero, none of that family.
-func first(groups []v1alpha1.Backends, v4 bool, ready int) []v1alpha1.Backends {
-	readyLeft, othersLeft := min(max(ready, 0), maxPods), 0
-	if ready >= 0 {
-		othersLeft = maxPods - readyLeft
-	}
-	out := make([]v1alpha1.Backends, 0, len(groups))
-	for _, g := range groups {
-		kept := make([]v1alpha1.Backend, 0, len(g.Addresses))
-		for _, b := range g.Addresses {
-			left := &othersLeft
-			if b.Ready {
-				left = &readyLeft
-			}
-			if is4(b.IP) == v4 {
-				if *left == 0 {
-					continue
-				}
-				*left--
-			}
-			kept = append(kept, b)
-		}
-		if len(kept) > 0 {
-			out = append(out, v1alpha1.Backends{Ports: g.Ports, Addresses: kept})
-		}
-	}
-	return out
-}
-
-func is4(ip string) bool {
-	a, err := netip.ParseAddr(ip)
-	return err == nil && a.Is4()
 }

@@ -15,11 +15,14 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// random returns members whose exports agree, differ and are refused.
-func random(r *rand.Rand) []Member {
-	var members []Member
+// random returns members whose exports agree, differ and are refused, and policies that steer some of them.
+func random(r *rand.Rand) Input {
+	in := Input{Shards: 1}
+	in.Services.Mode = pick(r, v1alpha1.ServiceMode(""), v1alpha1.ServiceModeClusterSetIP, v1alpha1.ServiceModeClusterIP)
+	in.Services.Endpoints = pick(r, v1alpha1.EndpointMode(""), v1alpha1.EndpointModePods, v1alpha1.EndpointModeClusterIP)
 	for n := 1; n <= 4; n++ {
 		m := cluster(n)
+		m.Labels = map[string]string{"zone": fmt.Sprint(n % 2)}
 		for i := range 8 {
 			if r.IntN(3) == 0 {
 				continue
@@ -31,9 +34,29 @@ func random(r *rand.Rand) []Member {
 			}
 			m.Exports = append(m.Exports, e)
 		}
-		members = append(members, m)
+		in.Members = append(in.Members, m)
 	}
-	return members
+	for i := range 8 {
+		if r.IntN(3) == 0 {
+			in.Policies = append(in.Policies, randomPolicy(r, fmt.Sprintf("web-%d", i)))
+		}
+	}
+	return in
+}
+
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+func randomScope(r *rand.Rand) *v1alpha1.ImportScope {
+	return pick(r, nil, &v1alpha1.ImportScope{}, scopeOf("c1"), scopeOf("c2", "c3"), labelled("zone", "1"), labelled("zone", "0"))
+}
+
+func randomPolicy(r *rand.Rand, name string) v1alpha1.ServicePolicy {
+	return servicePolicy(name, pick(r,
+		nil,
+		&v1alpha1.ClusterChoice{},
+		&v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"Local", "c3"}}},
+		&v1alpha1.ClusterChoice{Weights: []v1alpha1.ClusterWeight{{Cluster: "c1", Weight: 3}, {Cluster: "c2", Weight: 1}}},
+	), randomScope(r))
 }
 
 func change(r *rand.Rand, e *v1alpha1.Export, n int) {
@@ -50,23 +73,33 @@ func change(r *rand.Rand, e *v1alpha1.Export, n int) {
 		func(e *v1alpha1.Export) { e.Backends[0].Addresses[0].IP = "8.8.8.8" },
 		func(e *v1alpha1.Export) { e.Backends = []v1alpha1.Backends{pods(n, 150, e.Backends[0].Ports...)} },
 		func(e *v1alpha1.Export) { e.Backends[0].Addresses[0].Ready = false },
+		func(e *v1alpha1.Export) {
+			e.Mode = pick(r, v1alpha1.ServiceModeClusterIP, v1alpha1.ServiceModeClusterSetIP)
+		},
+		func(e *v1alpha1.Export) { e.Scope = randomScope(r) },
+		func(e *v1alpha1.Export) { e.Scope = randomScope(r) },
 	}
 	changes[r.IntN(len(changes))](e)
 }
 
 func TestOrderOfInputDoesNotMatter(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		members := random(r)
-		want := decide(members...)
-		shuffled := slices.Clone(members)
-		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		for i := range shuffled {
-			e := slices.Clone(shuffled[i].Exports)
+		in := random(r)
+		want := Decide(in)
+		shuffled := in
+		shuffled.Members, shuffled.Policies = slices.Clone(in.Members), slices.Clone(in.Policies)
+		r.Shuffle(len(shuffled.Policies), func(i, j int) {
+			shuffled.Policies[i], shuffled.Policies[j] = shuffled.Policies[j], shuffled.Policies[i]
+		})
+		members := shuffled.Members
+		r.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+		for i := range members {
+			e := slices.Clone(members[i].Exports)
 			r.Shuffle(len(e), func(i, j int) { e[i], e[j] = e[j], e[i] })
-			shuffled[i].Exports = e
+			members[i].Exports = e
 		}
-		got := decide(shuffled...)
+		got := Decide(shuffled)
 		if text(t, got) != text(t, want) || !slices.Equal(got.Problems, want.Problems) {
 			t.Fatalf("seed %d: the decision depends on the order of its input", seed)
 		}
@@ -75,18 +108,19 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 
 // A controller that restarts while members cannot be heard must not change a thing.
 func TestUnknownMembersKeepEverything(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		members := random(r)
-		want := decide(members...)
+		in := random(r)
+		want := Decide(in)
 		for round := range 3 {
-			for i := range members {
-				members[i].Last = written(t, want, members[i].Cluster)
-				if members[i].Known = r.IntN(2) == 0; round == 2 {
-					members[i].Known = false
+			for i := range in.Members {
+				m := &in.Members[i]
+				m.Last = written(t, want, m.Cluster)
+				if m.Known = r.IntN(2) == 0; round == 2 {
+					m.Known = false
 				}
 			}
-			got := decide(members...)
+			got := Decide(in)
 			if a, b := text(t, got), text(t, want); a != b {
 				x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 				for k := range min(len(x), len(y)) {
@@ -95,6 +129,53 @@ func TestUnknownMembersKeepEverything(t *testing.T) {
 					}
 				}
 				t.Fatalf("seed %d, round %d: the length changed", seed, round)
+			}
+		}
+	}
+}
+
+// Nobody imports what neither scope nor policy admits it to, whatever else the world looks like, and whether
+// or not the exporter can be heard.
+func TestNobodyImportsWhatIsNotForIt(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		in := random(r)
+		exports := map[place]v1alpha1.Export{}
+		for _, m := range in.Members {
+			for _, e := range m.Exports {
+				exports[place{m.Cluster, key{e.Namespace, e.Name}}] = e
+			}
+		}
+		first := Decide(in)
+		checkScopes(t, in, exports, first)
+		for i := range in.Members {
+			in.Members[i].Known, in.Members[i].Last = r.IntN(2) == 0, written(t, first, in.Members[i].Cluster)
+		}
+		// Narrower than before.
+		for i := range in.Policies {
+			in.Policies[i].Spec.Importers = scopeOf("c1")
+		}
+		checkScopes(t, in, exports, Decide(in))
+	}
+}
+
+func checkScopes(t *testing.T, in Input, exports map[place]v1alpha1.Export, d Decision) {
+	t.Helper()
+	admitted := func(s *v1alpha1.ImportScope, m Member) bool {
+		return s == nil || slices.Contains(s.ClusterNames, m.Cluster) ||
+			s.ClusterSelector != nil && s.ClusterSelector.MatchLabels["zone"] == m.Labels["zone"]
+	}
+	for _, m := range in.Members {
+		for _, i := range d.Bundles[m.Cluster].Imports {
+			for _, c := range i.Clusters {
+				e := exports[place{c.Cluster, key{i.Namespace, i.Name}}]
+				allowed := admitted(e.Scope, m)
+				for _, p := range in.Policies {
+					allowed = allowed && (p.Name != i.Name || admitted(p.Spec.Importers, m))
+				}
+				if c.Cluster != m.Cluster && !allowed {
+					t.Errorf("%s imports %s of %s", m.Cluster, i.Name, c.Cluster)
+				}
 			}
 		}
 	}

@@ -26,7 +26,9 @@ const (
 	maxClusterIPs = 2         // one of each family
 	maxEntries    = 64        // of labels and of annotations
 	maxMapBytes   = 16 << 10  // of labels and of annotations, keys and values
+	maxScopeNames = 1000      // of clusters in an import scope
 	maxShown      = 64        // bytes of a member's text in a message
+	maxReason     = 200       // bytes of a parser's message
 	maxAffinity   = 24 * 3600 // seconds, as in a Service
 )
 
@@ -49,6 +51,12 @@ type accepted struct {
 	notRouted, outside, malformed int
 	// foreignIPs counts the ClusterIPs left out.
 	foreignIPs int
+	// scope of the export, parsed.
+	scope *scope
+	// hollow and ready are known of an export that was restored, see remembered; wasFull says that it was
+	// not ready for want of room.
+	hollow, wasFull bool
+	ready           *int32
 }
 
 // networks of a member, for look-ups.
@@ -75,6 +83,14 @@ func accept(cluster string, e v1alpha1.Export, n *networks, from source) (accept
 	if err := countBackends(e.Backends); err != nil {
 		return a, err
 	}
+	if m := e.Mode; m != "" && m != v1alpha1.ServiceModeClusterSetIP && m != v1alpha1.ServiceModeClusterIP {
+		return a, fmt.Errorf("its service mode %s is none of ClusterSetIP, ClusterIP", quote(string(m)))
+	}
+	if err := validScope(e.Scope); err != nil {
+		return a, err
+	}
+	// The scope is valid.
+	a.scope, _ = parseScope(e.Scope)
 	s := &a.export.Settings
 	s.SessionAffinity = cmp.Or(s.SessionAffinity, corev1.ServiceAffinityNone)
 	if s.Ports == nil {

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+const (
+	// maxPods is the number of ready pods of one family above which a cluster's share of a ClusterSetIP
+	// service is its ClusterIP.
+	maxPods = 100
+	// fewPods is the number at or below which pods stand for themselves again: a service whose size hovers
+	// around maxPods does not change back and forth.
+	fewPods = 80
+)
+
+// rules are what the merge of every service follows.
+type rules struct {
+	services v1alpha1.ServicesSpec
+	// standing are the shares for which the Bundles last written have the ClusterIP.
+	standing map[share]bool
+}
+
+// share is what one cluster contributes to a service in one family.
+type share struct {
+	place place
+	v4    bool
+}
+
+// standing returns the shares for which a ClusterIP stands, as the Bundles last written tell. Where the
+// service's mode asks for it that says nothing of the number of pods.
+func standing(members []*member) map[share]bool {
+	out, seen := map[share]bool{}, map[place]bool{}
+	for _, m := range members {
+		if m.Last == nil {
+			continue
+		}
+		for i := range m.Last.Imports {
+			imported := &m.Last.Imports[i]
+			if imported.Mode == v1alpha1.ServiceModeClusterIP {
+				continue
+			}
+			for j := range imported.Clusters {
+				c := &imported.Clusters[j]
+				at := place{c.Cluster, key{imported.Namespace, imported.Name}}
+				// All Bundles but the cluster's own say the same.
+				if seen[at] || len(c.Backends) == 0 {
+					continue
+				}
+				seen[at] = true
+				for _, ip := range c.ClusterIPs {
+					if stands(c.Backends, ip) {
+						out[share{at, is4(ip)}] = true
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// stands says whether the ClusterIP is there in place of the pods.
+func stands(groups []v1alpha1.Backends, clusterIP string) bool {
+	return slices.ContainsFunc(groups, func(g v1alpha1.Backends) bool {
+		return slices.ContainsFunc(g.Addresses, func(b v1alpha1.Backend) bool { return b.IP == clusterIP })
+	})
+}
+
+// endpoints fills in what the importers of a ClusterSetIP service connect to in one cluster: its pods, or
+// the ClusterIP of each family that has too many of them or is not to show them.
+func (r *rules) endpoints(c *v1alpha1.ImportCluster, a *accepted, imported *v1alpha1.Import) {
+	byName := make(map[string]v1alpha1.BackendPort, len(c.Ports))
+	for _, p := range imported.Settings.Ports {
+		if slices.Contains(c.Ports, p.Name) {
+			byName[p.Name] = v1alpha1.BackendPort{Name: p.Name, Protocol: p.Protocol, Port: p.Port}
+		}
+	}
+	hidden := imported.Mode == v1alpha1.ServiceModeClusterIP || r.services.Endpoints == v1alpha1.EndpointModeClusterIP
+	stood := false
+	behind := 0
+	for _, v4 := range []bool{true, false} {
+		total, ready := count(c.Backends, v4)
+		limit := maxPods
+		if r.standing[share{place{a.cluster, a.key()}, v4}] {
+			limit = fewPods
+		}
+		at := slices.IndexFunc(c.ClusterIPs, func(ip string) bool { return is4(ip) == v4 })
+		switch {
+		case total == 0:
+		case at >= 0 && stands(c.Backends, c.ClusterIPs[at]):
+			// Restored: the pods are not told of.
+			stood = true
+			c.Backends = replace(c.Backends, c.ClusterIPs[at], byName)
+		case !hidden && total <= limit:
+		case at >= 0 && (hidden || ready > limit):
+			stood, behind = stood || ready > 0, max(behind, ready)
+			c.Backends = replace(c.Backends, c.ClusterIPs[at], byName)
+		case imported.Mode == v1alpha1.ServiceModeClusterIP:
+			// DNS could not answer anything.
+			c.Backends = first(c.Backends, v4, -1)
+		default:
+			c.Backends = first(c.Backends, v4, ready)
+		}
+	}
+	if stood && imported.Choice != nil && imported.Choice.Failover != nil {
+		c.ReadyBackends = a.readyBehind(behind)
+	}
+}
+
+// readyBehind returns how many ready backends a ClusterIP stands for, at most one more than would be listed.
+// For an export that was restored the Bundles tell, or nobody does.
+func (a *accepted) readyBehind(listed int) *int32 {
+	if slices.ContainsFunc(a.export.ClusterIPs, func(ip string) bool { return stands(a.export.Backends, ip) }) {
+		return a.ready
+	}
+	n := int32(min(listed, maxPods+1))
+	return &n
+}
+
+// count returns how many backends of one family there are, and how many of them are ready.
+func count(groups []v1alpha1.Backends, v4 bool) (total, ready int) {
+	for _, g := range groups {
+		for _, b := range g.Addresses {
+			if is4(b.IP) != v4 {
+				continue
+			}
+			total++
+			if b.Ready {
+				ready++
+			}
+		}
+	}
+	return total, ready
+}
+
+// replace puts a ClusterIP in the place of the backends of its family, on those ports that one of them that
+// is ready listens on. Where none is ready, nothing is left.
+func replace(groups []v1alpha1.Backends, clusterIP string, byName map[string]v1alpha1.BackendPort) []v1alpha1.Backends {
+	v4 := is4(clusterIP)
+	var ports []v1alpha1.BackendPort
+	for _, g := range groups {
+		if !slices.ContainsFunc(g.Addresses, func(b v1alpha1.Backend) bool { return b.Ready && is4(b.IP) == v4 }) {
+			continue
+		}
+		for _, p := range g.Ports {
+			if p, ok := byName[p.Name]; ok && !slices.Contains(ports, p) {
+				ports = append(ports, p)
+			}
+		}
+	}
+	groups = first(groups, v4, -1)
+	if len(ports) == 0 {
+		return groups
+	}
+	slices.SortFunc(ports, comparePorts)
+	return addGroup(groups, v1alpha1.Backends{
+		Ports: ports, Addresses: []v1alpha1.Backend{{IP: clusterIP, Ready: true, Serving: true}},
+	})
+}
+
+// first keeps the first maxPods backends of one family, all ready ones before any other, or, with ready
+// below zero, none of that family.
+func first(groups []v1alpha1.Backends, v4 bool, ready int) []v1alpha1.Backends {
+	readyLeft, othersLeft := min(max(ready, 0), maxPods), 0
+	if ready >= 0 {
+		othersLeft = maxPods - readyLeft
+	}
+	out := make([]v1alpha1.Backends, 0, len(groups))
+	for _, g := range groups {
+		kept := make([]v1alpha1.Backend, 0, len(g.Addresses))
+		for _, b := range g.Addresses {
+			left := &othersLeft
+			if b.Ready {
+				left = &readyLeft
+			}
+			if is4(b.IP) == v4 {
+				if *left == 0 {
+					continue
+				}
+				*left--
+			}
+			kept = append(kept, b)
+		}
+		if len(kept) > 0 {
+			out = append(out, v1alpha1.Backends{Ports: g.Ports, Addresses: kept})
+		}
+	}
+	return out
+}
+
+func is4(ip string) bool {
+	a, err := netip.ParseAddr(ip)
+	return err == nil && a.Is4()
+}

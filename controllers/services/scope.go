@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// scope is an ImportScope, parsed. A nil scope admits everybody.
+type scope struct {
+	names    []string
+	selector labels.Selector
+}
+
+// parseScope returns what a scope admits. With an error that is less than was asked for, never more: what
+// cannot be parsed admits nobody.
+func parseScope(s *v1alpha1.ImportScope) (*scope, error) {
+	if s == nil {
+		return nil, nil
+	}
+	out := &scope{names: s.ClusterNames, selector: labels.Nothing()}
+	if s.ClusterSelector == nil {
+		return out, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s.ClusterSelector)
+	if err != nil {
+		return out, fmt.Errorf("the cluster selector cannot be used: %w", err)
+	}
+	out.selector = selector
+	return out, nil
+}
+
+func (s *scope) admits(m *Member) bool {
+	return s == nil || slices.Contains(s.names, m.Cluster) || s.selector.Matches(labels.Set(m.Labels))
+}
+
+// validScope says why a scope that a member reports is refused.
+func validScope(s *v1alpha1.ImportScope) error {
+	if s == nil {
+		return nil
+	}
+	if len(s.ClusterNames) > maxScopeNames {
+		return fmt.Errorf("its import scope names %d clusters, at most %d are possible", len(s.ClusterNames), maxScopeNames)
+	}
+	for _, name := range s.ClusterNames {
+		if len(validation.IsDNS1123Label(name)) > 0 {
+			return fmt.Errorf("its import scope names %s, which is no cluster's name", quote(name))
+		}
+	}
+	if s.ClusterSelector == nil {
+		return nil
+	}
+	if size := sizeOf(s.ClusterSelector); size > maxMapBytes {
+		return fmt.Errorf("the selector of its import scope has %d bytes, at most %d are possible", size, maxMapBytes)
+	}
+	if _, err := parseScope(s); err != nil {
+		return errors.New("the selector of its import scope cannot be used: " + strings.ToValidUTF8(cut(err.Error(), maxReason), ""))
+	}
+	return nil
+}
+
+// Importers says why a policy's importers cannot be used as they are; such a selector selects nobody.
+func Importers(p *v1alpha1.ServicePolicy) error {
+	_, err := parseScope(p.Spec.Importers)
+	return err
+}
+
+// Selects says that an import scope depends on the labels of clusters.
+func (in *Input) Selects() bool {
+	byLabels := func(s *v1alpha1.ImportScope) bool { return s != nil && s.ClusterSelector != nil }
+	if slices.ContainsFunc(in.Policies, func(p v1alpha1.ServicePolicy) bool { return byLabels(p.Spec.Importers) }) {
+		return true
+	}
+	return slices.ContainsFunc(in.Members, func(m Member) bool {
+		// The exports of a member that cannot be heard are those in the Bundles.
+		return slices.ContainsFunc(m.Exports, func(e v1alpha1.Export) bool { return byLabels(e.Scope) }) ||
+			m.Last != nil && slices.ContainsFunc(m.Last.Imports, func(i v1alpha1.Import) bool {
+				return slices.ContainsFunc(i.Clusters, func(c v1alpha1.ImportCluster) bool { return byLabels(c.Scope) })
+			})
+	})
+}
+
+// policy is what a ServicePolicy asks for, parsed.
+type policy struct {
+	importers *scope
+	choice    *v1alpha1.ClusterChoice
+}
+
+// parsePolicies returns the policies by the service that they steer.
+func parsePolicies(all []v1alpha1.ServicePolicy) map[key]policy {
+	out := make(map[key]policy, len(all))
+	for i := range all {
+		p := &all[i]
+		// A selector that cannot be used selects nobody; the policy's status says so.
+		importers, _ := parseScope(p.Spec.Importers)
+		out[key{p.Namespace, p.Name}] = policy{importers, chosen(p.Spec.Choice)}
+	}
+	return out
+}
+
+// chosen returns a choice with every field filled, nil where it says nothing.
+func chosen(c *v1alpha1.ClusterChoice) *v1alpha1.ClusterChoice {
+	switch {
+	case c == nil:
+	case c.Failover != nil:
+		failover := *c.Failover
+		failover.MinReadyBackends = max(failover.MinReadyBackends, 1)
+		return &v1alpha1.ClusterChoice{Failover: &failover}
+	case len(c.Weights) > 0:
+		return &v1alpha1.ClusterChoice{Weights: c.Weights}
+	}
+	return nil
+}
+
+// view is a service as those members see it that import the same exports of it.
+type view struct {
+	imported v1alpha1.Import
+	size     int
+	exports  []accepted // the oldest first
+}
+
+// see makes the views of a service: one per distinct set of exports. A member imports an export if it is the
+// exporter, or if both the export's scope and the policy's importers admit it.
+func (s *service) see(members []*member, rules *rules) {
+	s.views = make([]*view, len(members))
+	scoped := s.policy.importers != nil || slices.ContainsFunc(s.exports, func(a accepted) bool { return a.scope != nil })
+	if !scoped {
+		all := newView(s.exports, s.policy.choice, rules)
+		for i := range members {
+			s.views[i] = all
+		}
+		return
+	}
+	byVisible := map[string]*view{}
+	for i, m := range members {
+		invited := s.policy.importers.admits(m.Member)
+		visible := make([]byte, len(s.exports))
+		var exports []accepted
+		for j, a := range s.exports {
+			if a.cluster == m.Cluster || invited && a.scope.admits(m.Member) {
+				visible[j] = 1
+				exports = append(exports, a)
+			}
+		}
+		if len(exports) == 0 {
+			continue
+		}
+		if byVisible[string(visible)] == nil {
+			byVisible[string(visible)] = newView(exports, s.policy.choice, rules)
+		}
+		s.views[i] = byVisible[string(visible)]
+	}
+}
+
+func newView(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) *view {
+	imported := merge(exports, choice, rules)
+	return &view{imported: imported, size: sizeOf(imported), exports: exports}
+}
+
+// hollow says that an export which a member would import lacks its backends: a Bundle without the import
+// had no room for it, or was not to have it.
+func (v *view) hollow(m *member) bool {
+	return slices.ContainsFunc(v.exports, func(a accepted) bool { return a.hollow && a.cluster != m.Cluster })
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/membership"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+// SetupWithManager starts the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	all := func(ctx context.Context, sets ...string) []Shard { return r.shards(ctx, sets) }
+	return builder.TypedControllerManagedBy[Shard](mgr).Named("services").
+		WithOptions(controller.TypedOptions[Shard]{MaxConcurrentReconciles: parallelShards}).
+		Watches(&v1alpha1.ClusterSet{}, toShards(func(ctx context.Context, o client.Object) []Shard {
+			return all(ctx, o.GetName())
+		})).
+		Watches(&v1alpha1.Member{}, toShards(func(ctx context.Context, o client.Object) []Shard {
+			return all(ctx, o.(*v1alpha1.Member).Spec.ClusterSet)
+		})).
+		Watches(&workv1alpha1.Work{}, toShards(r.shardsOfWork)).
+		Watches(&workv1alpha2.ClusterResourceBinding{}, toShards(func(ctx context.Context, _ client.Object) []Shard {
+			return all(ctx, membership.Sets(ctx, r.Client)...)
+		})).
+		Watches(&v1alpha1.ServicePolicy{}, toShards(r.shardsOfPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1alpha1.Cluster{}, toShards(r.shardsOfCluster), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Complete(reconcile.TypedFunc[Shard](r.Reconcile))
+}
+
+func toShards(f handler.TypedMapFunc[client.Object, Shard]) handler.TypedEventHandler[client.Object, Shard] {
+	return handler.TypedEnqueueRequestsFromMapFunc(f)
+}
+
+// shardsOfWork is the one shard whose Bundle a Work carries.
+func (r *Reconciler) shardsOfWork(ctx context.Context, o client.Object) []Shard {
+	labels := o.GetLabels()
+	if labels[propagation.LabelKind] != propagation.KindBundle {
+		return nil
+	}
+	number, err := strconv.ParseInt(labels[propagation.LabelShard], 10, 32)
+	if err != nil {
+		return nil
+	}
+	var out []Shard
+	for _, set := range membership.SetOf(ctx, r.Client, propagation.ClusterOf(o)) {
+		out = append(out, Shard{Set: set, Number: int32(number)})
+	}
+	return out
+}
+
+// shardsOfPolicy is, in every ClusterSet, the shard of the service that a policy steers.
+func (r *Reconciler) shardsOfPolicy(ctx context.Context, o client.Object) []Shard {
+	var sets v1alpha1.ClusterSetList
+	if r.Client.List(ctx, &sets) != nil {
+		return nil
+	}
+	out := make([]Shard, 0, len(sets.Items))
+	for i := range sets.Items {
+		number := v1alpha1.Shard(o.GetNamespace(), o.GetName(), sets.Items[i].Spec.Shards)
+		out = append(out, Shard{Set: sets.Items[i].Name, Number: number})
+	}
+	return out
+}
+
+// shardsOfCluster are the shards in which the labels of a member matter.
+func (r *Reconciler) shardsOfCluster(ctx context.Context, o client.Object) []Shard {
+	all := r.shards(ctx, membership.SetOf(ctx, r.Client, o.GetName()))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(all, func(s Shard) bool { return r.plain[s] })
+}
+
+func (r *Reconciler) shards(ctx context.Context, sets []string) []Shard {
+	var out []Shard
+	for _, name := range sets {
+		var set v1alpha1.ClusterSet
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, &set); err != nil {
+			continue
+		}
+		for n := range set.Spec.Shards {
+			out = append(out, Shard{Set: name, Number: n})
+		}
+	}
+	return out
+}
