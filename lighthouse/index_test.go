@@ -195,6 +195,7 @@ func FuzzBundle(f *testing.F) {
 	for _, b := range []*v1alpha1.Bundle{
 		bundle("sealane-0", clusterIP("cs", exporter("c2", "10.99.0.7"))),
 		bundle("sealane-0", headless("ss", withBackends("c2", ready("10.9.1.4", "ss-0"), ready("fd00:9::4", "")))),
+		longest(),
 		balancedBundle(nil, cluster1("http"), cluster2("http", "grpc"), cluster3("grpc")),
 		balancedBundle(&v1alpha1.ClusterChoice{Weights: []v1alpha1.ClusterWeight{{Cluster: "c2", Weight: 3}}}, cluster2("http"), cluster3("grpc")),
 		balancedBundle(&v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"Local"}, MinReadyBackends: 2}}, cluster1("http"), cluster3("grpc")),
@@ -225,6 +226,9 @@ func FuzzBundle(f *testing.F) {
 				}
 			}
 			for _, name := range names {
+				if !isName(name + ".svc.clusterset.local.") {
+					continue // no query can ask for it
+				}
 				for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeSRV} {
 					m := ask(t, l, name+".svc.clusterset.local.", qtype)
 					if _, err := m.Pack(); err != nil {

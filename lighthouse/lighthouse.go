@@ -12,11 +12,15 @@ import (
 
 	"github.com/coredns/coredns/plugin"
 	"github.com/coredns/coredns/plugin/pkg/fall"
+	"github.com/coredns/coredns/request"
 	"github.com/miekg/dns"
 )
 
 // Name of the plugin and of its directive.
 const Name = "lighthouse"
+
+// optLength is the length of the OPT record that CoreDNS adds to a reply.
+const optLength = 11
 
 // Lighthouse answers the names of the clusterset.
 type Lighthouse struct {
@@ -55,6 +59,10 @@ func (l *Lighthouse) ServeDNS(ctx context.Context, w dns.ResponseWriter, query *
 	case resultNotReady:
 		return dns.RcodeServerFailure, nil
 	}
+	if len(r.Extra) > 0 && r.Len()+optLength > (&request.Request{Req: query, W: w}).Size() {
+		// They are only there to save a query; to leave out some would mark the answer as truncated.
+		r.Extra = nil
+	}
 	l.measures.latency.Observe(time.Since(start).Seconds())
 	if err := w.WriteMsg(&r.Msg); err != nil {
 		return dns.RcodeServerFailure, fmt.Errorf("write reply: %w", err)
@@ -66,7 +74,8 @@ func (l *Lighthouse) ServeDNS(ctx context.Context, w dns.ResponseWriter, query *
 // answered; then the result says why.
 func (l *Lighthouse) answer(s *Snapshot, q *queryName, query *dns.Msg) (*reply, result) {
 	question := query.Question[0]
-	if question.Qclass != dns.ClassINET || question.Qtype == dns.TypeAXFR || question.Qtype == dns.TypeIXFR {
+	if query.Opcode != dns.OpcodeQuery || question.Qclass != dns.ClassINET ||
+		question.Qtype == dns.TypeAXFR || question.Qtype == dns.TypeIXFR {
 		return nil, resultRefused
 	}
 	if !s.ready {

@@ -297,6 +297,60 @@ func TestLargeAnswers(t *testing.T) {
 	}
 }
 
+// longest returns a Bundle with a service of which every label has 63 octets, and one endpoint with a short
+// hostname.
+func longest() *v1alpha1.Bundle {
+	label := func(c string) string { return strings.Repeat(c, maxLabel) }
+	imp := headless(label("s"), withBackends(label("c"), ready("10.9.1.4", label("h")), ready("10.9.1.5", "short")))
+	imp.Namespace = label("n")
+	return bundle("sealane-0", imp)
+}
+
+// A target that no message can hold is left out, and does not take the others with it.
+func TestTargetsThatAreTooLongAreLeftOut(t *testing.T) {
+	b := longest()
+	x := newIndex(nil)
+	x.setBundle(b)
+	m := ask(t, serve(t, x), b.Spec.Imports[0].Name+"."+b.Spec.Imports[0].Namespace+".svc.clusterset.local.", SRV)
+	if len(m.Answer) != 1 || !strings.HasPrefix(m.Answer[0].(*dns.SRV).Target, "short.") {
+		t.Errorf("got %v", m)
+	}
+	if _, err := m.Pack(); err != nil {
+		t.Errorf("the answer cannot be packed: %v", err)
+	}
+}
+
+// Additional records are given as long as all of them fit: some would mark the answer as truncated.
+func TestAdditionalRecordsDoNotTruncate(t *testing.T) {
+	for hosts, extra := range map[int]bool{4: true, 6: false} {
+		var backends []v1alpha1.Backend
+		for i := range hosts {
+			backends = append(backends, ready(fmt.Sprintf("10.9.0.%d", i+1), fmt.Sprintf("h-%d", i)))
+		}
+		x := newIndex(nil)
+		x.setBundle(bundle("sealane-0", headless("ss", withBackends("c2", backends...))))
+		query := new(dns.Msg).SetQuestion("_http._tcp."+ss, SRV)
+		rec := dnstest.NewRecorder(&test.ResponseWriter{})
+		if _, err := serve(t, x).ServeDNS(t.Context(), request.NewScrubWriter(query, rec), query); err != nil {
+			t.Fatal(err)
+		}
+		if rec.Msg.Truncated || len(rec.Msg.Answer) != hosts || (len(rec.Msg.Extra) == hosts) != extra || !extra && len(rec.Msg.Extra) > 0 {
+			t.Errorf("%d hosts: %d records and %d more, truncated %v", hosts, len(rec.Msg.Answer), len(rec.Msg.Extra), rec.Msg.Truncated)
+		}
+	}
+}
+
+func TestSeveralTargetsBeginWithAnyOfThem(t *testing.T) {
+	l := serve(t, sample())
+	first := map[string]bool{}
+	for range 1000 {
+		first[ask(t, l, "_http._tcp."+ss, SRV).Answer[0].(*dns.SRV).Target] = true
+	}
+	if len(first) != 4 {
+		t.Errorf("the first of four targets is one of %v, want any of four", first)
+	}
+}
+
 func TestSeveralAddressesBeginWithAnyOfThem(t *testing.T) {
 	l := serve(t, sample())
 	first := map[string]bool{}

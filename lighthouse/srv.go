@@ -2,7 +2,12 @@
 
 package lighthouse
 
-import "github.com/miekg/dns"
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/miekg/dns"
+)
 
 // srvWeight is the weight of every SRV record: no target is preferred.
 const srvWeight = 100
@@ -97,7 +102,8 @@ func (p *port) asked(q *queryName) bool {
 	return q.kind != namePort || q.port != "" && p.matches(q)
 }
 
-// addTargets answers with SRV records, and adds the addresses of their targets, each record once.
+// addTargets answers with SRV records, and adds the addresses of their targets, each record once. As with
+// addresses, several begin with one at random.
 func (r *reply) addTargets(targets []target, zone string, ttl uint32) {
 	type record struct {
 		name string
@@ -106,9 +112,12 @@ func (r *reply) addTargets(targets []target, zone string, ttl uint32) {
 	seen := make(map[record]struct{}, len(targets))
 	resolved := make(map[string]struct{}, len(targets))
 	r.Compress = true
-	for i := range targets {
-		t := &targets[i]
+	for _, t := range rotated(targets) {
 		name := t.name + ".svc." + zone
+		if len(name)-1 > maxName {
+			// No message can hold it, nor any other record beside it.
+			continue
+		}
 		if _, again := seen[record{name, t.port}]; again {
 			continue
 		}
@@ -116,17 +125,30 @@ func (r *reply) addTargets(targets []target, zone string, ttl uint32) {
 		r.Answer = append(r.Answer, &dns.SRV{
 			Hdr: r.header(dns.TypeSRV, ttl), Weight: srvWeight, Port: t.port, Target: name,
 		})
-		if _, again := resolved[name]; again {
-			continue
-		}
-		resolved[name] = struct{}{}
-		for _, ip := range t.v4 {
-			hdr := dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl}
-			r.Extra = append(r.Extra, &dns.A{Hdr: hdr, A: ip})
-		}
-		for _, ip := range t.v6 {
-			hdr := dns.RR_Header{Name: name, Rrtype: dns.TypeAAAA, Class: dns.ClassINET, Ttl: ttl}
-			r.Extra = append(r.Extra, &dns.AAAA{Hdr: hdr, AAAA: ip})
+		if _, again := resolved[name]; !again {
+			resolved[name] = struct{}{}
+			r.addExtra(name, &t.addresses, ttl)
 		}
 	}
+}
+
+// addExtra adds the addresses of a name that an answer mentions.
+func (r *reply) addExtra(name string, a *addresses, ttl uint32) {
+	for _, ip := range a.v4 {
+		hdr := dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl}
+		r.Extra = append(r.Extra, &dns.A{Hdr: hdr, A: ip})
+	}
+	for _, ip := range a.v6 {
+		hdr := dns.RR_Header{Name: name, Rrtype: dns.TypeAAAA, Class: dns.ClassINET, Ttl: ttl}
+		r.Extra = append(r.Extra, &dns.AAAA{Hdr: hdr, AAAA: ip})
+	}
+}
+
+// rotated returns the targets beginning with one at random.
+func rotated(targets []target) []target {
+	if len(targets) < 2 {
+		return targets
+	}
+	first := rand.IntN(len(targets))
+	return slices.Concat(targets[first:], targets[:first])
 }
