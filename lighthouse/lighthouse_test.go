@@ -322,7 +322,7 @@ func TestTargetsThatAreTooLongAreLeftOut(t *testing.T) {
 
 // Additional records are given as long as all of them fit: some would mark the answer as truncated.
 func TestAdditionalRecordsDoNotTruncate(t *testing.T) {
-	for hosts, extra := range map[int]bool{4: true, 6: false} {
+	for hosts, extra := range map[int]bool{4: true, 7: false} {
 		var backends []v1alpha1.Backend
 		for i := range hosts {
 			backends = append(backends, ready(fmt.Sprintf("10.9.0.%d", i+1), fmt.Sprintf("h-%d", i)))
