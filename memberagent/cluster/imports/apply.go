@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
 // Objects are created and updated whole rather than applied: an apply would leave in place what somebody
@@ -31,7 +34,7 @@ func (r *Reconciler) apply(ctx context.Context, in *Input, d Decision) error {
 	if err != nil {
 		return err
 	}
-	if d.ServiceImport != nil && service != nil && d.ServiceImport.Spec.Type == mcs.ClusterSetIP {
+	if d.ServiceImport != nil && service != nil && service.Annotations[annotationOrphaned] == "" {
 		d.ServiceImport.Spec.IPs = service.Spec.ClusterIPs
 		if in.Limited && len(d.ServiceImport.Spec.IPs) > 1 {
 			d.ServiceImport.Spec.IPs = d.ServiceImport.Spec.IPs[:1]
@@ -63,10 +66,20 @@ func (r *Reconciler) applyService(ctx context.Context, have, want *corev1.Servic
 		return nil, r.remove(ctx, "Service", have)
 	case have == nil:
 		return want, r.createService(ctx, want)
+	case want.UID != have.UID:
+		if err := r.remove(ctx, "Service", have); err != nil {
+			return nil, err
+		}
+		return want, r.createService(ctx, want)
 	case equality.Semantic.DeepEqual(have.Spec, want.Spec) && sameMeta(have, want):
 		return want, nil
 	}
-	return want, r.update(ctx, "Service", want)
+	err := r.update(ctx, "Service", want)
+	if refusesClusterIP(err) {
+		// Somebody took the address out of it, and it does not take it back.
+		return nil, errors.Join(err, r.remove(ctx, "Service", have))
+	}
+	return want, err
 }
 
 // reclaim is how long to insist on the address of a Service that was deleted. The API server frees it a
@@ -110,15 +123,48 @@ func refusesClusterIP(err error) bool {
 }
 
 func (r *Reconciler) applySlice(ctx context.Context, have, want *discoveryv1.EndpointSlice) error {
+	hinted := nodeHints(want)
 	switch {
 	case have == nil:
-		return r.create(ctx, "EndpointSlice", want)
+		if err := r.createSlice(ctx, want); err != nil {
+			return err
+		}
 	case equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) &&
 		equality.Semantic.DeepEqual(have.Ports, want.Ports) && sameMeta(have, want):
 		return nil
+	default:
+		want.ResourceVersion, want.UID = have.ResourceVersion, have.UID
+		if err := r.update(ctx, "EndpointSlice", want); err != nil {
+			return err
+		}
 	}
-	want.ResourceVersion, want.UID = have.ResourceVersion, have.UID
-	return r.update(ctx, "EndpointSlice", want)
+	if hinted && !nodeHints(want) {
+		r.dropsNodeHints.Store(true)
+	}
+	return nil
+}
+
+func nodeHints(s *discoveryv1.EndpointSlice) bool {
+	return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Hints != nil && len(e.Hints.ForNodes) > 0 })
+}
+
+// createSlice makes a slice. One of that name from which somebody removed the labels is in the way: nobody else
+// names slices so.
+func (r *Reconciler) createSlice(ctx context.Context, want *discoveryv1.EndpointSlice) error {
+	asked := want.DeepCopy()
+	err := r.create(ctx, "EndpointSlice", want)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	there := &discoveryv1.EndpointSlice{}
+	if r.Get(ctx, client.ObjectKeyFromObject(asked), there) != nil || index.ManagedSlice(there) {
+		return err
+	}
+	if err := r.remove(ctx, "EndpointSlice", there); err != nil {
+		return err
+	}
+	asked.DeepCopyInto(want)
+	return r.create(ctx, "EndpointSlice", want)
 }
 
 func (r *Reconciler) applyServiceImport(ctx context.Context, have, want *mcs.ServiceImport) error {
@@ -148,7 +194,7 @@ func (r *Reconciler) applyServiceImport(ctx context.Context, have, want *mcs.Ser
 // applyImportStatus keeps conditions that are not ours.
 func (r *Reconciler) applyImportStatus(ctx context.Context, have *mcs.ServiceImport, status mcs.ServiceImportStatus) error {
 	want := have.DeepCopy()
-	want.Status.Clusters = status.Clusters
+	want.Status.Clusters, want.Status.EndpointSliceObjects = status.Clusters, status.EndpointSliceObjects
 	for _, c := range status.Conditions {
 		c.ObservedGeneration = have.Generation
 		meta.SetStatusCondition(&want.Status.Conditions, c)

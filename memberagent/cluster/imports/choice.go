@@ -4,6 +4,8 @@ package imports
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"net/netip"
 	"slices"
 
@@ -11,208 +13,243 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/memberagent/cluster/exports"
+	"github.com/sealane-io/sealane/internal/choice"
+)
+
+// purpose is whom the EndpointSlices of a group are for.
+type purpose string
+
+const (
+	// balanced is behind the derived Service: kube-proxy reads the slices.
+	balanced purpose = "balanced"
+	// published is for readers of the MCS API only.
+	published purpose = "published"
+	// expiring is behind a derived Service that is about to go: for kube-proxy only.
+	expiring purpose = "expiring"
 )
 
 // group is a set of endpoints of one cluster and family that share one list of ports: what the
 // EndpointSlices of the group hold between them.
 type group struct {
+	purpose   purpose
 	cluster   string
 	family    discoveryv1.AddressType
 	ports     []v1alpha1.BackendPort
 	endpoints []discoveryv1.Endpoint // sorted by address
 }
 
-// contribution is one cluster's contribution to an import, validated.
-type contribution struct {
-	cluster  string
-	local    bool
-	ports    []string // of the merged service, that the cluster serves
-	backends []v1alpha1.Backends
-}
-
-// groups returns the endpoints that an import should have in this cluster. For a ClusterSetIP the choice is
-// made port by port: this cluster if its export exposes the port and has a ready backend, otherwise every
-// connected cluster that does. A headless import lists every connected cluster.
-func groups(in *Input) []group {
-	var all []contribution
-	for i := range in.Import.Clusters {
-		c := &in.Import.Clusters[i]
-		if c.Cluster == in.ClusterID {
-			all = append(all, localContribution(in, c))
-		} else if in.Connected(c.Cluster) {
-			all = append(all, contribution{cluster: c.Cluster, ports: c.Ports, backends: c.Backends})
-		}
-	}
+// headless lists everything that connected clusters have, this one included.
+func headless(in *Input, family corev1.IPFamily) []group {
 	var out []group
+	all := offers(in, family)
 	for i := range all {
-		s := &all[i]
-		var ports []string
-		for _, p := range s.ports {
-			if in.Import.Settings.Type == v1alpha1.Headless || chosen(all, s, p) {
-				ports = append(ports, p)
+		o := &all[i]
+		g := newGrouping(o, published, family)
+		for j := range o.pools {
+			var ports []v1alpha1.BackendPort
+			for _, p := range o.pools[j].ports {
+				if slices.Contains(o.ports, p.Name) {
+					ports = append(ports, p)
+				}
+			}
+			if len(ports) == 0 && len(in.Import.Settings.Ports) > 0 {
+				continue
+			}
+			for _, b := range o.pools[j].backends {
+				g.add(ports, b)
 			}
 		}
-		if len(ports) > 0 || len(in.Import.Settings.Ports) == 0 {
-			out = append(out, s.groups(in, ports)...)
-		}
+		out = append(out, g.groups()...)
 	}
 	return out
 }
 
-// chosen says whether a cluster answers for a port.
-func chosen(all []contribution, s *contribution, port string) bool {
-	if !s.answers(port) {
-		return false
-	}
-	return s.local || !slices.ContainsFunc(all, func(o contribution) bool { return o.local && o.answers(port) })
-}
-
-// answers says whether the cluster exposes the port and has a ready backend for it.
-func (s *contribution) answers(port string) bool {
-	return slices.Contains(s.ports, port) && slices.ContainsFunc(s.backends, func(g v1alpha1.Backends) bool {
-		return slices.ContainsFunc(g.Ports, func(p v1alpha1.BackendPort) bool { return p.Name == port }) &&
-			slices.ContainsFunc(g.Addresses, func(b v1alpha1.Backend) bool { return b.Ready })
-	})
-}
-
-// groups of one cluster for the ports chosen. How many pods stand for a cluster, or whether its ClusterIP
-// does, is the broker's decision.
-func (s *contribution) groups(in *Input, ports []string) []group {
+// clusterIPs lists, for each connected cluster, its ClusterIP with the ports that have ready backends there. DNS
+// chooses among them.
+func clusterIPs(in *Input, family corev1.IPFamily) []group {
 	var out []group
-	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
-		out = append(out, s.pods(family, ports, len(in.Import.Settings.Ports) == 0)...)
-	}
-	return out
-}
-
-func (s *contribution) pods(family discoveryv1.AddressType, ports []string, portless bool) []group {
-	var out []group
-	for _, b := range s.backends {
-		g := group{cluster: s.cluster, family: family}
-		for _, p := range b.Ports {
-			if slices.Contains(ports, p.Name) {
-				g.ports = append(g.ports, p)
+	all := offers(in, family)
+	for i := range all {
+		o := &all[i]
+		var ports []v1alpha1.BackendPort
+		for _, p := range in.Import.Settings.Ports {
+			if o.count(p.Name, false) > 0 {
+				ports = append(ports, v1alpha1.BackendPort{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
 			}
 		}
-		if len(g.ports) == 0 && !portless {
+		if !o.clusterIP.IsValid() || len(ports) == 0 {
 			continue
 		}
-		for _, a := range b.Addresses {
-			if e, ok := s.endpoint(a, family); ok {
-				g.endpoints = append(g.endpoints, e)
-			}
-		}
-		if len(g.endpoints) > 0 {
-			out = merge(out, g)
-		}
+		g := newGrouping(o, published, family)
+		g.add(sortedPorts(ports), backend{address: o.clusterIP, Backend: v1alpha1.Backend{Ready: true, Serving: true}})
+		out = append(out, g.groups()...)
 	}
 	return out
 }
 
-// merge adds a group to those with other ports; groups that differed only in ports that were not chosen
-// become one.
-func merge(all []group, g group) []group {
-	for i := range all {
-		if slices.Equal(all[i].ports, g.ports) {
-			all[i].endpoints = append(all[i].endpoints, g.endpoints...)
-			slices.SortFunc(all[i].endpoints, byAddress)
-			all[i].endpoints = slices.CompactFunc(all[i].endpoints, func(a, b discoveryv1.Endpoint) bool { return a.Addresses[0] == b.Addresses[0] })
-			return all
+// chosen lists, port by port, the clusters that the import's choice falls on.
+func chosen(in *Input, family corev1.IPFamily, why purpose) []group {
+	all := offers(in, family)
+	for _, p := range in.Import.Settings.Ports {
+		counts := counts(in.Import.Choice, all, p.Name)
+		for i := range all {
+			all[i].list(p.Name, counts[i], in.ClusterID)
 		}
 	}
-	slices.SortFunc(g.endpoints, byAddress)
-	g.endpoints = slices.CompactFunc(g.endpoints, func(a, b discoveryv1.Endpoint) bool { return a.Addresses[0] == b.Addresses[0] })
-	return append(all, g)
+	var out []group
+	for i := range all {
+		g := newGrouping(&all[i], why, family)
+		for j := range all[i].pools {
+			for _, b := range all[i].pools[j].backends {
+				if len(b.listed) > 0 {
+					g.add(sortedPorts(b.listed), b)
+				}
+			}
+		}
+		out = append(out, g.groups()...)
+	}
+	return out
 }
 
-// endpoint turns a ready backend into an endpoint. Addresses that no EndpointSlice may hold are left out one
-// by one: the API server would refuse the whole slice. The node is named for local endpoints only.
-func (s *contribution) endpoint(b v1alpha1.Backend, family discoveryv1.AddressType) (discoveryv1.Endpoint, bool) {
-	addr, ok := parse(b.IP)
-	if !ok || !b.Ready || familyOf(addr) != family {
-		return discoveryv1.Endpoint{}, false
+// counts returns how many ready backends of each cluster to list for a port. While no cluster has a ready one,
+// those that shut down and still serve count instead, since kube-proxy falls back to them.
+func counts(policy *v1alpha1.ClusterChoice, all []offer, port string) []int {
+	out := make([]int, len(all))
+	for _, serving := range []bool{false, true} {
+		var candidates []choice.Candidate
+		for i := range all {
+			if n := all[i].count(port, serving); n > 0 {
+				candidates = append(candidates, choice.Candidate{Cluster: all[i].cluster, Local: all[i].local, Ready: n})
+			}
+		}
+		if len(candidates) == 0 {
+			continue
+		}
+		shares := choice.Clusters(policy, candidates)
+		for i, n := range choice.Counts(policy, shares) {
+			at := slices.IndexFunc(all, func(o offer) bool { return o.cluster == shares[i].Cluster })
+			out[at] = n
+		}
+		break
 	}
-	e := discoveryv1.Endpoint{Addresses: []string{addr.String()}, Conditions: ready()}
+	return out
+}
+
+// list adds a port to as many ready backends as it is given, and to all others that still serve. Which backends
+// is decided by rendezvous hashing over the importing cluster and the address, so that importers that list a few
+// list different ones, and a change moves few.
+func (o *offer) list(port string, count int, importer string) {
+	if count == 0 {
+		return
+	}
+	var ready []netip.Addr
+	for i := range o.pools {
+		if !o.pools[i].has(port) {
+			continue
+		}
+		for _, b := range o.pools[i].backends {
+			if b.Ready {
+				ready = append(ready, b.address)
+			}
+		}
+	}
+	slices.SortFunc(ready, netip.Addr.Compare)
+	ready = slices.Compact(ready)
+	if len(ready) > count {
+		slices.SortFunc(ready, func(a, b netip.Addr) int { return cmp.Compare(score(importer, b), score(importer, a)) })
+		ready = ready[:count]
+		slices.SortFunc(ready, netip.Addr.Compare)
+	}
+	for i := range o.pools {
+		at := slices.IndexFunc(o.pools[i].ports, func(p v1alpha1.BackendPort) bool { return p.Name == port })
+		if at < 0 {
+			continue
+		}
+		for j := range o.pools[i].backends {
+			b := &o.pools[i].backends[j]
+			if _, listed := slices.BinarySearchFunc(ready, b.address, netip.Addr.Compare); listed || !b.Ready {
+				b.listed = append(b.listed, o.pools[i].ports[at])
+			}
+		}
+	}
+}
+
+// score of an address in the eyes of an importing cluster.
+func score(importer string, a netip.Addr) uint64 {
+	sum := sha256.Sum256([]byte(importer + "/" + a.String()))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+func sortedPorts(ports []v1alpha1.BackendPort) []v1alpha1.BackendPort {
+	slices.SortFunc(ports, func(a, b v1alpha1.BackendPort) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
+	})
+	return ports
+}
+
+// grouping collects the backends of one cluster by their ports.
+type grouping struct {
+	offer    *offer
+	like     group
+	ports    [][]v1alpha1.BackendPort
+	backends [][]backend
+}
+
+func newGrouping(o *offer, why purpose, family corev1.IPFamily) *grouping {
+	return &grouping{offer: o, like: group{purpose: why, cluster: o.cluster, family: addressType(family)}}
+}
+
+func (g *grouping) add(ports []v1alpha1.BackendPort, b backend) {
+	at := slices.IndexFunc(g.ports, func(x []v1alpha1.BackendPort) bool { return slices.Equal(x, ports) })
+	if at < 0 {
+		at = len(g.ports)
+		g.ports, g.backends = append(g.ports, ports), append(g.backends, nil)
+	}
+	g.backends[at] = append(g.backends[at], b)
+}
+
+// groups has each address once in a group; of two with one address, the ready one.
+func (g *grouping) groups() []group {
+	out := make([]group, 0, len(g.ports))
+	for i, all := range g.backends {
+		slices.SortFunc(all, func(a, b backend) int {
+			return cmp.Or(a.address.Compare(b.address), -compareBool(a.Ready, b.Ready), -compareBool(a.Serving, b.Serving))
+		})
+		all = slices.CompactFunc(all, func(a, b backend) bool { return a.address == b.address })
+		one := g.like
+		one.ports, one.endpoints = g.ports[i], make([]discoveryv1.Endpoint, 0, len(all))
+		for j := range all {
+			one.endpoints = append(one.endpoints, g.endpoint(&all[j]))
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// endpoint carries what the source says; the node only where kube-proxy could know it.
+func (g *grouping) endpoint(b *backend) discoveryv1.Endpoint {
+	e := discoveryv1.Endpoint{
+		Addresses:  []string{b.address.String()},
+		Conditions: discoveryv1.EndpointConditions{Ready: &b.Ready, Serving: &b.Serving, Terminating: &b.Terminating},
+	}
 	if b.Hostname != "" {
 		e.Hostname = &b.Hostname
 	}
 	if b.Zone != "" {
 		e.Zone = &b.Zone
 	}
-	if s.local && b.Node != "" {
+	if g.offer.local && b.Node != "" {
 		e.NodeName = &b.Node
 	}
-	return e, true
+	return e
 }
 
-func ready() discoveryv1.EndpointConditions {
-	yes, no := true, false
-	return discoveryv1.EndpointConditions{Ready: &yes, Serving: &yes, Terminating: &no}
-}
-
-// localContribution reads this cluster's own EndpointSlices. A local port takes the name that the merge gave it:
-// its own or, where that was generated, the name of the merged port with its protocol and number.
-func localContribution(in *Input, c *v1alpha1.ImportCluster) contribution {
-	s := contribution{cluster: c.Cluster, local: true, ports: c.Ports}
-	if in.LocalService == nil {
-		return s
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
 	}
-	names := map[string]string{}
-	for _, p := range in.LocalService.Spec.Ports {
-		if merged, ok := mergedPort(in.Import.Settings.Ports, p); ok {
-			names[p.Name] = merged
-		}
-	}
-	s.backends = exports.Backends(in.LocalSlices)
-	for i := range s.backends {
-		var ports []v1alpha1.BackendPort
-		for _, p := range s.backends[i].Ports {
-			if name, ok := names[p.Name]; ok {
-				p.Name = name
-				ports = append(ports, p)
-			}
-		}
-		s.backends[i].Ports = ports
-	}
-	return s
-}
-
-func mergedPort(merged []v1alpha1.ServicePort, p corev1.ServicePort) (string, bool) {
-	protocol := cmp.Or(p.Protocol, corev1.ProtocolTCP)
-	for _, m := range merged {
-		if m.Name == p.Name && m.Protocol == protocol && m.Port == p.Port {
-			return m.Name, true
-		}
-	}
-	for _, m := range merged {
-		if m.Protocol == protocol && m.Port == p.Port {
-			return m.Name, true
-		}
-	}
-	return "", false
-}
-
-// parse accepts what the API server accepts in an EndpointSlice.
-func parse(s string) (netip.Addr, bool) {
-	a, err := netip.ParseAddr(s)
-	if err != nil || a.Zone() != "" {
-		return netip.Addr{}, false
-	}
-	a = a.Unmap()
-	bad := a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast()
-	return a, !bad
-}
-
-func familyOf(a netip.Addr) discoveryv1.AddressType {
-	if a.Is4() {
-		return discoveryv1.AddressTypeIPv4
-	}
-	return discoveryv1.AddressTypeIPv6
-}
-
-func byAddress(a, b discoveryv1.Endpoint) int {
-	x, _ := netip.ParseAddr(a.Addresses[0])
-	y, _ := netip.ParseAddr(b.Addresses[0])
-	return x.Compare(y)
+	return -1
 }

@@ -8,7 +8,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"net/netip"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -54,13 +54,15 @@ type Input struct {
 	Slices        []discoveryv1.EndpointSlice
 	// Limited is set where only v1alpha1 of the MCS API is served.
 	Limited bool
-	Now     time.Time
+	// NodeHints says that EndpointSlices can hold hints for nodes.
+	NodeHints bool
+	Now       time.Time
 }
 
 // Decision is what the objects of one import should be.
 type Decision struct {
-	// ServiceImport, Service and Slices as they should be: nil or not listed means gone. The
-	// ServiceImport's addresses are filled in from the Service once that exists.
+	// ServiceImport, Service and Slices as they should be: nil or not listed means gone. A Service without
+	// UID is made anew, in the place of the one that there may be.
 	ServiceImport *mcs.ServiceImport
 	Service       *corev1.Service
 	Slices        []discoveryv1.EndpointSlice
@@ -79,23 +81,42 @@ func Decide(in Input) Decision {
 	if in.Import == nil || in.Leaving {
 		return gone(&in)
 	}
+	in.Import = sanitized(in.Import)
 	families := families(&in)
 	d := Decision{ServiceImport: serviceImport(&in, families)}
-	if len(families) == 0 {
-		d.Service, d.Again = orphan(&in)
-		return d
-	}
-	if in.Import.Settings.Type == v1alpha1.Headless {
-		d.Service, d.Again = orphan(&in)
-	} else {
+	if balancing(&in) && len(families) > 0 {
 		d.Service = derivedService(&in, families)
+	} else {
+		d.Service, d.Again = orphan(&in)
 	}
-	for _, g := range groups(&in) {
-		if slices.Contains(families, corev1.IPFamily(g.family)) {
+	for _, f := range families {
+		for _, g := range groups(&in, f, d.Service != nil) {
 			d.Slices = append(d.Slices, pack(&in, g)...)
 		}
 	}
 	return d
+}
+
+// balancing says whether the import has a ClusterSetIP behind which kube-proxy balances.
+func balancing(in *Input) bool {
+	s := &in.Import.Settings
+	return s.Type == v1alpha1.ClusterSetIP && in.Import.Mode != v1alpha1.ServiceModeClusterIP && len(s.Ports) > 0
+}
+
+// groups returns the endpoints that an import should have here in one family. When the mode of a service in use
+// becomes ClusterIP, its ClusterSetIP goes on working for as long as the derived Service is there.
+func groups(in *Input, family corev1.IPFamily, serviceStays bool) []group {
+	switch {
+	case in.Import.Settings.Type == v1alpha1.Headless:
+		return headless(in, family)
+	case balancing(in):
+		out := chosen(in, family, balanced)
+		hint(out, in.Import.Settings.TrafficDistribution, in.NodeHints)
+		return out
+	case serviceStays:
+		return append(clusterIPs(in, family), chosen(in, family, expiring)...)
+	}
+	return clusterIPs(in, family)
 }
 
 // gone is the end of an import: all goes at once but the derived Service, which lives on for a while.
@@ -125,8 +146,8 @@ func orphan(in *Input) (*corev1.Service, time.Duration) {
 	return s, left
 }
 
-// families are those of the exporters that this cluster has too, in an order that the derived Service, whose
-// first family cannot change, already has.
+// families are those of the exporters that this cluster has too, in the order that the import already has: the
+// first family of a Service cannot change.
 func families(in *Input) []corev1.IPFamily {
 	var out []corev1.IPFamily
 	for _, f := range in.Import.Settings.IPFamilies {
@@ -134,7 +155,11 @@ func families(in *Input) []corev1.IPFamily {
 			out = append(out, f)
 		}
 	}
-	if in.Service != nil && len(out) == 2 && len(in.Service.Spec.IPFamilies) > 0 && out[0] != in.Service.Spec.IPFamilies[0] {
+	first := primary(in.Service)
+	if in.Service == nil && in.ServiceImport != nil && len(in.ServiceImport.Spec.IPFamilies) > 0 {
+		first = in.ServiceImport.Spec.IPFamilies[0]
+	}
+	if len(out) == 2 && out[1] == first {
 		slices.Reverse(out)
 	}
 	return out
@@ -144,7 +169,7 @@ func serviceImport(in *Input, families []corev1.IPFamily) *mcs.ServiceImport {
 	i := in.Import
 	out := &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{
 		Namespace: in.Key.Namespace, Name: in.Key.Name,
-		Labels: theirs(i.Settings.Labels), Annotations: theirs(i.Settings.Annotations),
+		Labels: maps.Clone(i.Settings.Labels), Annotations: i.Settings.Annotations,
 	}}
 	metav1.SetMetaDataLabel(&out.ObjectMeta, index.ManagedLabel, v1alpha1.ManagedBy)
 	metav1.SetMetaDataLabel(&out.ObjectMeta, v1alpha1.LabelImport, in.Key.Name)
@@ -174,6 +199,7 @@ func status(in *Input, families []corev1.IPFamily) mcs.ServiceImportStatus {
 	if in.Limited {
 		return out
 	}
+	out.EndpointSliceObjects = mcs.EndpointSliceObjectsPresent
 	ready := mcs.NewServiceImportCondition(mcs.ServiceImportConditionReady, metav1.ConditionTrue, mcs.ServiceImportReasonReady, "the service is imported")
 	if len(families) == 0 {
 		ready.Status, ready.Reason = metav1.ConditionFalse, string(mcs.ServiceImportReasonIPFamilyNotSupported)
@@ -195,36 +221,29 @@ func join(families []corev1.IPFamily) string {
 	return cmp.Or(strings.Join(out, " and "), "none")
 }
 
-// theirs are exported labels or annotations without those by which Sealane and Karmada steer.
-func theirs(m map[string]string) map[string]string {
-	var out map[string]string
-	for k, v := range m {
-		prefix, _, _ := strings.Cut(k, "/")
-		if prefix == v1alpha1.GroupName || strings.HasSuffix(prefix, "."+v1alpha1.GroupName) || strings.HasSuffix(prefix, "karmada.io") || k == index.ManagedLabel {
-			continue
-		}
-		if out == nil {
-			out = map[string]string{}
-		}
-		out[k] = v
-	}
-	return out
+// steers says whether a label or annotation is one by which Sealane or Karmada steer, and so none to export.
+func steers(key string) bool {
+	prefix, _, _ := strings.Cut(key, "/")
+	return prefix == v1alpha1.GroupName || strings.HasSuffix(prefix, "."+v1alpha1.GroupName) ||
+		prefix == "karmada.io" || strings.HasSuffix(prefix, ".karmada.io") || key == index.ManagedLabel
 }
 
 // derivedService is the Service whose ClusterIP is the ClusterSetIP. Every field that the API server would
-// default is filled, so that what is in the cluster can be compared with it. It keeps its address; if
-// somebody deleted it, the address comes back from the ServiceImport. It is nil for the moment when its
-// first family is no longer the import's: that cannot be changed, only made anew.
+// default is filled, so that what is in the cluster can be compared with it. It keeps its addresses; if
+// somebody deleted it, they come back from the ServiceImport. The first family of a Service cannot change, so
+// one whose first family the import has lost is made anew.
 func derivedService(in *Input, families []corev1.IPFamily) *corev1.Service {
 	out := &corev1.Service{}
-	switch {
-	case in.Service != nil && !slices.Contains(families, primary(in.Service)):
-		return nil
-	case in.Service != nil:
-		out = in.Service.DeepCopy()
-		delete(out.Annotations, annotationOrphaned)
-	case in.ServiceImport != nil:
-		out.Spec.ClusterIPs = restorable(in.ServiceImport.Spec.IPs, families)
+	var known []string
+	if in.Service != nil {
+		known = append(known, in.Service.Spec.ClusterIPs...)
+		if p := primary(in.Service); p == "" || p == families[0] {
+			out = in.Service.DeepCopy()
+			delete(out.Annotations, annotationOrphaned)
+		}
+	}
+	if in.ServiceImport != nil {
+		known = append(known, in.ServiceImport.Spec.IPs...)
 	}
 	out.Namespace, out.Name = in.Key.Namespace, DerivedName(in.Key)
 	metav1.SetMetaDataLabel(&out.ObjectMeta, index.ManagedLabel, v1alpha1.ManagedBy)
@@ -237,20 +256,16 @@ func derivedService(in *Input, families []corev1.IPFamily) *corev1.Service {
 	if p := in.Import.Settings.InternalTrafficPolicy; p != nil {
 		internal = *p
 	}
-	ips := out.Spec.ClusterIPs
-	if len(ips) > len(families) {
-		ips = ips[:len(families)]
-	}
 	out.Spec = corev1.ServiceSpec{
 		Type:                  corev1.ServiceTypeClusterIP,
-		ClusterIPs:            ips,
+		ClusterIPs:            addresses(known, families),
 		IPFamilies:            families,
 		IPFamilyPolicy:        &policy,
-		SessionAffinity:       cmp.Or(in.Import.Settings.SessionAffinity, corev1.ServiceAffinityNone),
+		SessionAffinity:       in.Import.Settings.SessionAffinity,
 		InternalTrafficPolicy: &internal,
 	}
-	if len(ips) > 0 {
-		out.Spec.ClusterIP = ips[0]
+	if len(out.Spec.ClusterIPs) > 0 {
+		out.Spec.ClusterIP = out.Spec.ClusterIPs[0]
 	}
 	if out.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
 		out.Spec.SessionAffinityConfig = affinityConfig(in.Import.Settings.SessionAffinityConfig)
@@ -263,31 +278,34 @@ func derivedService(in *Input, families []corev1.IPFamily) *corev1.Service {
 	return out
 }
 
+// primary is the first family of a Service, "" where it has none.
 func primary(s *corev1.Service) corev1.IPFamily {
-	if len(s.Spec.IPFamilies) == 0 {
+	if s == nil || len(s.Spec.IPFamilies) == 0 {
 		return ""
 	}
 	return s.Spec.IPFamilies[0]
 }
 
+// addresses returns one known address of each family, in their order, as far as there are any.
+func addresses(known []string, families []corev1.IPFamily) []string {
+	var out []string
+	for _, f := range families {
+		at := slices.IndexFunc(known, func(s string) bool {
+			a, ok := parse(s)
+			return ok && familyOf(a) == f
+		})
+		if at < 0 {
+			break
+		}
+		out = append(out, known[at])
+	}
+	return out
+}
+
 func affinityConfig(c *corev1.SessionAffinityConfig) *corev1.SessionAffinityConfig {
-	if c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
+	if c != nil {
 		return c
 	}
 	timeout := corev1.DefaultClientIPServiceAffinitySeconds
 	return &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &timeout}}
-}
-
-// restorable are the recorded addresses if they are of the families wanted, in order.
-func restorable(ips []string, families []corev1.IPFamily) []string {
-	if len(ips) > len(families) {
-		return nil
-	}
-	for i, s := range ips {
-		a, err := netip.ParseAddr(s)
-		if err != nil || corev1.IPFamily(familyOf(a)) != families[i] {
-			return nil
-		}
-	}
-	return ips
 }

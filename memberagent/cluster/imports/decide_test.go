@@ -20,7 +20,8 @@ import (
 
 var web = types.NamespacedName{Namespace: "sample", Name: "web"}
 
-// backends parses "http:8080,dns:53=10.9.0.1,10.9.0.2!" into a group; "!" marks a backend that is not ready.
+// backends parses "http:8080,dns:53=10.9.0.1@zone,10.9.0.2!" into a group; "!" marks a backend that is not ready,
+// "~" one that shuts down and still serves.
 func backends(text string) v1alpha1.Backends {
 	ports, addresses, _ := strings.Cut(text, "=")
 	out := v1alpha1.Backends{}
@@ -31,8 +32,11 @@ func backends(text string) v1alpha1.Backends {
 		out.Ports = append(out.Ports, port)
 	}
 	for ip := range strings.SplitSeq(addresses, ",") {
-		ready := !strings.HasSuffix(ip, "!")
-		out.Addresses = append(out.Addresses, v1alpha1.Backend{IP: strings.TrimSuffix(ip, "!"), Ready: ready, Serving: true, Node: "n"})
+		ip, zone, _ := strings.Cut(ip, "@")
+		b := v1alpha1.Backend{IP: strings.TrimRight(ip, "!~"), Zone: zone, Node: "n", Terminating: strings.HasSuffix(ip, "~")}
+		b.Ready = !strings.HasSuffix(ip, "!") && !b.Terminating
+		b.Serving = b.Ready || b.Terminating
+		out.Addresses = append(out.Addresses, b)
 	}
 	return out
 }
@@ -67,12 +71,12 @@ func local(in *Input, ports []corev1.ServicePort, slicePorts string) {
 		s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &p.Port})
 	}
 	for _, a := range g.Addresses {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a.IP}, NodeName: &a.Node, Conditions: discoveryv1.EndpointConditions{Ready: &a.Ready}})
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a.IP}, NodeName: &a.Node, Zone: &a.Zone, Conditions: discoveryv1.EndpointConditions{Ready: &a.Ready, Serving: &a.Serving, Terminating: &a.Terminating}})
 	}
 	in.LocalSlices = []discoveryv1.EndpointSlice{s}
 }
 
-// text of the slices: "<cluster> <port>,<port> <address>[@node] …", one line each.
+// text of the slices: "<cluster> <port>,<port> <address>[~][@node] …", one line each.
 func text(list []discoveryv1.EndpointSlice) string {
 	var lines []string
 	for _, s := range list {
@@ -83,6 +87,9 @@ func text(list []discoveryv1.EndpointSlice) string {
 		line := s.Labels[mcs.LabelSourceCluster] + " " + strings.Join(ports, ",")
 		for _, e := range s.Endpoints {
 			line += " " + e.Addresses[0]
+			if !*e.Conditions.Ready {
+				line += "~"
+			}
 			if e.NodeName != nil {
 				line += "@" + *e.NodeName
 			}

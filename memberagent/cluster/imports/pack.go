@@ -25,34 +25,17 @@ const maxEndpoints = 100
 // where there is room, so that one change is one write.
 func pack(in *Input, g group) []discoveryv1.EndpointSlice {
 	prefix := slicePrefix(in, g)
-	present := map[int]map[string]bool{}
-	for i := range in.Slices {
-		s := &in.Slices[i]
-		number, ours := strings.CutPrefix(s.Name, prefix)
-		if n, err := strconv.Atoi(number); ours && err == nil && n >= 0 {
-			present[n] = map[string]bool{}
-			for _, e := range s.Endpoints {
-				if len(e.Addresses) > 0 {
-					present[n][e.Addresses[0]] = true
-				}
-			}
-		}
-	}
-	numbers := make([]int, 0, len(present))
-	for n := range present {
-		numbers = append(numbers, n)
-	}
-	slices.Sort(numbers)
-
-	chunks := map[int][]discoveryv1.Endpoint{}
-	var homeless []discoveryv1.Endpoint
-	for _, e := range g.endpoints {
-		at := slices.IndexFunc(numbers, func(n int) bool { return present[n][e.Addresses[0]] && len(chunks[n]) < maxEndpoints })
-		if at < 0 {
-			homeless = append(homeless, e)
+	home := homes(in.Slices, prefix)
+	// chunks are the places in the group of the endpoints that a slice gets, by the slice's number.
+	chunks := map[int][]int{}
+	var homeless []int
+	for i := range g.endpoints {
+		n, ok := home[g.endpoints[i].Addresses[0]]
+		if !ok || len(chunks[n]) >= maxEndpoints {
+			homeless = append(homeless, i)
 			continue
 		}
-		chunks[numbers[at]] = append(chunks[numbers[at]], e)
+		chunks[n] = append(chunks[n], i)
 	}
 	for n := 0; len(homeless) > 0; n++ {
 		room := min(maxEndpoints-len(chunks[n]), len(homeless))
@@ -60,20 +43,49 @@ func pack(in *Input, g group) []discoveryv1.EndpointSlice {
 		homeless = homeless[room:]
 	}
 	var out []discoveryv1.EndpointSlice
-	for n, endpoints := range chunks {
-		if len(endpoints) > 0 {
-			slices.SortFunc(endpoints, byAddress)
-			out = append(out, endpointSlice(in, g, fmt.Sprint(prefix, n), endpoints))
+	for n, places := range chunks {
+		if len(places) == 0 {
+			continue
 		}
+		slices.Sort(places)
+		endpoints := make([]discoveryv1.Endpoint, 0, len(places))
+		for _, i := range places {
+			endpoints = append(endpoints, g.endpoints[i])
+		}
+		out = append(out, endpointSlice(in, g, prefix+strconv.Itoa(n), endpoints))
 	}
 	slices.SortFunc(out, func(a, b discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	return out
+}
+
+// homes returns the number of the slice, among those of a group, that an address is in.
+func homes(all []discoveryv1.EndpointSlice, prefix string) map[string]int {
+	home := map[string]int{}
+	for i := range all {
+		number, ours := strings.CutPrefix(all[i].Name, prefix)
+		n, err := strconv.Atoi(number)
+		if !ours || err != nil || n < 0 {
+			continue
+		}
+		for _, e := range all[i].Endpoints {
+			if len(e.Addresses) == 0 {
+				continue
+			}
+			if at, ok := home[e.Addresses[0]]; !ok || n < at {
+				home[e.Addresses[0]] = n
+			}
+		}
+	}
+	return home
 }
 
 // slicePrefix names a group: what it is about, not what is in it.
 func slicePrefix(in *Input, g group) string {
 	h := sha256.New()
 	fmt.Fprintln(h, in.Import.Settings.Type, g.cluster, g.family)
+	if in.Import.Mode == v1alpha1.ServiceModeClusterIP && g.purpose == published {
+		fmt.Fprintln(h, in.Import.Mode)
+	}
 	for _, p := range g.ports {
 		fmt.Fprintf(h, "%q %s %d\n", p.Name, p.Protocol, p.Port)
 	}
@@ -84,18 +96,16 @@ func endpointSlice(in *Input, g group, name string, endpoints []discoveryv1.Endp
 	out := discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: in.Key.Namespace, Name: name,
-			Labels: map[string]string{
-				discoveryv1.LabelManagedBy: v1alpha1.ManagedBy,
-				mcs.LabelServiceName:       in.Key.Name,
-				mcs.LabelSourceCluster:     g.cluster,
-				v1alpha1.LabelImport:       in.Key.Name,
-			},
+			Labels: map[string]string{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: in.Key.Name},
 		},
 		AddressType: g.family,
 		Endpoints:   endpoints,
 		Ports:       make([]discoveryv1.EndpointPort, 0, len(g.ports)),
 	}
-	if in.Import.Settings.Type == v1alpha1.ClusterSetIP {
+	if g.purpose != expiring {
+		out.Labels[mcs.LabelServiceName], out.Labels[mcs.LabelSourceCluster] = in.Key.Name, g.cluster
+	}
+	if g.purpose != published {
 		out.Labels[discoveryv1.LabelServiceName] = DerivedName(in.Key)
 	}
 	for _, p := range g.ports {

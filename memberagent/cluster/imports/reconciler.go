@@ -5,6 +5,7 @@ package imports
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,10 @@ type Reconciler struct {
 	Limited bool
 	// Written is called for each object written.
 	Written func(kind, operation string)
+
+	own own
+	// dropsNodeHints is set once the API server has dropped hints for nodes, a field that it may not know.
+	dropsNodeHints atomic.Bool
 }
 
 // Reconcile gathers, decides and applies for one import.
@@ -48,7 +53,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // gather returns nil where nothing may be changed: what the broker wants is unknown, the namespace is
 // missing or terminating, or the names belong to somebody else.
 func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*Input, error) {
-	in := &Input{Key: key, Limited: r.Limited, Now: time.Now()}
+	in := &Input{Key: key, Limited: r.Limited, NodeHints: !r.dropsNodeHints.Load(), Now: time.Now()}
 	peering, err := index.Peering(ctx, r)
 	if err != nil || peering == nil {
 		return nil, err
@@ -101,13 +106,15 @@ func (r *Reconciler) namespaceAlive(ctx context.Context, name string) (bool, err
 func (r *Reconciler) observe(ctx context.Context, in *Input) error {
 	imported := &mcs.ServiceImport{}
 	err := r.Get(ctx, in.Key, imported)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
+	if apierrors.IsNotFound(err) {
+		imported = nil
+	} else if err != nil {
 		return fmt.Errorf("get ServiceImport %s: %w", in.Key, err)
-	case err != nil:
-	case index.Managed(imported):
+	}
+	switch {
+	case r.own.is(in.Key, imported):
 		in.ServiceImport = imported
-	default:
+	case imported != nil:
 		in.Import = nil
 	}
 	derived := types.NamespacedName{Namespace: in.Key.Namespace, Name: DerivedName(in.Key)}

@@ -35,6 +35,15 @@ func Managed(o client.Object) bool {
 	return o.GetLabels()[ManagedLabel] == v1alpha1.ManagedBy || o.GetLabels()[v1alpha1.LabelImport] != ""
 }
 
+// propagatedLabel is on everything that Karmada propagates into a member.
+const propagatedLabel = "karmada.io/managed"
+
+// Propagated says whether Karmada keeps the object, also where it took over one that was Sealane's.
+func Propagated(o client.Object) bool { return o.GetLabels()[propagatedLabel] == "true" }
+
+// OwnImport says whether a ServiceImport is Sealane's to write.
+func OwnImport(o client.Object) bool { return Managed(o) && !Propagated(o) }
+
 // ManagedSlice says whether Sealane wrote the EndpointSlice, by either label again.
 func ManagedSlice(o client.Object) bool {
 	return o.GetLabels()[discoveryv1.LabelManagedBy] == v1alpha1.ManagedBy || o.GetLabels()[v1alpha1.LabelImport] != ""
