@@ -60,7 +60,7 @@ func look(ctx context.Context, cluster, name, kind string, flags ...string) (rep
 // resolves waits until a name has exactly these records of a type; none means that the name is known.
 func resolves(t *testing.T, cluster, name, kind string, want ...string) {
 	t.Helper()
-	slices.Sort(want)
+	want = slices.Sorted(slices.Values(want))
 	eventually(t, patience, func(ctx context.Context) error {
 		r, err := look(ctx, cluster, name, kind)
 		if err != nil {

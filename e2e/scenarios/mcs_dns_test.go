@@ -45,16 +45,16 @@ func (s site) table(cluster string, rows []row) {
 		if strings.HasSuffix(r.name, ".") {
 			name = r.name
 		}
-		slices.Sort(r.want)
+		want := slices.Sorted(slices.Values(r.want))
 		eventually(s.T, patience, func(ctx context.Context) error {
 			got, err := look(ctx, cluster, name, r.kind)
 			if err != nil {
 				return err
 			}
-			if got.rcode != r.rcode || !slices.Equal(got.data(r.kind), slices.Concat([]string{}, r.want)) {
-				return fmt.Errorf("%s: %s %s: expected %s %v, found %+v", cluster, name, r.kind, r.rcode, r.want, got)
+			if got.rcode != r.rcode || !slices.Equal(got.data(r.kind), want) {
+				return fmt.Errorf("%s: %s %s: expected %s %v, found %+v", cluster, name, r.kind, r.rcode, want, got)
 			}
-			if soa := len(got.data("SOA")); len(r.want) == 0 && soa != 1 {
+			if soa := len(got.data("SOA")); len(want) == 0 && soa != 1 {
 				return fmt.Errorf("%s: %s %s: expected SOA with %s, found %+v", cluster, name, r.kind, r.rcode, got)
 			}
 			for _, record := range got.records {

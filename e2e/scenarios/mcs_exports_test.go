@@ -30,6 +30,7 @@ func TestServiceDiscovery(t *testing.T) {
 		"a service is exported": exporting(),
 		"a service is imported": importing(),
 		"a name is resolved":    resolving(),
+		"clusters are chosen":   choosing(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
