@@ -75,6 +75,35 @@ type scope struct {
 	at map[string]*api
 }
 
+// aim narrows to the one member that a kubeconfig context leads to.
+func (s *scope) aim(ctx context.Context, o *options, contextName string) error {
+	if len(s.clusters) > 0 {
+		return &finding{expected: "--context or --clusters", found: "both", remedy: "give one of them"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.memberTimeout)
+	defer cancel()
+	member, cluster, err := o.memberAt(ctx, contextName)
+	if err != nil {
+		return err
+	}
+	s.clusters, s.at = []string{cluster}, map[string]*api{cluster: member}
+	return nil
+}
+
+// known checks that every cluster named is a member.
+func (f *fleet) known(clusters []string, invocation string) error {
+	for _, name := range clusters {
+		if f.member(name) == nil {
+			return &finding{
+				expected: fmt.Sprintf("%q to be a member", name),
+				found:    "no Member of that name on the Karmada API",
+				remedy:   "see kubectl get members there, or make it one: " + invocation + " join " + name,
+			}
+		}
+	}
+	return nil
+}
+
 // gather reads the Karmada API and, in parallel and each within its time, the members.
 func (o *options) gather(ctx context.Context, karmada *api, want subjects, within scope) (*fleet, error) {
 	f := &fleet{now: time.Now(), only: within.clusters, namespace: within.namespace}

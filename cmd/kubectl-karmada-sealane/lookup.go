@@ -16,6 +16,7 @@ import (
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
@@ -24,12 +25,13 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-const (
-	// clusterDNS is the Service in kube-system that every cluster's DNS has, whatever it is made of.
-	clusterDNS = "kube-dns"
-	// versionName with a domain before it is answered by Sealane's DNS alone.
-	versionName = "dns-version."
-)
+// versionName with a domain after it is answered by Sealane's DNS alone.
+const versionName = "dns-version."
+
+// clusterDNS is the Service that every cluster's DNS has, whatever it is made of.
+func clusterDNS() client.ObjectKey {
+	return client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kube-dns"}
+}
 
 // lookUp asks each member's own cluster DNS for a name that only Sealane's DNS knows, until it answers.
 // A member that cannot be asked from here vouches for itself, by the condition that was waited for.
@@ -80,37 +82,55 @@ func (a *api) resolve(ctx context.Context, name string) (string, error) {
 	return answer, nil
 }
 
-// askClusterDNS sends one TXT question over TCP to a pod of the cluster's DNS, through the API server.
+// askClusterDNS asks the cluster's DNS for a text.
 func (a *api) askClusterDNS(ctx context.Context, name string) (string, error) {
-	pod, port, err := a.dnsPod(ctx)
+	replies, err := a.ask(ctx, clusterDNS(), name, dns.TypeTXT)
 	if err != nil {
 		return "", err
 	}
-	address, stop, err := forward(ctx, a.config, pod, port)
-	if err != nil {
-		return "", fmt.Errorf("forward a port to pod %s: %w", pod, err)
-	}
-	defer stop()
-	question := new(dns.Msg).SetQuestion(name, dns.TypeTXT)
-	exchange := &dns.Client{Net: "tcp", Timeout: 2 * time.Second}
-	reply, _, err := exchange.ExchangeContext(ctx, question, address)
-	if err != nil {
-		return "", fmt.Errorf("ask pod %s: %w", pod, err)
-	}
-	for _, record := range reply.Answer {
+	for _, record := range replies[0].Answer {
 		if txt, ok := record.(*dns.TXT); ok {
 			return strings.Join(txt.Txt, ""), nil
 		}
 	}
-	return "", fmt.Errorf("pod %s answers %s without a TXT record", pod, dns.RcodeToString[reply.Rcode])
+	return "", fmt.Errorf("it answers %s without a TXT record", dns.RcodeToString[replies[0].Rcode])
 }
 
-// dnsPod finds a ready pod behind the cluster's DNS Service and the TCP port it listens on.
-func (a *api) dnsPod(ctx context.Context) (pod client.ObjectKey, port int32, err error) {
-	var slices discoveryv1.EndpointSliceList
-	err = a.List(ctx, &slices, client.InNamespace("kube-system"), client.MatchingLabels{discoveryv1.LabelServiceName: clusterDNS})
+// unasked is why no question could be sent, which says nothing about the answer.
+type unasked struct{ error }
+
+func (u *unasked) Unwrap() error { return u.error }
+
+// ask sends questions over TCP to a pod behind a DNS Service, through the API server. There is one reply per
+// type, in their order.
+func (a *api) ask(ctx context.Context, service client.ObjectKey, name string, types ...uint16) ([]*dns.Msg, error) {
+	pod, port, err := a.dnsPod(ctx, service)
 	if err != nil {
-		return pod, 0, fmt.Errorf("list endpoints of the cluster DNS: %w", err)
+		return nil, &unasked{err}
+	}
+	address, stop, err := forward(ctx, a.config, pod, port)
+	if err != nil {
+		return nil, &unasked{fmt.Errorf("forward a port to pod %s: %w", pod, err)}
+	}
+	defer stop()
+	exchange := &dns.Client{Net: "tcp", Timeout: 2 * time.Second}
+	replies := make([]*dns.Msg, 0, len(types))
+	for _, kind := range types {
+		reply, _, err := exchange.ExchangeContext(ctx, new(dns.Msg).SetQuestion(name, kind), address)
+		if err != nil {
+			return nil, fmt.Errorf("ask pod %s: %w", pod, err)
+		}
+		replies = append(replies, reply)
+	}
+	return replies, nil
+}
+
+// dnsPod finds a ready pod behind a DNS Service and the TCP port it listens on.
+func (a *api) dnsPod(ctx context.Context, service client.ObjectKey) (pod client.ObjectKey, port int32, err error) {
+	var slices discoveryv1.EndpointSliceList
+	err = a.List(ctx, &slices, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
+	if err != nil {
+		return pod, 0, fmt.Errorf("list endpoints of Service %s: %w", service, err)
 	}
 	for i := range slices.Items {
 		s := &slices.Items[i]
@@ -126,7 +146,7 @@ func (a *api) dnsPod(ctx context.Context) (pod client.ObjectKey, port int32, err
 			}
 		}
 	}
-	return pod, 0, fmt.Errorf("the Service kube-system/%s has no ready pod with a TCP port named dns…", clusterDNS)
+	return pod, 0, fmt.Errorf("the Service %s has no ready pod with a TCP port named dns…", service)
 }
 
 // forward opens a local port to a pod's; stop closes it.

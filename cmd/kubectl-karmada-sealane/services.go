@@ -407,10 +407,13 @@ func readyBackends(groups []v1alpha1.Backends) int {
 	return max(len(ready[true]), len(ready[false]))
 }
 
-// describeScope tells who imports; "all" where nothing narrows it.
+// scopeAll is the scope that nothing narrows.
+const scopeAll = "all"
+
+// describeScope tells who imports.
 func describeScope(s *v1alpha1.ImportScope) string {
 	if s == nil {
-		return "all"
+		return scopeAll
 	}
 	parts := slices.Clone(s.ClusterNames)
 	if s.ClusterSelector != nil {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -100,7 +99,7 @@ func (s *show) run(ctx context.Context, versions bool, list ...shown) error {
 		return err
 	}
 	if s.context != "" {
-		if err := s.aim(ctx); err != nil {
+		if err := s.aim(ctx, s.options, s.context); err != nil {
 			return err
 		}
 	}
@@ -112,7 +111,7 @@ func (s *show) run(ctx context.Context, versions bool, list ...shown) error {
 	if err != nil {
 		return err
 	}
-	if err := s.known(f); err != nil {
+	if err := f.known(s.clusters, s.invocation); err != nil {
 		return err
 	}
 	var tables []table
@@ -123,39 +122,6 @@ func (s *show) run(ctx context.Context, versions bool, list ...shown) error {
 		tables = append(tables, versionTable(s.versions(ctx, karmada, &s.host, f)))
 	}
 	return write(s.Out, s.output, tables...)
-}
-
-// aim settles the member that --context leads to.
-func (s *show) aim(ctx context.Context) error {
-	if len(s.clusters) > 0 {
-		return &finding{expected: "--context or --clusters", found: "both", remedy: "give one of them"}
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.memberTimeout)
-	defer cancel()
-	member, cluster, err := s.memberAt(ctx, s.context)
-	if err != nil {
-		return err
-	}
-	s.clusters, s.at = []string{cluster}, map[string]*api{cluster: member}
-	return nil
-}
-
-// known checks that every cluster named is a member.
-func (s *show) known(f *fleet) error {
-	found := map[string]bool{}
-	for i := range f.members {
-		found[f.members[i].Name] = true
-	}
-	for _, name := range s.clusters {
-		if !found[name] {
-			return &finding{
-				expected: fmt.Sprintf("%q to be a member", name),
-				found:    "no Member of that name on the Karmada API",
-				remedy:   "see kubectl get members there, or make it one: " + s.invocation + " join " + name,
-			}
-		}
-	}
-	return nil
 }
 
 func clusterSetTable(f *fleet) table {

@@ -20,7 +20,8 @@ import (
 // readiness of one member, as install and join see it.
 type readiness struct {
 	name string
-	// ready: accepted, connected to every other member, and its cluster DNS forwards our names.
+	// ready: accepted, connected to every other member, all of its nodes are programmed, and its cluster DNS
+	// forwards our names.
 	ready bool
 	// refused: it will not become ready by waiting.
 	refused bool
@@ -38,6 +39,7 @@ func memberReadiness(m *v1alpha1.Member) readiness {
 	stages := []struct{ condition, waiting string }{
 		{v1alpha1.MemberAccepted, "waiting for the facts of its agent"},
 		{v1alpha1.MemberConnected, "accepted, waiting for its tunnels"},
+		{v1alpha1.PeeringNodesProgrammed, "connected, waiting for its nodes"},
 		{v1alpha1.PeeringDNSConfigured, "connected, waiting for its cluster DNS to forward the clusterset's names"},
 	}
 	for _, stage := range stages {

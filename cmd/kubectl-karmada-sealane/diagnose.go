@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/sealane-io/sealane/cmd/kubectl-karmada-sealane/dnspath"
+)
+
+// errBroken ends a diagnosis that found something; what it found was printed.
+var errBroken = errors.New("something is broken, see above")
+
+type diagnose struct {
+	*options
+	scope
+	context string
+	output  string
+}
+
+func newDiagnose(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "diagnose",
+		Short: "Find out what is wrong",
+		Long: `Find out what is wrong: follow a path step by step, and say at the first step that does not hold what was
+expected, what was found and what to do. The exit code is not 0 if anything is broken.`,
+	}
+	cmd.AddCommand(newDiagnoseDNS(o))
+	return cmd
+}
+
+func newDiagnoseDNS(o *options) *cobra.Command {
+	d := &diagnose{options: o}
+	cmd := &cobra.Command{
+		Use:   "dns NAME",
+		Short: "Follow a name of the clusterset from a member to the backends",
+		Long: `Follow a name of the clusterset from a member to the backends: the name itself, the Corefile of the cluster's
+own DNS, its pods, Sealane's DNS, the exports, what the broker has the member import, the namespace, the
+ServiceImport with its Service and EndpointSlices, the tunnels, the backends, and at last a look-up through
+the member's own DNS. Nothing is changed and no pod is started.
+
+A short name is completed: SERVICE with the namespace of -n, and SERVICE.NAMESPACE. Members are asked as in
+show. The look-up goes to a pod of the cluster's DNS, not through the Service that pods use.`,
+		Example: `  ` + o.invocation + ` diagnose dns whereami.sample.svc.clusterset.local --context c1
+  ` + o.invocation + ` diagnose dns whereami -n sample
+  ` + o.invocation + ` diagnose dns whereami-0.c2.whereami-ss.sample.svc.clusterset.local -C c1`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return d.dns(cmd.Context(), args[0]) },
+	}
+	f := cmd.Flags()
+	f.StringSliceVarP(&d.clusters, "clusters", "C", nil, "members to look from (default: all)")
+	f.StringVar(&d.context, "context", "", "kubeconfig context of the one member to look from")
+	f.StringVarP(&d.namespace, "namespace", "n", "", "namespace of the service, if the name has none (default: that of the kubeconfig context)")
+	f.StringVarP(&d.output, "output", "o", outputTable, "output format: table, json or yaml")
+	f.DurationVar(&d.memberTimeout, "member-timeout", defaultMemberTimeout, "how long to wait for each member")
+	cmd.MarkFlagsMutuallyExclusive("clusters", "context")
+	return cmd
+}
+
+// diagnosis is the path of a name from one member.
+type diagnosis struct {
+	Cluster string         `json:"cluster"`
+	Name    string         `json:"name"`
+	Whole   bool           `json:"whole"`
+	Steps   []dnspath.Step `json:"steps"`
+}
+
+func (d *diagnose) dns(ctx context.Context, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	if err := checkOutput(d.output); err != nil {
+		return err
+	}
+	karmada, err := d.karmada()
+	if err != nil {
+		return err
+	}
+	if err := d.installed(ctx, karmada); err != nil {
+		return err
+	}
+	if err := d.settle(ctx); err != nil {
+		return err
+	}
+	f, err := d.gather(ctx, karmada, subjects{bundles: true, exports: true, services: true, gateways: true}, scope{memberTimeout: d.memberTimeout, at: d.at})
+	if err != nil {
+		return err
+	}
+	name, broken := dnspath.Parse(text, d.namespace, f.domains())
+	if broken != nil {
+		return d.print([]diagnosis{{Name: text, Steps: []dnspath.Step{*broken}}})
+	}
+	if err := f.known(d.clusters, d.invocation); err != nil {
+		return err
+	}
+	var all []diagnosis
+	for i := range f.members {
+		m := &f.members[i]
+		if len(d.clusters) > 0 && !slices.Contains(d.clusters, m.Name) {
+			continue
+		}
+		steps, err := d.follow(ctx, karmada, f, m, name)
+		if err != nil {
+			return err
+		}
+		all = append(all, diagnosis{Cluster: m.Name, Name: name.FQDN, Whole: dnspath.Whole(steps), Steps: steps})
+	}
+	return d.print(all)
+}
+
+// settle finds the member that --context leads to, and the namespace.
+func (d *diagnose) settle(ctx context.Context) error {
+	if d.namespace == "" {
+		namespace, _, err := d.config("", d.context).Namespace()
+		if err != nil {
+			return fmt.Errorf("namespace of the kubeconfig context: %w", err)
+		}
+		d.namespace = namespace
+	}
+	if d.context == "" {
+		return nil
+	}
+	return d.aim(ctx, d.options, d.context)
+}
+
+// domains of all ClusterSets, in their order.
+func (f *fleet) domains() []string {
+	var out []string
+	for i := range f.clusterSets {
+		for _, domain := range f.clusterSets[i].Spec.DNS.Domains {
+			if !slices.Contains(out, domain) {
+				out = append(out, domain)
+			}
+		}
+	}
+	return out
+}
+
+// print writes the diagnoses, and fails if a path is broken.
+func (d *diagnose) print(all []diagnosis) error {
+	if d.output == outputJSON || d.output == outputYAML {
+		if err := write(d.Out, d.output, table{subject: "dns", rows: all}); err != nil {
+			return err
+		}
+	} else {
+		for _, one := range all {
+			if one.Cluster != "" {
+				fmt.Fprintf(d.Out, "From %s:\n", one.Cluster)
+			}
+			dnspath.Print(d.Out, one.Steps, d.marks())
+		}
+	}
+	var where []string
+	for _, one := range all {
+		if !one.Whole {
+			where = append(where, strings.TrimSuffix(one.Steps[len(one.Steps)-1].Name+" from "+one.Cluster, " from "))
+		}
+	}
+	if len(where) > 0 {
+		return fmt.Errorf("%s: broken at %s: %w", all[0].Name, strings.Join(where, ", "), errBroken)
+	}
+	return nil
+}
+
+// marks are signs in colour on a terminal; elsewhere the verdicts stand as words.
+func (d *diagnose) marks() dnspath.Marks {
+	if file, ok := d.Out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return dnspath.Marks{dnspath.OK: "\x1b[32m✓\x1b[0m", dnspath.Note: "\x1b[33m!\x1b[0m", dnspath.Broken: "\x1b[31m✗\x1b[0m"}
+	}
+	return nil
+}

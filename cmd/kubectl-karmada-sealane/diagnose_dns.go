@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/miekg/dns"
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/cmd/kubectl-karmada-sealane/dnspath"
+)
+
+const (
+	corefileName     = "coredns"
+	nodeLocalName    = "node-local-dns"
+	corefileKey      = "Corefile"
+	corefileFlag     = "--coredns-configmap="
+	dnsName          = "sealane-dns"
+	clusterAgentName = "sealane-cluster-agent"
+)
+
+// follow gathers what is known about a name in a member and follows it.
+func (d *diagnose) follow(ctx context.Context, karmada *api, f *fleet, m *fleetMember, name dnspath.Name) ([]dnspath.Step, error) {
+	c, err := d.at[m.Name], error(nil)
+	if c == nil {
+		c, err = d.reach(ctx, karmada, &m.Member)
+	}
+	if err == nil && m.err != nil {
+		err = m.err
+	}
+	if err != nil {
+		return []dnspath.Step{{
+			Name: "member", Verdict: dnspath.Broken, Expected: "to reach the API server of " + m.Name + ", to look around there",
+			Found: err.Error(), Remedy: "add a kubeconfig context named " + m.Name + ", or look from another member with -C",
+		}}, nil
+	}
+	facts := &dnspath.Facts{
+		Cluster: m.Name, Kubectl: "kubectl --context " + c.context, Plugin: d.invocation, Now: f.now, Name: name,
+		Gateways: m.gateways, Namespaces: m.services.namespaces,
+	}
+	f.tell(facts, m)
+	ctx, cancel := context.WithTimeout(ctx, 4*d.memberTimeout)
+	defer cancel()
+	if err := c.lookAround(ctx, facts); err != nil {
+		return nil, fmt.Errorf("look around in %s: %w", m.Name, err)
+	}
+	return dnspath.Follow(facts), nil
+}
+
+// tell fills in what the fleet knows: exports everywhere, the policy, and the import's objects.
+func (f *fleet) tell(facts *dnspath.Facts, m *fleetMember) {
+	n := &facts.Name
+	for i := range f.members {
+		if f.members[i].Spec.ClusterSet == m.Spec.ClusterSet {
+			facts.Members = append(facts.Members, f.members[i].Name)
+		}
+	}
+	for _, row := range serviceRows(f) {
+		if row.Namespace == n.Namespace && row.Name == n.Service {
+			if row.Policy != nil {
+				facts.Importers = row.Policy.Importers
+			}
+			for _, e := range row.Clusters {
+				facts.Exports = append(facts.Exports, exportFact(e))
+			}
+			continue
+		}
+		if len(row.ExportedBy) > 0 && (row.Namespace == n.Namespace || row.Name == n.Service) {
+			facts.Similar = append(facts.Similar, row.Name+"."+row.Namespace)
+		}
+	}
+	shard := v1alpha1.BundleName(v1alpha1.Shard(n.Namespace, n.Service, f.shards(m.Spec.ClusterSet)))
+	for i := range m.bundles {
+		if m.bundles[i].Name == shard {
+			facts.Wanted = &m.bundles[i]
+		}
+	}
+	for i := range m.services.imports {
+		if im := &m.services.imports[i]; im.Namespace == n.Namespace && im.Name == n.Service {
+			facts.ServiceImport = im
+		}
+	}
+	for i := range m.services.slices {
+		if s := m.services.slices[i]; s.Namespace == n.Namespace && s.Labels[mcsv1beta1.LabelServiceName] == n.Service {
+			facts.Slices = append(facts.Slices, s)
+		}
+	}
+}
+
+func exportFact(e exportRow) dnspath.Export {
+	out := dnspath.Export{Cluster: e.Cluster, Exported: e.State == stateExported, Message: e.Message, Ready: -1}
+	if e.ReadyBackends != nil {
+		out.Ready = *e.ReadyBackends
+	}
+	if e.Scope != scopeAll {
+		out.Scope = e.Scope
+	}
+	return out
+}
+
+// lookAround reads what else decides in the member, and asks its DNS.
+func (a *api) lookAround(ctx context.Context, facts *dnspath.Facts) error {
+	if err := a.readPeering(ctx, facts); err != nil || facts.Peering == nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.readClusterDNS(ctx, facts) })
+	g.Go(func() error { return a.readSealaneDNS(ctx, facts) })
+	g.Go(func() error { return a.readDerived(ctx, facts) })
+	g.Go(func() error { facts.Answers = a.answers(ctx, clusterDNS(), facts); return nil })
+	g.Go(func() error { facts.Direct = a.answers(ctx, sealaneDNS(), facts); return nil })
+	return g.Wait()
+}
+
+func sealaneDNS() client.ObjectKey {
+	return client.ObjectKey{Namespace: v1alpha1.Namespace, Name: dnsName}
+}
+
+// readPeering reads the Peering and the Bundle that carries the service.
+func (a *api) readPeering(ctx context.Context, facts *dnspath.Facts) error {
+	var peering v1alpha1.Peering
+	if found, err := a.find(ctx, client.ObjectKey{Name: v1alpha1.PeeringName}, &peering); err != nil || !found {
+		return err
+	}
+	facts.Peering = &peering
+	n := &facts.Name
+	var bundle v1alpha1.Bundle
+	found, err := a.find(ctx, client.ObjectKey{Name: v1alpha1.BundleName(v1alpha1.Shard(n.Namespace, n.Service, peering.Spec.Shards))}, &bundle)
+	if found {
+		facts.Bundle = &bundle
+	}
+	return err
+}
+
+// find reads an object that need not be there.
+func (a *api) find(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
+	err := a.Get(ctx, key, object)
+	if gone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("get %T %s: %w", object, strings.TrimPrefix(key.String(), "/"), err)
+	}
+	return true, nil
+}
+
+// readClusterDNS reads the Corefile that the cluster agent is told to edit, and whether the DNS runs.
+func (a *api) readClusterDNS(ctx context.Context, facts *dnspath.Facts) error {
+	var agent appsv1.Deployment
+	found, err := a.find(ctx, client.ObjectKey{Namespace: v1alpha1.Namespace, Name: clusterAgentName}, &agent)
+	if err != nil {
+		return err
+	}
+	if found {
+		facts.Agent = workload(&agent)
+	}
+	key := configMapOf(&agent)
+	facts.ClusterDNS.ConfigMap = key.String()
+	if facts.ClusterDNS.Corefile, err = a.corefile(ctx, key); err != nil {
+		return err
+	}
+	nodeLocal := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: nodeLocalName}
+	if facts.ClusterDNS.NodeLocal, err = a.corefile(ctx, nodeLocal); err != nil {
+		return err
+	}
+	if found, err = a.find(ctx, clusterDNS(), &corev1.Service{}); err != nil || !found {
+		return err
+	}
+	facts.ClusterDNS.Service = clusterDNS().String()
+	facts.ClusterDNS.Ready, err = a.readyBehind(ctx, clusterDNS())
+	return err
+}
+
+// configMapOf is the ConfigMap that the cluster agent edits.
+func configMapOf(agent *appsv1.Deployment) client.ObjectKey {
+	key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: corefileName}
+	for i := range agent.Spec.Template.Spec.Containers {
+		for _, arg := range agent.Spec.Template.Spec.Containers[i].Args {
+			value, is := strings.CutPrefix(arg, corefileFlag)
+			if namespace, name, ok := strings.Cut(value, "/"); is && ok {
+				key = client.ObjectKey{Namespace: namespace, Name: name}
+			}
+		}
+	}
+	return key
+}
+
+func (a *api) corefile(ctx context.Context, key client.ObjectKey) (*string, error) {
+	var cm corev1.ConfigMap
+	if found, err := a.find(ctx, key, &cm); err != nil || !found {
+		return nil, err
+	}
+	if text, ok := cm.Data[corefileKey]; ok {
+		return &text, nil
+	}
+	return nil, nil
+}
+
+func workload(d *appsv1.Deployment) dnspath.Workload {
+	out := dnspath.Workload{Name: client.ObjectKeyFromObject(d).String(), Ready: int(d.Status.ReadyReplicas), Desired: 1}
+	if d.Spec.Replicas != nil {
+		out.Desired = int(*d.Spec.Replicas)
+	}
+	return out
+}
+
+// readyBehind counts the ready endpoints of a Service: of both families, those of the one with more.
+func (a *api) readyBehind(ctx context.Context, service client.ObjectKey) (int, error) {
+	var list discoveryv1.EndpointSliceList
+	err := a.List(ctx, &list, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
+	if err != nil {
+		return 0, fmt.Errorf("list endpoints of Service %s: %w", service, err)
+	}
+	counts := map[discoveryv1.AddressType]int{}
+	for i := range list.Items {
+		for _, e := range list.Items[i].Endpoints {
+			if e.Conditions.Ready == nil || *e.Conditions.Ready {
+				counts[list.Items[i].AddressType]++
+			}
+		}
+	}
+	return max(counts[discoveryv1.AddressTypeIPv4], counts[discoveryv1.AddressTypeIPv6]), nil
+}
+
+func (a *api) readSealaneDNS(ctx context.Context, facts *dnspath.Facts) error {
+	var service corev1.Service
+	found, err := a.find(ctx, sealaneDNS(), &service)
+	if err != nil {
+		return err
+	}
+	if ip, err := netip.ParseAddr(service.Spec.ClusterIP); found && err == nil {
+		facts.DNS.IP = ip
+	}
+	var d appsv1.Deployment
+	if found, err = a.find(ctx, sealaneDNS(), &d); err != nil || !found {
+		return err
+	}
+	facts.DNS.Workload = workload(&d)
+	facts.DNS.Ready, err = a.readyBehind(ctx, sealaneDNS())
+	return err
+}
+
+// readDerived finds the derived Service of the import.
+func (a *api) readDerived(ctx context.Context, facts *dnspath.Facts) error {
+	n := &facts.Name
+	if n.Kind == dnspath.Version {
+		return nil
+	}
+	var list corev1.ServiceList
+	if err := a.List(ctx, &list, client.InNamespace(n.Namespace), client.MatchingLabels{v1alpha1.LabelImport: n.Service}); err != nil {
+		return fmt.Errorf("list the derived Service: %w", err)
+	}
+	if len(list.Items) > 0 {
+		facts.Derived = &list.Items[0]
+	}
+	return nil
+}
+
+// answers asks a DNS for every record that the name may have.
+func (a *api) answers(ctx context.Context, service client.ObjectKey, facts *dnspath.Facts) dnspath.Answers {
+	types := []uint16{dns.TypeA, dns.TypeAAAA}
+	switch {
+	case facts.Name.Kind == dnspath.Version:
+		types = []uint16{dns.TypeTXT}
+	case facts.Name.Protocol != "":
+		types = []uint16{dns.TypeSRV}
+	}
+	replies, err := a.ask(ctx, service, dns.Fqdn(facts.Name.FQDN), types...)
+	if not := (*unasked)(nil); errors.As(err, &not) {
+		return dnspath.Answers{Unasked: not.Error()}
+	}
+	if err != nil {
+		return dnspath.Answers{Err: err.Error()}
+	}
+	var out dnspath.Answers
+	for _, reply := range replies {
+		if out.Rcode == "" || reply.Rcode != dns.RcodeSuccess {
+			out.Rcode = dns.RcodeToString[reply.Rcode]
+		}
+		for _, record := range reply.Answer {
+			out.Records = append(out.Records, recordText(record))
+		}
+	}
+	slices.Sort(out.Records)
+	return out
+}
+
+func recordText(record dns.RR) string {
+	switch r := record.(type) {
+	case *dns.A:
+		return r.A.String()
+	case *dns.AAAA:
+		return r.AAAA.String()
+	case *dns.SRV:
+		return strings.TrimSuffix(r.Target, ".") + ":" + strconv.Itoa(int(r.Port))
+	case *dns.TXT:
+		return strconv.Quote(strings.Join(r.Txt, ""))
+	}
+	return record.String()
+}
