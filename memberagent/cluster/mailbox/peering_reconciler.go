@@ -149,22 +149,26 @@ func (r *Peering) obstacles(ctx context.Context) (missing, foreign []string, err
 			return nil, nil, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	there, others := map[string]bool{}, map[types.NamespacedName]bool{}
+	there, others := map[string]bool{}, map[types.NamespacedName]*mcs.ServiceImport{}
 	for i := range namespaces.Items {
 		there[namespaces.Items[i].Name] = true
 	}
 	for i := range imported.Items {
-		if !index.Managed(&imported.Items[i]) {
-			others[client.ObjectKeyFromObject(&imported.Items[i])] = true
+		if o := &imported.Items[i]; !index.OwnImport(o) {
+			others[client.ObjectKeyFromObject(o)] = o
 		}
 	}
 	lacking := map[string]bool{}
 	for i := range bundles.Items {
 		for j := range bundles.Items[i].Spec.Imports {
 			key := types.NamespacedName{Namespace: bundles.Items[i].Spec.Imports[j].Namespace, Name: bundles.Items[i].Spec.Imports[j].Name}
-			if !there[key.Namespace] {
+			o := others[key]
+			switch {
+			case !there[key.Namespace]:
 				lacking[key.Namespace] = true
-			} else if others[key] {
+			case o != nil && index.Propagated(o):
+				foreign = append(foreign, key.String()+" (propagated by Karmada: delete the ServiceImport on the Karmada API)")
+			case o != nil:
 				foreign = append(foreign, key.String())
 			}
 		}
