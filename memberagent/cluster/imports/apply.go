@@ -151,19 +151,17 @@ func nodeHints(s *discoveryv1.EndpointSlice) bool {
 // createSlice makes a slice. One of that name from which somebody removed the labels is in the way: nobody else
 // names slices so.
 func (r *Reconciler) createSlice(ctx context.Context, want *discoveryv1.EndpointSlice) error {
-	asked := want.DeepCopy()
 	err := r.create(ctx, "EndpointSlice", want)
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	there := &discoveryv1.EndpointSlice{}
-	if r.Get(ctx, client.ObjectKeyFromObject(asked), there) != nil || index.ManagedSlice(there) {
+	if r.Get(ctx, client.ObjectKeyFromObject(want), there) != nil || index.ManagedSlice(there) {
 		return err
 	}
 	if err := r.remove(ctx, "EndpointSlice", there); err != nil {
 		return err
 	}
-	asked.DeepCopyInto(want)
 	return r.create(ctx, "EndpointSlice", want)
 }
 

@@ -111,26 +111,41 @@ func chosen(in *Input, family corev1.IPFamily, why purpose) []group {
 	return out
 }
 
+// many is more backends than a cluster can list.
+const many = 101
+
 // counts returns how many ready backends of each cluster to list for a port. While no cluster has a ready one,
 // those that shut down and still serve count instead, since kube-proxy falls back to them.
 func counts(policy *v1alpha1.ClusterChoice, all []offer, port string) []int {
+	able := candidates(all, port, false)
+	if len(able) == 0 {
+		able = candidates(all, port, true)
+	}
+	place := func(cluster string) int {
+		return slices.IndexFunc(all, func(o offer) bool { return o.cluster == cluster })
+	}
+	shares := choice.Clusters(policy, able)
+	for i := range shares {
+		// A ClusterIP is one address, whatever its weight. To list as few pods of the others as would match
+		// it would put the load of a cluster on a single pod, so that it limits nobody.
+		if all[place(shares[i].Cluster)].stands() {
+			shares[i].Ready = max(shares[i].Ready, many)
+		}
+	}
 	out := make([]int, len(all))
-	for _, serving := range []bool{false, true} {
-		var candidates []choice.Candidate
-		for i := range all {
-			if n := all[i].count(port, serving); n > 0 {
-				candidates = append(candidates, choice.Candidate{Cluster: all[i].cluster, Local: all[i].local, Ready: n})
-			}
+	for i, n := range choice.Counts(policy, shares) {
+		out[place(shares[i].Cluster)] = n
+	}
+	return out
+}
+
+// candidates are the clusters that have a backend for a port: a ready one, or with serving any.
+func candidates(all []offer, port string, serving bool) []choice.Candidate {
+	var out []choice.Candidate
+	for i := range all {
+		if n := all[i].count(port, serving); n > 0 {
+			out = append(out, choice.Candidate{Cluster: all[i].cluster, Local: all[i].local, Ready: n})
 		}
-		if len(candidates) == 0 {
-			continue
-		}
-		shares := choice.Clusters(policy, candidates)
-		for i, n := range choice.Counts(policy, shares) {
-			at := slices.IndexFunc(all, func(o offer) bool { return o.cluster == shares[i].Cluster })
-			out[at] = n
-		}
-		break
 	}
 	return out
 }

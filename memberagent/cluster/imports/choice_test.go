@@ -61,6 +61,11 @@ func TestPolicyChoosesClusters(t *testing.T) {
 			func(in *Input) { in.Connected = func(cluster string) bool { return cluster != "c3" } }, "c1=0 c2=8 c3=0"},
 		{"weights are numbers of pods", weights(v1alpha1.ClusterWeight{Cluster: "c2", Weight: 3}, v1alpha1.ClusterWeight{Cluster: "c3", Weight: 1}, v1alpha1.ClusterWeight{Cluster: "c1", Weight: 1}), nil, "c1=2 c2=6 c3=2"},
 		{"weight 0 is nothing", weights(v1alpha1.ClusterWeight{Cluster: "c2", Weight: 1}, v1alpha1.ClusterWeight{Cluster: "c3", Weight: 0}), nil, "c1=0 c2=8 c3=0"},
+		{"a ClusterIP is one address and limits nobody", weights(v1alpha1.ClusterWeight{Cluster: "c2", Weight: 1}, v1alpha1.ClusterWeight{Cluster: "c3", Weight: 1}),
+			func(in *Input) {
+				c3 := &in.Import.Clusters[2]
+				c3.ClusterIPs, c3.Backends = []string{"10.99.0.3"}, []v1alpha1.Backends{backends("http:80=10.99.0.3")}
+			}, "c1=0 c2=8 c3=1"},
 		{"without a policy this cluster", nil, nil, "c1=2 c2=0 c3=0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

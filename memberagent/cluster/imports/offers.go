@@ -23,7 +23,7 @@ type offer struct {
 	ports []string
 	// clusterIP of the service in that cluster; invalid if it has none.
 	clusterIP netip.Addr
-	// standsFor is how many ready backends there are behind a ClusterIP among the backends; 0 is unknown.
+	// standsFor is how many ready backends there are behind a ClusterIP among the backends; 1 if unknown.
 	standsFor int
 	pools     []pool
 }
@@ -47,7 +47,7 @@ func offers(in *Input, family corev1.IPFamily) []offer {
 	var out []offer
 	for i := range in.Import.Clusters {
 		c := &in.Import.Clusters[i]
-		o := offer{cluster: c.Cluster, local: c.Cluster == in.ClusterID, ports: c.Ports}
+		o := offer{cluster: c.Cluster, local: c.Cluster == in.ClusterID, ports: c.Ports, standsFor: 1}
 		clusterIPs, backends := c.ClusterIPs, c.Backends
 		switch {
 		case o.local && in.LocalService == nil:
@@ -57,7 +57,7 @@ func offers(in *Input, family corev1.IPFamily) []offer {
 		case !in.Connected(c.Cluster):
 			continue
 		case c.ReadyBackends != nil:
-			o.standsFor = int(*c.ReadyBackends)
+			o.standsFor = max(int(*c.ReadyBackends), 1)
 		}
 		for _, text := range clusterIPs {
 			if ip, ok := parse(text); ok && familyOf(ip) == family {
@@ -159,10 +159,17 @@ func (o *offer) count(port string, serving bool) int {
 			}
 		}
 	}
-	if o.standsFor > 0 && found[o.clusterIP] {
+	if found[o.clusterIP] {
 		return len(found) - 1 + o.standsFor
 	}
 	return len(found)
+}
+
+// stands says whether a ClusterIP is among the cluster's backends.
+func (o *offer) stands() bool {
+	return slices.ContainsFunc(o.pools, func(p pool) bool {
+		return slices.ContainsFunc(p.backends, func(b backend) bool { return b.address == o.clusterIP })
+	})
 }
 
 // parse accepts what the API server accepts in an EndpointSlice.
