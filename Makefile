@@ -56,11 +56,11 @@ verify: generate ## Check that generated files and modules are fresh.
 test: prerequisites test-unit test-e2e ## Run every test: unit, kernel, API server, and end to end.
 
 .PHONY: test-unit
-test-unit: prerequisites lab-deps ## Run all tests but the end-to-end scenarios.
+test-unit: prerequisites test-deps ## Run all tests but the end-to-end scenarios.
 	go test -timeout 15m $(PACKAGES)
 
 .PHONY: test-e2e
-test-e2e: prerequisites lab-deps ## Run the end-to-end scenarios on a lab of their own.
+test-e2e: prerequisites test-deps ## Run the end-to-end scenarios on a lab of their own.
 	go test -count=1 -timeout 60m -v ./e2e/scenarios
 
 .PHONY: bench

@@ -3,6 +3,7 @@ module github.com/sealane-io/sealane
 go 1.25.0
 
 require (
+	github.com/cavaliergopher/cpio v1.0.1
 	github.com/coredns/caddy v1.1.4-0.20250930002214-15135a999495
 	github.com/coredns/coredns v1.14.1
 	github.com/coreos/go-iptables v0.8.0

@@ -12,6 +12,10 @@ INSTALL  ?= true
 lab-deps: # Install the packages and build the programs that labs need.
 	@go run ./e2e/cmd/lab deps
 
+.PHONY: test-deps
+test-deps: # Install what the tests run, too.
+	@go run ./e2e/cmd/lab deps --tests
+
 .PHONY: lab-up
 lab-up: prerequisites ## Boot a lab and install Sealane (LAB=.lab TOPOLOGY=file INSTALL=true).
 	@go run ./e2e/cmd/lab up --name=$(LAB) --topology=$(TOPOLOGY) --install=$(INSTALL)

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +25,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/sealane-io/sealane/e2e/hostprogram"
 )
 
 // The images of the lab's own programs.
@@ -128,14 +131,15 @@ func programDir(root string) (dir string, unlock func(), err error) {
 
 func (image Image) assemble(ctx context.Context, bin string) (v1.Image, error) {
 	program := filepath.Base(image.Package)
-	files := map[string]string{"/" + program: filepath.Join(bin, program)}
-	links := map[string]string{}
+	files := hostprogram.New()
+	files.Regular["/"+program] = filepath.Join(bin, program)
 	for _, p := range image.Host {
-		if err := addHostProgram(ctx, p, files, links); err != nil {
+		// Not every machine has the legacy ones.
+		if err := files.Add(ctx, p); err != nil && !errors.Is(err, exec.ErrNotFound) {
 			return nil, err
 		}
 	}
-	content, err := layerTar(files, links)
+	content, err := layerTar(files.Regular, files.Links)
 	if err != nil {
 		return nil, err
 	}
@@ -156,43 +160,6 @@ func (image Image) assemble(ctx context.Context, bin string) (v1.Image, error) {
 		return nil, fmt.Errorf("set image config: %w", err)
 	}
 	return img, nil
-}
-
-// addHostProgram adds a program of this machine, the libraries that ldd(1)
-// names, and, for iptables, its extensions. A missing program is left out: not
-// every machine has the legacy ones.
-func addHostProgram(ctx context.Context, program string, files, links map[string]string) error {
-	path, err := exec.LookPath(program)
-	if err != nil {
-		return nil //nolint:nilerr // not every machine has it
-	}
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return fmt.Errorf("resolve %s: %w", path, err)
-	}
-	files[real] = real
-	if real != path {
-		links[path] = real
-	}
-	out, err := output(ctx, "", "ldd", real)
-	if err != nil {
-		return fmt.Errorf("libraries of %s: %w", real, err)
-	}
-	for _, field := range strings.Fields(string(out)) {
-		if filepath.IsAbs(field) {
-			files[field] = field
-		}
-	}
-	extensions, err := filepath.Glob("/usr/lib/*/xtables/*.so")
-	if err != nil {
-		return fmt.Errorf("list iptables extensions: %w", err)
-	}
-	for _, e := range extensions {
-		if strings.Contains(real, "tables") {
-			files[e] = e
-		}
-	}
-	return nil
 }
 
 // layerTar is a layer with the files (path in the image → path here) and

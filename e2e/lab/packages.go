@@ -34,10 +34,22 @@ func machinePrograms() map[string]string {
 	}
 }
 
+// testPrograms are what the project's tests run besides.
+func testPrograms() map[string]string {
+	return map[string]string{
+		"ping":               "iputils-ping",
+		"ldd":                "libc-bin",
+		"qemu-system-x86_64": "qemu-system-x86",
+		"modprobe":           "kmod",
+		"depmod":             "kmod",
+		"dpkg-deb":           "dpkg",
+	}
+}
+
 // installPackages adds the missing Debian packages. On another distribution it
 // says which programs to install.
-func installPackages(ctx context.Context, say func(string)) error {
-	programs, packages := missingPrograms()
+func installPackages(ctx context.Context, needed map[string]string, say func(string)) error {
+	programs, packages := missingPrograms(needed)
 	if len(programs) == 0 {
 		return nil
 	}
@@ -60,8 +72,8 @@ func installPackages(ctx context.Context, say func(string)) error {
 	return nil
 }
 
-func missingPrograms() (programs, packages []string) {
-	for program, pkg := range machinePrograms() {
+func missingPrograms(needed map[string]string) (programs, packages []string) {
+	for program, pkg := range needed {
 		if found(program) {
 			continue
 		}

@@ -37,14 +37,21 @@ type Options struct {
 	toolsDir string
 }
 
-// Deps installs the packages and builds the programs that a lab needs.
-func Deps(ctx context.Context, out io.Writer) error {
-	_, _, err := prepare(ctx, newProgress(out))
+// Deps installs the packages and builds the programs that a lab needs and, with tests, those that the
+// project's tests need besides.
+func Deps(ctx context.Context, out io.Writer, tests bool) error {
+	p := newProgress(out)
+	if tests {
+		if err := p.Step("packages of tests", func() error { return installPackages(ctx, testPrograms(), p.Line) }); err != nil {
+			return err
+		}
+	}
+	_, _, err := prepare(ctx, p)
 	return err
 }
 
 func prepare(ctx context.Context, p *progress) (root string, t tools, err error) {
-	if err := p.Step("packages", func() error { return installPackages(ctx, p.Line) }); err != nil {
+	if err := p.Step("packages", func() error { return installPackages(ctx, machinePrograms(), p.Line) }); err != nil {
 		return "", tools{}, err
 	}
 	err = p.Step("programs of Kubernetes "+kubernetesVersion+" and Karmada "+karmadaVersion, func() error {

@@ -22,12 +22,12 @@ import (
 	"github.com/sealane-io/sealane/memberagent/node"
 )
 
-// machine is a node: namespaces, a directory for its cluster's objects, and the agent when it runs. The
-// namespaces outlive the agent.
+// machine is a node with a pod, .10 of its pod network: namespaces, a directory for its cluster's objects,
+// and the agent when it runs. The namespaces outlive the agent.
 type machine struct {
 	directory
 	name, cluster, ip, pods string
-	holder, agent           *exec.Cmd
+	holder, pod, agent      *exec.Cmd
 }
 
 // network is two clusters on one underlay: c1 with a gateway and a worker, c2 with a gateway.
@@ -57,27 +57,42 @@ func newMachine(t *testing.T, name, cluster, ip, pods string) *machine {
 	if err := os.Mkdir(string(m.directory), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	m.holder = exec.CommandContext(context.WithoutCancel(t.Context()), "sleep", "infinity")
-	m.holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	if err := m.holder.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		m.stop(t, syscall.SIGKILL)
-		_ = m.holder.Process.Kill()
-		_ = m.holder.Wait()
-	})
+	m.holder, m.pod = namespace(t), namespace(t)
+	t.Cleanup(func() { m.stop(t, syscall.SIGKILL) })
 	run(t, fmt.Sprintf("ip link add %s type veth peer name eth0 netns %d; ip link set %s master under up", name, m.holder.Process.Pid, name))
 	m.run(t, fmt.Sprintf(`ip link set lo up; ip link set eth0 up; ip addr add %s/24 dev eth0
 		ip link add cni0 type bridge; ip link set cni0 up; ip addr add %s.1/24 dev cni0
 		echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv4/conf/all/rp_filter
-		iptables-nft -P FORWARD DROP`, ip, pods))
+		iptables-nft -P FORWARD DROP
+		ip link add pod0 type veth peer name eth0 netns %d; ip link set pod0 master cni0 up`, ip, pods, m.pod.Process.Pid))
+	if out, err := within(m.pod, fmt.Sprintf(`ip link set lo up; ip link set eth0 up; ip addr add %[1]s.10/24 dev eth0
+		ip route add default via %[1]s.1`, pods)).CombinedOutput(); err != nil {
+		t.Fatalf("set up the pod of %s: %v\n%s", name, err, out)
+	}
 	return m
 }
 
-func (m *machine) command(script string) *exec.Cmd {
-	return exec.CommandContext(context.Background(), "nsenter", "-t", fmt.Sprint(m.holder.Process.Pid), "-n", "sh", "-ec", script)
+// namespace starts a process that holds a network namespace until the test ends.
+func namespace(t *testing.T) *exec.Cmd {
+	t.Helper()
+	holder := exec.CommandContext(context.WithoutCancel(t.Context()), "sleep", "infinity")
+	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = holder.Process.Kill()
+		_ = holder.Wait()
+	})
+	return holder
 }
+
+// within prepares a script in a holder's network namespace.
+func within(holder *exec.Cmd, script string) *exec.Cmd {
+	return exec.CommandContext(context.Background(), "nsenter", "-t", fmt.Sprint(holder.Process.Pid), "-n", "sh", "-ec", script)
+}
+
+func (m *machine) command(script string) *exec.Cmd { return within(m.holder, script) }
 
 func (m *machine) run(t *testing.T, script string) string {
 	t.Helper()
@@ -184,6 +199,7 @@ func (m *machine) endpoint(t *testing.T) v1alpha1.Endpoint {
 func eventually(t *testing.T, within time.Duration, what string, holds func() bool) time.Duration {
 	t.Helper()
 	start := time.Now()
+	within *= time.Duration(*slow)
 	for tick := time.NewTicker(50 * time.Millisecond); ; <-tick.C {
 		if holds() {
 			return time.Since(start)
@@ -220,14 +236,17 @@ func (m *machine) ours(t *testing.T) string {
 func TestTwoClusters(t *testing.T) {
 	n := newNetwork(t)
 	eventually(t, 20*time.Second, "gateways connected", func() bool { return n.gw1.connected() && n.gw2.connected() })
-	eventually(t, 5*time.Second, "gateway to gateway", func() bool { return n.gw1.pings("10.9.0.1", "") })
-	eventually(t, 5*time.Second, "worker to gateway", func() bool { return n.worker1.pings("10.9.0.1", "") })
-	eventually(t, 5*time.Second, "gateway to worker", func() bool { return n.gw2.pings("10.8.1.1", "") })
-	if !n.worker1.pings("10.9.0.1", "-s 20000") {
+	eventually(t, 5*time.Second, "gateway to gateway", func() bool { return n.gw1.pings("10.9.0.10", "") })
+	eventually(t, 5*time.Second, "worker to gateway", func() bool { return n.worker1.pings("10.9.0.10", "") })
+	eventually(t, 5*time.Second, "gateway to worker", func() bool { return n.gw2.pings("10.8.1.10", "") })
+	if !n.worker1.pings("10.9.0.10", "-s 20000") {
 		t.Error("a large packet is lost")
 	}
-	if n.gw2.pings("172.31.1.2", "-I 10.9.0.1") {
-		t.Error("a remote pod reaches a node address")
+	if within(n.gw2.pod, "ping -c1 -W1 172.31.1.2").Run() == nil || n.gw1.pings("10.9.0.1", "") {
+		t.Error("another cluster reaches a node")
+	}
+	if within(n.gw2.pod, "ping -c1 -W1 10.8.1.10").Run() != nil {
+		t.Error("pod to pod is lost")
 	}
 	var s v1alpha1.GatewayStatus
 	if err := n.gw1.read("status.json", &s); err != nil {
@@ -237,6 +256,9 @@ func TestTwoClusters(t *testing.T) {
 	if s.HAState != v1alpha1.GatewayActive || s.Endpoint.MTU != 1420 || c.Cluster != "c2" || c.Gateway != "gw2" ||
 		!c.Active || c.NAT || c.Address != "172.31.1.3:4500" || s.Conditions[0].Status != metav1.ConditionTrue {
 		t.Errorf("status %+v", s)
+	}
+	if *wanted != "" && string(s.Implementation) != *wanted {
+		t.Fatalf("WireGuard runs as %s, want %s", s.Implementation, *wanted)
 	}
 
 	t.Run("a killed agent comes back", n.agentIsKilled)
@@ -251,8 +273,11 @@ func TestTwoClusters(t *testing.T) {
 
 func (n *network) agentIsKilled(t *testing.T) {
 	n.gw2.stop(t, syscall.SIGKILL)
+	if *wanted == string(v1alpha1.CableKernel) && !n.worker1.pings("10.9.0.10", "") {
+		t.Error("the kernel's tunnel went with the agent")
+	}
 	n.gw2.start(t)
-	gap := eventually(t, 5*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
+	gap := eventually(t, 5*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.10", "") })
 	t.Logf("gap %s", gap)
 }
 
@@ -262,7 +287,7 @@ func (n *network) agentRestartsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.gw2.start(t)
-	eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
+	eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.10", "") })
 	if err := os.Rename(n.gw2.path("away.json"), n.gw2.path("cluster.json")); err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +305,7 @@ func (n *network) remoteDies(t *testing.T) {
 
 func (n *network) othersBreak(t *testing.T) {
 	n.gw1.run(t, "ip link del sl-wg0; ip route flush table 5100")
-	eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
+	eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.10", "") })
 	whole := n.gw1.ours(t)
 	n.gw1.run(t, "nft delete table ip sealane; iptables-nft -F FORWARD; ip rule del pref 105")
 	eventually(t, 5*time.Second, "as before", func() bool { return n.gw1.ours(t) == whole })
@@ -298,7 +323,7 @@ func (n *network) peeringIsMissing(t *testing.T) {
 	}
 	n.gw1.stop(t, syscall.SIGKILL)
 	n.gw1.start(t)
-	eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.1", "") })
+	eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.10", "") })
 	o.Peering = kept
 	if err := n.gw1.write("cluster.json", o); err != nil {
 		t.Fatal(err)
@@ -308,7 +333,7 @@ func (n *network) peeringIsMissing(t *testing.T) {
 func (n *network) workerRestarts(t *testing.T) {
 	before := n.worker1.ours(t)
 	n.worker1.stop(t, syscall.SIGTERM)
-	if !n.worker1.pings("10.9.0.1", "") {
+	if !n.worker1.pings("10.9.0.10", "") {
 		t.Error("a worker without agent lost its routes")
 	}
 	if after := n.worker1.ours(t); after != before {

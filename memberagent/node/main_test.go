@@ -29,6 +29,8 @@ import (
 
 var (
 	inNamespace = flag.Bool("in-namespace", false, "set by the test for its own child")
+	wanted      = flag.String("implementation", "", "of WireGuard that the agents must find; empty is any")
+	slow        = flag.Int("slow", 1, "how many times slower than usual this machine is")
 	agentDir    = flag.String("agent", "", "run an agent on this directory: set by the test for its own children")
 )
 

@@ -41,12 +41,15 @@ func command() *cobra.Command {
 }
 
 func deps() *cobra.Command {
-	return &cobra.Command{
+	var tests bool
+	cmd := &cobra.Command{
 		Use:   "deps",
 		Short: "Install the packages and build the programs that labs need",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return lab.Deps(cmd.Context(), cmd.OutOrStdout()) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return lab.Deps(cmd.Context(), cmd.OutOrStdout(), tests) },
 	}
+	cmd.Flags().BoolVar(&tests, "tests", false, "also what the project's tests need")
+	return cmd
 }
 
 func up(name *string) *cobra.Command {

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Guest is the first process of a virtual machine: it prepares what a Linux system has, runs one program,
+// tells its exit code on the console and powers off.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"golang.org/x/sys/unix"
+)
+
+// exitLine is what the host looks for.
+const exitLine = "guest: exit %d\n"
+
+func main() {
+	code, err := run()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "guest:", err)
+		code = 125
+	}
+	fmt.Printf(exitLine, code)
+	unix.Sync()
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+func run() (code int, err error) {
+	for _, m := range []struct{ source, target, kind string }{
+		{"proc", "/proc", "proc"}, {"sysfs", "/sys", "sysfs"}, {"devtmpfs", "/dev", "devtmpfs"},
+		{"tmpfs", "/run", "tmpfs"}, {"tmpfs", "/tmp", "tmpfs"},
+	} {
+		if err := os.MkdirAll(m.target, 0o755); err != nil {
+			return 0, err
+		}
+		if err := unix.Mount(m.source, m.target, m.kind, 0, ""); err != nil {
+			return 0, fmt.Errorf("mount %s: %w", m.target, err)
+		}
+	}
+	text, err := os.ReadFile("/command.json")
+	if err != nil {
+		return 0, err
+	}
+	var argv []string
+	if err := json.Unmarshal(text, &argv); err != nil {
+		return 0, fmt.Errorf("read /command.json: %w", err)
+	}
+	if err := os.Setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
+		return 0, err
+	}
+	// The kernel loads modules by this program, of which it knows one place only.
+	modprobe, err := exec.LookPath("modprobe")
+	if err != nil {
+		return 0, err
+	}
+	if err := os.WriteFile("/proc/sys/kernel/modprobe", []byte(modprobe), 0); err != nil {
+		return 0, err
+	}
+	cmd := exec.CommandContext(context.Background(), argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr, cmd.Dir = os.Stdout, os.Stderr, "/tmp"
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode(), nil
+	}
+	return 0, err
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package vm runs a program of this machine under another kernel: in a virtual machine under software
+// emulation, with nothing but the program's files in memory. It shows that what this machine's kernel lacks,
+// such as WireGuard, works where a kernel has it; it says nothing about speed.
+package vm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"github.com/sealane-io/sealane/e2e/hostprogram"
+)
+
+// Guest is what runs in a virtual machine.
+type Guest struct {
+	Kernel Kernel
+	// Init is the program of package guest.
+	Init string
+	// Programs of this machine's PATH that the guest has, too.
+	Programs []string
+	// Files by their path there: the path here.
+	Files map[string]string
+	// Command to run, by its path there.
+	Command []string
+}
+
+// modprobe loads what the kernel asks for.
+const modprobe = "modprobe"
+
+// exited is the last line of package guest.
+var exited = regexp.MustCompile(`(?m)^guest: exit (\d+)\r?$`)
+
+// Run boots the guest, copies its console to out, and returns the command's exit code. It needs room for the
+// guest's files in dir.
+func (g Guest) Run(ctx context.Context, dir string, out io.Writer) (int, error) {
+	initramfs := filepath.Join(dir, "initramfs")
+	if err := g.pack(ctx, dir, initramfs); err != nil {
+		return 0, err
+	}
+	var console bytes.Buffer
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1536",
+		"-nodefaults", "-display", "none", "-serial", "stdio", "-nic", "none", "-no-reboot",
+		"-kernel", g.Kernel.Image, "-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1 random.trust_cpu=on")
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(out, &console), out
+	if err := cmd.Run(); err != nil {
+		return 0, fmt.Errorf("run the virtual machine: %w", errors.Join(err, ctx.Err()))
+	}
+	m := exited.FindSubmatch(console.Bytes())
+	if m == nil {
+		return 0, errors.New("the virtual machine ended before its command did; see its console")
+	}
+	return strconv.Atoi(string(m[1]))
+}
+
+func (g Guest) pack(ctx context.Context, dir, initramfs string) error {
+	command, err := json.Marshal(g.Command)
+	if err != nil {
+		return fmt.Errorf("encode the guest's command: %w", err)
+	}
+	commandFile := filepath.Join(dir, "command.json")
+	if err := os.WriteFile(commandFile, command, 0o600); err != nil {
+		return fmt.Errorf("write the guest's command: %w", err)
+	}
+	files := hostprogram.New()
+	for _, p := range append([]string{modprobe}, g.Programs...) {
+		if err := files.Add(ctx, p); err != nil {
+			return fmt.Errorf("add %s to the guest: %w", p, err)
+		}
+	}
+	files.Regular["/init"], files.Regular["/command.json"] = g.Init, commandFile
+	for dst, src := range g.Files {
+		files.Regular[dst] = src
+	}
+	modules := filepath.Join("/lib/modules", g.Kernel.Release)
+	if err := addTree(files, filepath.Join(g.Kernel.Root, modules), modules); err != nil {
+		return fmt.Errorf("add the kernel's modules: %w", err)
+	}
+	return writeInitramfs(initramfs, files)
+}
