@@ -60,6 +60,17 @@ func TestOnlyV1Alpha1IsServed(t *testing.T) {
 		}
 		return expect("valid", meta.IsStatusConditionTrue(e.Status.Conditions, "Valid"), true)
 	})
+	m.run("what v1alpha1 lacks comes from annotations", func(t *testing.T) {
+		m.service("sample", "annotated", "10.8.0.6")
+		m.create(&mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "annotated", Annotations: map[string]string{
+			v1alpha1.AnnotationServiceMode: "ClusterIP", v1alpha1.AnnotationImportClusters: "c2,c1", v1alpha1.AnnotationExportedLabels: `{"a":"b"}`,
+		}}})
+		m.exports("sample/annotated ClusterIP [c1 c2] 10.8.0.6;sample/db 10.8.0.5;")
+		b := bundle(0)
+		if err := m.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil || b.Status.Exports[0].Settings.Labels["a"] != "b" {
+			t.Errorf("labels %v, %v", b.Status.Exports[0].Settings.Labels, err)
+		}
+	})
 	m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}}))
 	m.endpoints(key("sample", "web"), "c2 10.9.0.4:8080")
 	i := &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web"}}
