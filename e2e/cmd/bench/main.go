@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,10 +24,13 @@ import (
 type options struct {
 	lab, out string
 	keep     bool
+	parts    string
 	exports  int
 	rounds   int
 	duration time.Duration
 }
+
+func (o options) wants(part string) bool { return slices.Contains(strings.Split(o.parts, ","), part) }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -37,12 +42,16 @@ func main() {
 	flag.StringVar(&o.lab, "name", ".lab-bench", "the lab's state directory; a lab that is up already is used and stays")
 	flag.StringVar(&o.out, "out", "docs/benchmarks/README.md", "where the figures go")
 	flag.BoolVar(&o.keep, "keep", false, "leave the lab running afterwards")
+	flag.StringVar(&o.parts, "parts", "go,dns,exports,cables", "what to measure")
 	flag.IntVar(&o.exports, "exports", 30, "exports per exporting cluster")
 	flag.IntVar(&o.rounds, "rounds", 3, "measurements of each path; the median counts")
 	flag.DurationVar(&o.duration, "duration", 5*time.Second, "length of one throughput measurement")
 	flag.Parse()
 	exit(run(ctx, o))
 }
+
+// settle is how long after the load a process may keep what it took for it.
+const settle = 40 * time.Second
 
 func exit(err error) {
 	if err != nil {
@@ -54,13 +63,23 @@ func exit(err error) {
 
 // run measures the programs' own benchmarks first, while nothing else of ours uses the processors.
 func run(ctx context.Context, o options) (err error) {
-	var r report
+	r := report{Settle: settle}
 	if r.Machine, err = describe(ctx); err != nil {
 		return err
 	}
-	fmt.Println("go test -bench")
-	if r.GoBench, err = goBench(ctx); err != nil {
-		return err
+	if o.wants("go") {
+		fmt.Println("go test -bench")
+		if r.GoBench, err = goBench(ctx); err != nil {
+			return err
+		}
+	}
+	if o.wants("dns") {
+		if r.DNS, r.DNSMemory, err = dnsBench(ctx, []int{10, 1000, 10000}, o.rounds, 2*time.Second); err != nil {
+			return fmt.Errorf("dns: %w", err)
+		}
+	}
+	if !o.wants("exports") && !o.wants("cables") {
+		return r.write(o.out)
 	}
 	if _, openErr := lab.Open(o.lab); openErr != nil && !o.keep {
 		defer func() {
@@ -84,31 +103,40 @@ func measure(ctx context.Context, l *lab.Lab, o options, r *report) error {
 	if r.Lab, err = describeLab(ctx, l); err != nil {
 		return err
 	}
-	idle, err := memory(l)
+	idle, err := memory(l, nil)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, c := range l.Topology.Clusters {
-		samples, err := exportLatency(ctx, l, c, o.exports)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("export latency from %s: %w", c.Name, err))
-			continue
+	if o.wants("exports") {
+		r.Latency, err = latencies(ctx, l, o.exports)
+		errs = append(errs, err)
+	}
+	var ref *reference
+	if o.wants("cables") {
+		var closeReference func()
+		if ref, closeReference, err = openReference(ctx, l); err == nil {
+			defer closeReference()
+			r.Paths, err = throughput(ctx, l, ref, o.rounds, o.duration)
 		}
-		r.Latency = append(r.Latency, summarize(c, samples))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("throughput: %w", err))
+		}
 	}
-	var cables []process
-	if r.Paths, cables, err = throughput(ctx, l, o.rounds, o.duration); err != nil {
-		errs = append(errs, fmt.Errorf("throughput: %w", err))
+	loaded, err := memory(l, ref)
+	if err == nil {
+		err = wait(ctx, r.Settle)
 	}
-	loaded, err := memory(l)
-	r.Memory = joinMemory(idle, append(loaded, cables...))
-	return errors.Join(append(errs, err)...)
+	settled, memoryErr := memory(l, ref)
+	r.Memory = joinMemory(idle, loaded, settled)
+	return errors.Join(append(errs, err, memoryErr)...)
 }
 
 // boot makes the lab ready to measure: Sealane installed, servers and clients in both clusters.
 func boot(ctx context.Context, name string) (*lab.Lab, error) {
-	l, err := lab.Up(ctx, lab.Options{Name: name, Topology: lab.DefaultTopology(), Out: os.Stdout})
+	topology := lab.DefaultTopology()
+	topology.Clusters[0].KubeProxyMode = lab.ProxyIPTables // and the other has the default
+	l, err := lab.Up(ctx, lab.Options{Name: name, Topology: topology, Out: os.Stdout})
 	if err != nil {
 		return nil, err
 	}

@@ -24,24 +24,26 @@ type process struct {
 	RSS, Peak, File, PSS int
 }
 
-// memoryRow is a process just after the installation and after the load.
-type memoryRow struct{ Idle, Loaded process }
+// memoryRow is a process just after the installation, just after the load, and when that was a while ago.
+type memoryRow struct{ Idle, Loaded, Settled process }
 
-func joinMemory(idle, loaded []process) []memoryRow {
-	rows := make([]memoryRow, 0, len(loaded))
-	for _, p := range loaded {
-		row := memoryRow{Loaded: p}
-		if i := slices.IndexFunc(idle, func(q process) bool { return q.PID == p.PID }); i >= 0 {
-			row.Idle = idle[i]
+func joinMemory(idle, loaded, settled []process) []memoryRow {
+	of := func(list []process, pid int) process {
+		if i := slices.IndexFunc(list, func(p process) bool { return p.PID == pid }); i >= 0 {
+			return list[i]
 		}
-		rows = append(rows, row)
+		return process{}
+	}
+	rows := make([]memoryRow, 0, len(settled))
+	for _, p := range settled {
+		rows = append(rows, memoryRow{Idle: of(idle, p.PID), Loaded: of(loaded, p.PID), Settled: p})
 	}
 	return rows
 }
 
 // memory lists Sealane's processes in a lab. A container's parent is a shim in its node's network namespace;
 // the controller is a process of the lab itself.
-func memory(l *lab.Lab) ([]process, error) {
+func memory(l *lab.Lab, ref *reference) ([]process, error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
@@ -74,6 +76,9 @@ func memory(l *lab.Lab) ([]process, error) {
 	slices.SortFunc(found, func(a, b process) int {
 		return cmp.Or(cmp.Compare(a.Program, b.Program), cmp.Compare(a.Place, b.Place), cmp.Compare(a.PID, b.PID))
 	})
+	if ref != nil {
+		found = append(found, ref.memory()...)
+	}
 	return found, nil
 }
 

@@ -19,9 +19,9 @@ import (
 
 const referenceMTU = 1420
 
-// reference is what Sealane is compared with: two network namespaces, a veth pair between them, a
-// wireguard-go device in each and static routes, wired by hand. Behind each is a namespace more, on a veth
-// pair as a pod is.
+// reference is what Sealane is compared with: two network namespaces on the lab's wires, each where a gateway
+// is, a wireguard-go device in each and static routes, wired by hand. Behind each is a namespace more, on a
+// veth pair as a pod is.
 type reference struct {
 	// Client and Server are the namespaces with the devices, ClientPod and ServerPod those behind them.
 	Client, Server, ClientPod, ServerPod string
@@ -30,14 +30,23 @@ type reference struct {
 	// Program is the client image's program.
 	Program string
 
+	wires     [2]wire
+	ends      ends
 	dir       string
 	processes []*exec.Cmd
 	pipes     []io.Closer
 }
 
-// newReference wires it up. On an error nothing is left.
-func newReference(ctx context.Context, name string) (ref *reference, err error) {
+// wire is where a namespace of the reference is plugged in: a bridge in a namespace, the address that it gets
+// there and the router's.
+type wire struct{ Netns, Bridge, Address, Router string }
+
+// newReference wires it up, the client's end first. Its programs run in the cgroups of those that they stand
+// for: pods count for little on a machine where others are busy, and a reference that counts for more would
+// look faster than it is. On an error nothing is left.
+func newReference(ctx context.Context, name string, wires [2]wire, ends ends) (ref *reference, err error) {
 	ref = &reference{
+		wires: wires, ends: ends,
 		Client: name + "-bench-a", ClientPod: name + "-bench-pa", Server: name + "-bench-b", ServerPod: name + "-bench-pb",
 		Target: "10.201.0.1:8080", PodTarget: "10.201.1.2:8080",
 	}
@@ -71,25 +80,32 @@ func newReference(ctx context.Context, name string) (ref *reference, err error) 
 		}
 	}
 	server := filepath.Join(ref.dir, "whereami")
-	return ref, errors.Join(ref.start(ctx, ref.Server, "", server), ref.start(ctx, ref.ServerPod, "", server))
+	return ref, errors.Join(
+		ref.start(ctx, ref.Server, ends.Server, "", server), ref.start(ctx, ref.ServerPod, ends.Server, "", server))
 }
 
 func (r *reference) network(ctx context.Context) error {
-	for _, args := range [][]string{
-		{"netns", "add", r.Client},
-		{"netns", "add", r.Server},
-		{"-n", r.Client, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", r.Server},
-		{"-n", r.Client, "addr", "add", "192.0.2.1/30", "dev", "eth0"},
-		{"-n", r.Server, "addr", "add", "192.0.2.2/30", "dev", "eth0"},
-		{"-n", r.Client, "addr", "add", "10.200.0.1/32", "dev", "lo"},
-		{"-n", r.Server, "addr", "add", "10.201.0.1/32", "dev", "lo"},
-		{"-n", r.Client, "link", "set", "lo", "up"},
-		{"-n", r.Server, "link", "set", "lo", "up"},
-		{"-n", r.Client, "link", "set", "eth0", "up"},
-		{"-n", r.Server, "link", "set", "eth0", "up"},
+	for _, end := range []struct {
+		netns, own, far string
+		wire            wire
+	}{
+		{r.Client, "10.200.0.1", r.wires[1].Address, r.wires[0]},
+		{r.Server, "10.201.0.1", r.wires[0].Address, r.wires[1]},
 	} {
-		if _, err := command(ctx, "ip", args...); err != nil {
-			return err
+		port := end.netns[strings.LastIndex(end.netns, "bench"):]
+		for _, args := range [][]string{
+			{"netns", "add", end.netns},
+			{"-n", end.netns, "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", end.wire.Netns},
+			{"-n", end.wire.Netns, "link", "set", port, "master", end.wire.Bridge, "up"},
+			{"-n", end.netns, "addr", "add", end.wire.Address + "/24", "dev", "eth0"},
+			{"-n", end.netns, "addr", "add", end.own + "/32", "dev", "lo"},
+			{"-n", end.netns, "link", "set", "lo", "up"},
+			{"-n", end.netns, "link", "set", "eth0", "up"},
+			{"-n", end.netns, "route", "add", end.far, "via", end.wire.Router},
+		} {
+			if _, err := command(ctx, "ip", args...); err != nil {
+				return err
+			}
 		}
 	}
 	return errors.Join(podLink(ctx, r.Client, r.ClientPod, "10.200.1"), podLink(ctx, r.Server, r.ServerPod, "10.201.1"))
@@ -130,13 +146,15 @@ func (r *reference) cables(ctx context.Context) error {
 	}
 	mtu := fmt.Sprint(referenceMTU)
 	return errors.Join(
-		r.start(ctx, r.Client, peerConfig(a, b, 51820, "192.0.2.2:51820", "10.201.0.0/16"), self, wireGuardCommand, "wg0", mtu),
-		r.start(ctx, r.Server, peerConfig(b, a, 51820, "192.0.2.1:51820", "10.200.0.0/16"), self, wireGuardCommand, "wg0", mtu))
+		r.start(ctx, r.Client, r.ends.ClientCable,
+			peerConfig(a, b, 51820, r.wires[1].Address+":51820", "10.201.0.0/16"), self, wireGuardCommand, "wg0", mtu),
+		r.start(ctx, r.Server, r.ends.ServerCable,
+			peerConfig(b, a, 51820, r.wires[0].Address+":51820", "10.200.0.0/16"), self, wireGuardCommand, "wg0", mtu))
 }
 
-// start runs a program in a namespace. With a configuration it waits until the program says that it is up.
-// The program ends with this one, whatever happens.
-func (r *reference) start(ctx context.Context, netns, config string, argv ...string) error {
+// start runs a program in a namespace and a cgroup. With a configuration it waits until the program says that
+// it is up. The program ends with this one, whatever happens.
+func (r *reference) start(ctx context.Context, netns string, group group, config string, argv ...string) error {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "nsenter", append([]string{"--net=/run/netns/" + netns, "--"}, argv...)...)
 	if config != "" {
 		cmd.Stderr = os.Stderr // a server only complains of clients that have had enough
@@ -154,6 +172,9 @@ func (r *reference) start(ctx context.Context, netns, config string, argv ...str
 		return fmt.Errorf("start %s: %w", argv[0], err)
 	}
 	r.processes, r.pipes = append(r.processes, cmd), append(r.pipes, in)
+	if err := group.join(cmd.Process.Pid); err != nil {
+		return err
+	}
 	if config == "" {
 		return nil
 	}

@@ -23,6 +23,11 @@ type report struct {
 	// Paths begin with the reference.
 	Paths  []path
 	Memory []memoryRow
+	// DNS and DNSMemory compare sealane-dns with CoreDNS's own plugin.
+	DNS       []dnsRow
+	DNSMemory []dnsMemory
+	// Settle is how long after the load memory was read again.
+	Settle time.Duration
 	// GoBench is the output of go test -bench.
 	GoBench string
 }
@@ -43,16 +48,26 @@ func (r report) write(file string) error {
 	return nil
 }
 
+// AimP50 and AimP99 are those for the latency of an export.
+func (report) AimP50() time.Duration { return aimP50 }
+
+// AimP99 goes with AimP50.
+func (report) AimP99() time.Duration { return aimP99 }
+
 func (r report) render() ([]byte, error) {
 	functions := template.FuncMap{
 		"ms":      func(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) },
 		"mb":      func(kilobytes int) string { return fmt.Sprintf("%.1f", float64(kilobytes)/1024) },
 		"median":  median,
+		"rates":   rates,
+		"p99s":    p99s,
 		"verdict": verdict,
-		"ratio":   func(of, to []float64) float64 { return median(of) / median(to) },
-		"within":  func(l latency) string { return verdict(l.HTTP.P50 <= aimP50 && l.HTTP.P99 <= aimP99) },
+		"ratios": func(of, to, too []float64) string {
+			return fmt.Sprintf("%.2f (%.2f)", ratio(of, to), ratio(of, too))
+		},
+		"within": func(q quantiles) string { return verdict(q.P50 <= aimP50 && q.P99 <= aimP99) },
 		"reaches": func(p path, to path) string {
-			return verdict(median(p.One) >= p.Aim*median(to.One) && median(p.Four) >= p.Aim*median(to.Four))
+			return verdict(ratio(p.One, to.One) >= p.Aim && ratio(p.Four, to.Four) >= p.Aim)
 		},
 		"aim": memoryAim,
 	}
@@ -77,9 +92,9 @@ func verdict(met bool) string {
 // memoryAim is the verdict on a process for which there is an aim, in resident megabytes.
 func memoryAim(row memoryRow) string {
 	aims := map[string]int{"sealane-agent node": 50, "sealane-controller": 80}
-	aim, ok := aims[row.Loaded.Program]
+	aim, ok := aims[row.Settled.Program]
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("≤ %d: %s", aim, verdict(row.Loaded.RSS <= aim*1024))
+	return fmt.Sprintf("≤ %d: %s", aim, verdict(max(row.Idle.RSS, row.Settled.RSS) <= aim*1024))
 }

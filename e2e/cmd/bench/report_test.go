@@ -11,26 +11,34 @@ import (
 
 func TestReportSaysWhatWasMissed(t *testing.T) {
 	r := report{
-		Latency: []latency{{Exporter: "c2", Mode: "pull", Count: 30,
-			DNS:  quantiles{P50: 400 * time.Millisecond, P99: time.Second},
-			HTTP: quantiles{P50: 500 * time.Millisecond, P99: 1600 * time.Millisecond}}},
+		Latency: []latency{{Exporter: "c2", Mode: "pull", Proxy: "iptables", MinSync: time.Second, Count: 30,
+			Objects: quantiles{P50: 50 * time.Millisecond, P99: 60 * time.Millisecond},
+			DNS:     quantiles{P50: 400 * time.Millisecond, P99: time.Second},
+			HTTP:    quantiles{P50: 500 * time.Millisecond, P99: 1600 * time.Millisecond}}},
 		Paths: []path{
-			{Name: "reference", One: []float64{900, 1000, 1100}, Four: []float64{1000}, RTT: []float64{200}},
-			{Name: "gateways", Aim: 0.95, One: []float64{960}, Four: []float64{950}, RTT: []float64{300}},
-			{Name: "workers", Aim: 0.80, One: []float64{790}, Four: []float64{900}, RTT: []float64{400}},
+			{Name: "reference", One: []float64{900, 1000, 1100}, Four: []float64{1000}, RTT: []float64{200}, Cost: []float64{10}},
+			{Name: "with pods", One: []float64{800, 900, 1000}, Four: []float64{500}, RTT: []float64{400}, Cost: []float64{20}},
+			{Name: "gateways", Aim: 0.95, One: []float64{864, 960, 1056}, Four: []float64{950}, RTT: []float64{300}},
+			{Name: "workers", Aim: 0.80, One: []float64{711, 790, 869}, Four: []float64{900}, RTT: []float64{400}, Cost: []float64{12}},
 		},
-		Memory: []memoryRow{{Loaded: process{Program: "sealane-controller", RSS: 90 << 10}}},
+		Memory: []memoryRow{
+			{Settled: process{Program: "sealane-controller", RSS: 90 << 10}},
+			{Loaded: process{RSS: 200 << 10}, Settled: process{Program: "sealane-agent node", RSS: 49 << 10}},
+			{Idle: process{RSS: 51 << 10}, Settled: process{Program: "sealane-agent node", RSS: 49 << 10}},
+		},
 	}
 	text, err := r.render()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| c2 (pull) | 30 | 400 ms | 1000 ms | 0 ms | 500 ms | 1600 ms | 0 ms | **missed** |",
-		"| reference | 1000 | 1.00 | 1000 | 1.00 | 200 | 1.00 |  |",
-		"| gateways | 960 | 0.96 | 950 | 0.95 | 300 | 1.50 | ≥ 0.95: met |",
-		"| workers | 790 | 0.79 | 900 | 0.90 | 400 | 2.00 | ≥ 0.80: **missed** |",
+		"| c2 (pull) | iptables, 1s | 30 | 50 ms | 60 ms | 400 ms | 1000 ms | met | 500 ms | 1600 ms | 0 ms | **missed** |",
+		"| reference | 1000 | 1.00 (1.11) | 1000 | 1.00 (2.00) | 200 | 1.00 (0.50) | 10.00 |  |",
+		"| gateways | 960 | 0.96 (1.07) | 950 | 0.95 (1.90) | 300 | 1.50 (0.75) | 0.00 | ≥ 0.95: met |",
+		"| workers | 790 | 0.79 (0.88) | 900 | 0.90 (1.80) | 400 | 2.00 (1.00) | 12.00 | ≥ 0.80: **missed** |",
 		"| ≤ 80: **missed** |",
+		"| sealane-agent node |  | 0.0 | 200.0 | 49.0 | 0.0 | 0.0 | 0.0 | ≤ 50: met |",
+		"| sealane-agent node |  | 51.0 | 0.0 | 49.0 | 0.0 | 0.0 | 0.0 | ≤ 50: **missed** |",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("expected %q in:\n%s", want, text)
@@ -66,6 +74,23 @@ func TestObserveReadsAWatcher(t *testing.T) {
 		_, err := observe(bufio.NewReader(strings.NewReader(c.events)), create)
 		if (err != nil) != c.fails || created != c.creations {
 			t.Errorf("%s: error %v, %d creations", c.name, err, created)
+		}
+	}
+}
+
+func TestParseGroup(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		want       group
+	}{
+		{"version 1", "9:name=systemd:/other\n2:cpu,cpuacct:/k8s.io/abc\n0::/other\n", "/k8s.io/abc"},
+		{"cpuset is not it", "3:cpuset:/other\n1:cpu:/k8s.io/abc\n", "/k8s.io/abc"},
+		{"version 2", "0::/k8s.io/abc\n", "/k8s.io/abc"},
+		{"neither", "", ""},
+	} {
+		got, err := parseGroup(c.text)
+		if got != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%s: %q, %v", c.name, got, err)
 		}
 	}
 }

@@ -19,19 +19,24 @@ const (
 
 // latency is one row of the table of exports.
 type latency struct {
-	Exporter, Mode string
-	Count          int
-	DNS, HTTP      quantiles
+	Exporter, Mode     string
+	Proxy              string        // the importer's kube-proxy's mode
+	MinSync            time.Duration // and its minSyncPeriod
+	Count              int
+	Objects, DNS, HTTP quantiles
 }
 
 type quantiles struct{ P50, P99, Max time.Duration }
 
-func summarize(exporter lab.Cluster, samples []sample) latency {
-	var dns, http []time.Duration
+func summarize(exporter, importer lab.Cluster, minSync time.Duration, samples []sample) latency {
+	var objects, dns, http []time.Duration
 	for _, s := range samples {
-		dns, http = append(dns, s.DNS), append(http, s.HTTP)
+		objects, dns, http = append(objects, s.Objects), append(dns, s.DNS), append(http, s.HTTP)
 	}
-	return latency{Exporter: exporter.Name, Mode: exporter.Mode, Count: len(samples), DNS: quantilesOf(dns), HTTP: quantilesOf(http)}
+	return latency{
+		Exporter: exporter.Name, Mode: exporter.Mode, Proxy: importer.KubeProxyMode, MinSync: minSync, Count: len(samples),
+		Objects: quantilesOf(objects), DNS: quantilesOf(dns), HTTP: quantilesOf(http),
+	}
 }
 
 func quantilesOf(d []time.Duration) quantiles {
@@ -51,3 +56,12 @@ func percentile[T cmp.Ordered](values []T, p float64) T {
 }
 
 func median(values []float64) float64 { return percentile(values, 50) }
+
+// ratio is the median of the rounds' ratios: what disturbed the machine in one round disturbed both.
+func ratio(of, to []float64) float64 {
+	ratios := make([]float64, 0, len(of))
+	for i := range min(len(of), len(to)) {
+		ratios = append(ratios, of[i]/to[i])
+	}
+	return median(ratios)
+}
