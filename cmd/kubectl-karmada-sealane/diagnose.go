@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -15,9 +14,6 @@ import (
 
 	"github.com/sealane-io/sealane/cmd/kubectl-karmada-sealane/dnspath"
 )
-
-// errBroken ends a diagnosis that found something; what it found was printed.
-var errBroken = errors.New("something is broken, see above")
 
 type diagnose struct {
 	*options
@@ -164,7 +160,7 @@ func (d *diagnose) print(all []diagnosis) error {
 		}
 	}
 	if len(where) > 0 {
-		return fmt.Errorf("%s: broken at %s: %w", all[0].Name, strings.Join(where, ", "), errBroken)
+		return fmt.Errorf("%s: the path is broken at %s", all[0].Name, strings.Join(where, ", "))
 	}
 	return nil
 }

@@ -425,7 +425,7 @@ func TestExportAndUnexport(t *testing.T) {
 func TestDiagnoseNeedsANameAndAMember(t *testing.T) {
 	k := newKarmada(t)
 	k.install(t, "-C", "c1")
-	k.fails(t, []string{"none of the domains clusterset.local", "broken at name"}, "diagnose", "dns", "www.example.org")
+	k.fails(t, []string{"none of the domains clusterset.local", "the path is broken at name"}, "diagnose", "dns", "www.example.org")
 	k.fails(t, []string{"which has a Peering"}, "diagnose", "dns", "whereami", "--context=lost-member")
 	k.fails(t, []string{"no Member of that name"}, "diagnose", "dns", "whereami", "-n", "sample", "-C", "c1")
 	k.fails(t, []string{"which has a Peering"}, "show", "imports", "--context=lost-member")

@@ -45,7 +45,11 @@ func member(f *Facts) []Step {
 		return []Step{broken(stepMember, f.Cluster+" to be a member of ClusterSet "+p.Spec.ClusterSet, "it is leaving", "wait until it left, then join it again")}
 	}
 	if c := meta.FindStatusCondition(p.Spec.Conditions, v1alpha1.MemberAccepted); c != nil && c.Status != metav1.ConditionTrue {
-		return []Step{broken(stepMember, f.Cluster+" to be accepted by ClusterSet "+p.Spec.ClusterSet, c.Reason+": "+c.Message, "see "+f.Plugin+" show networks")}
+		remedy := "see " + f.Plugin + " show networks"
+		if c.Reason == v1alpha1.ReasonWaitingForFacts {
+			remedy = f.pods("sealane-cluster-agent")
+		}
+		return []Step{broken(stepMember, f.Cluster+" to be accepted by ClusterSet "+p.Spec.ClusterSet, c.Reason+": "+c.Message, remedy)}
 	}
 	if !slices.Contains(p.Spec.DNS.Domains, f.Name.Domain) {
 		return []Step{broken(stepMember, "ClusterSet "+p.Spec.ClusterSet+" to answer names in "+f.Name.Domain,
@@ -133,7 +137,7 @@ func clusterDNS(f *Facts) []Step {
 		return []Step{broken(stepClusterDNS, "pods of the cluster's own DNS to be ready", "the Service "+d.Service+" has no ready endpoint",
 			f.Kubectl+" -n kube-system describe pods -l k8s-app=kube-dns")}
 	}
-	return []Step{ok(stepClusterDNS, "%d endpoints of the Service %s are ready", d.Ready, d.Service)}
+	return []Step{ok(stepClusterDNS, "ready endpoints of the Service %s: %d", d.Service, d.Ready)}
 }
 
 func sealaneDNS(f *Facts) []Step {

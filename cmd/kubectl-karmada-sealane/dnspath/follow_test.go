@@ -170,6 +170,9 @@ func cases() []struct {
 		{"refused", cart, func(f *Facts) {
 			f.Peering.Spec.Conditions = []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonCIDROverlap, Message: "overlaps c2"}}
 		}},
+		{"not reported", cart, func(f *Facts) {
+			f.Peering.Spec.Conditions = []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaitingForFacts, Message: "the agent has not reported yet"}}
+		}},
 		{"another domain", cart, func(f *Facts) { f.Peering.Spec.DNS.Domains = []string{"super.example"} }},
 		{"no block", cart, func(f *Facts) { *f.ClusterDNS.Corefile = ".:53 {\n}\n" }},
 		{"no block and no agent", cart, func(f *Facts) { *f.ClusterDNS.Corefile, f.Agent.Ready = ".:53 {\n}\n", 0 }},

@@ -45,7 +45,7 @@ func TestParse(t *testing.T) {
 		"cart.shop.svc.clusterset.local\x00":          "is in none of the domains",
 	} {
 		n, broken := Parse(text, "mine", domains)
-		got := ""
+		var got string
 		if broken == nil {
 			got = n.describe()
 		} else {
