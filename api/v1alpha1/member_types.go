@@ -14,6 +14,8 @@ const (
 	MemberConnected = "Connected"
 	// MemberMCSAPI: the cluster serves the MCS API in full.
 	MemberMCSAPI = "MCSAPI"
+	// MemberCleaned: the cluster leaves and has answered that its nodes are clean.
+	MemberCleaned = "Cleaned"
 )
 
 // Reasons of MemberAccepted.
@@ -84,7 +86,7 @@ type MemberStatus struct {
 	Revision int64 `json:"revision,omitempty"`
 	// +optional
 	ObservedRevision int64 `json:"observedRevision,omitempty"`
-	// Conditions: Accepted, Reported, Connected, MCSAPI.
+	// Conditions: Accepted, Reported, Connected, Cleaned, MCSAPI, DNSConfigured, NodesProgrammed.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -80,15 +80,36 @@ type PeeringStatus struct {
 	// AgentVersion that reports.
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`
-	// Conditions that the agent knows: MCSAPI, DNSConfigured.
+	// Conditions that the agent knows: MCSAPI, DNSConfigured, NodesProgrammed,
+	// ExportsAccepted.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// PeeringDNSConfigured is the condition that the cluster's own DNS forwards Sealane's domains.
-const PeeringDNSConfigured = "DNSConfigured"
+// Condition types of a Peering's status, copied to the Member.
+const (
+	// PeeringDNSConfigured: the cluster's own DNS forwards Sealane's domains.
+	PeeringDNSConfigured = "DNSConfigured"
+	// PeeringNodesProgrammed: the node agents have programmed every node.
+	PeeringNodesProgrammed = "NodesProgrammed"
+	// PeeringExportsAccepted: no ServiceExport of the cluster is refused or in conflict.
+	PeeringExportsAccepted = "ExportsAccepted"
+)
+
+// Reasons of these conditions that need a person.
+const (
+	// Of PeeringDNSConfigured: there is no Corefile, the marks in it are broken, or somebody else serves the
+	// domain.
+	ReasonNoCorefile    = "NoCorefile"
+	ReasonMarkersBroken = "MarkersBroken"
+	ReasonDomainTaken   = "DomainTaken"
+	// Of PeeringNodesProgrammed: an agent could not program its node.
+	ReasonProgrammingFailed = "ProgrammingFailed"
+	// Of PeeringExportsAccepted: the conditions of some ServiceExports say what is wrong with them.
+	ReasonExportsRefused = "ExportsRefused"
+)
 
 // Peering is one member's place in the fabric: down, what it is to connect to; up, what it is.
 //

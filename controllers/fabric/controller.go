@@ -111,7 +111,8 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet) (Input
 
 func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, record v1alpha1.Member, now time.Time) (Member, time.Duration, error) {
 	mem := r.memory(&record)
-	m := Member{Record: record, Writable: world.WireApplied(record.Name)}
+	c := world.Cluster(record.Name)
+	m := Member{Record: record, Writable: c != nil && c.DeletionTimestamp.IsZero() && world.WireApplied(record.Name)}
 	if mem.record != nil && mem.recordOf == record.ResourceVersion && mem.record.UID == record.UID {
 		m.Record = *mem.record
 	}
@@ -136,7 +137,7 @@ func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, r
 	}
 	m.Report = ParseReport(record.Name, propagation.Status(&work), m.Record.Status.ObservedRevision)
 	answered := m.Sent != nil && m.Report.Known && m.Report.Status.ObservedRevision >= m.Sent.Revision
-	refresh, after := mem.echo.Overdue(world.Cluster(record.Name), answered, propagation.Failed(&work), now)
+	refresh, after := mem.echo.Overdue(c, answered, propagation.Failed(&work), now)
 	m.Refresh = refresh
 	if after > 0 {
 		again = after

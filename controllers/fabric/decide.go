@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/membership"
 )
 
 // Reasons that this package adds to those of the API.
@@ -52,7 +53,8 @@ type Member struct {
 	Report Report
 	// Sent is the Peering last written, nil if there is none.
 	Sent *v1alpha1.PeeringSpec
-	// Writable says that the member knows the kinds of the wire: their CRDs are applied there.
+	// Writable says that Karmada has the cluster and that it knows the kinds of the wire: their CRDs are
+	// applied there.
 	Writable bool
 	// Refresh asks for a new revision: the member did not answer the last one.
 	Refresh bool
@@ -265,6 +267,11 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus) 
 		slices.SortFunc(spec.RemoteClusters, func(a, b v1alpha1.RemoteCluster) int { return strings.Compare(a.Name, b.Name) })
 	}
 	last := s.Record.Status.Revision
+	if membership.Released(&s.Record) {
+		// A Work written anew would keep it from going.
+		spec.Revision = last
+		return spec, false
+	}
 	if s.Sent == nil && (invalid || !s.Writable) {
 		spec.Revision = last
 		return spec, false

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/membership"
 )
 
 // world walks decisions on: what was decided is what is seen next.
@@ -171,6 +172,73 @@ func TestLeavingIsReleasedAtOnce(t *testing.T) {
 	w.member("c2").Record.Spec.Phase = v1alpha1.MemberActive
 	w.step()
 	w.expect(t, "c1 is told of", w.remotes("c1"), "c2:10.2.0.0/16:1 c3:10.3.0.0/16:1")
+}
+
+// What a leaving member's Work was deleted for decides whether it is written again.
+func TestWhoIsReleasedIsNotWrittenTo(t *testing.T) {
+	w := newWorld(known(1), known(2))
+	w.step()
+	c2 := w.member("c2")
+	c2.Report.Status.Cleaned = true
+	w.step()
+	if membership.Released(&c2.Record) {
+		t.Error("clean without having been told to leave")
+	}
+	c2.Report.Status.Cleaned = false
+	c2.Record.Spec.Phase = v1alpha1.MemberLeaving
+	w.expect(t, "it is told to leave", w.step(), "c1,c2")
+	c2.Sent = nil
+	w.expect(t, "somebody deleted its Work", w.step(), "c2")
+	c2.Report.Status.Cleaned, c2.Report.Status.ObservedRevision = true, c2.Sent.Revision-1
+	w.step()
+	if membership.Released(&c2.Record) {
+		t.Error("clean before it was told")
+	}
+	c2.Report.Status.ObservedRevision = c2.Sent.Revision
+	w.step()
+	if !membership.Released(&c2.Record) {
+		t.Errorf("not released: %+v", c2.Record.Status.Conditions)
+	}
+	c2.Sent, c2.Report = nil, Report{}
+	w.expect(t, "its Work was withdrawn", w.step(), "")
+	c2.Record.Spec.Phase = v1alpha1.MemberActive
+	w.expect(t, "it is selected again", w.step(), "c1,c2")
+	if meta.FindStatusCondition(c2.Record.Status.Conditions, v1alpha1.MemberCleaned) != nil {
+		t.Error("still called clean")
+	}
+}
+
+func TestWhatAMemberSaysIsWrongIsAProblem(t *testing.T) {
+	w := newWorld(known(1), known(2))
+	w.step()
+	say := func(kind, reason string) {
+		w.member("c2").Report.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: "1 of 2 \xff"}}
+		w.step()
+	}
+	for _, x := range []struct {
+		kind, reason string
+		want         string
+		ready        bool
+	}{
+		{v1alpha1.PeeringNodesProgrammed, v1alpha1.ReasonProgrammingFailed, "c2 reports: 1 of 2 ?", false},
+		{v1alpha1.PeeringNodesProgrammed, "Programming", "", true},
+		{v1alpha1.PeeringDNSConfigured, v1alpha1.ReasonDomainTaken, "c2 reports: 1 of 2 ?", false},
+		{v1alpha1.PeeringExportsAccepted, v1alpha1.ReasonExportsRefused, "c2 reports: 1 of 2 ?", true},
+		{v1alpha1.MemberAccepted, v1alpha1.ReasonCIDROverlap, "", true},
+	} {
+		say(x.kind, x.reason)
+		var got []string
+		for _, p := range w.d.Set.Problems {
+			got = append(got, p.Message)
+		}
+		ready := meta.IsStatusConditionTrue(w.d.Set.Conditions, v1alpha1.ClusterSetReady)
+		if strings.Join(got, ";") != x.want || ready != x.ready {
+			t.Errorf("%s %s: problems %q, ready %v; want %q and %v", x.kind, x.reason, got, ready, x.want, x.ready)
+		}
+	}
+	if c := meta.FindStatusCondition(w.d.Statuses["c2"].Conditions, v1alpha1.PeeringNodesProgrammed); c == nil || c.Status != metav1.ConditionFalse {
+		t.Errorf("the record says %+v", c)
+	}
 }
 
 func TestInvalidSettingsAreNotPutIntoForce(t *testing.T) {

@@ -31,8 +31,16 @@ func memberStatus(s *state, states []*state, now time.Time) v1alpha1.MemberStatu
 		}
 	}
 	if !s.active() {
+		if cleaned(s) {
+			meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+				Type: v1alpha1.MemberCleaned, Status: metav1.ConditionTrue, Reason: v1alpha1.MemberCleaned,
+				Message:            "the cluster has answered that its nodes are clean",
+				ObservedGeneration: s.Record.Generation, LastTransitionTime: metav1.NewTime(now),
+			})
+		}
 		return status
 	}
+	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MemberCleaned)
 	if s.accepted {
 		networks := s.force.networks()
 		status.Networks, status.NodeCIDRs, status.Endpoints = networks, stringsOf(s.force.nodes), s.endpoints
@@ -66,6 +74,12 @@ func memberStatus(s *state, states []*state, now time.Time) v1alpha1.MemberStatu
 	return status
 }
 
+// cleaned says that a member was told that it leaves, and has answered that its nodes are clean.
+func cleaned(s *state) bool {
+	return s.Sent != nil && s.Sent.Phase == v1alpha1.MemberLeaving &&
+		s.Report.Known && s.Report.Status.Cleaned && s.Report.Status.ObservedRevision >= s.Sent.Revision
+}
+
 // complain takes over what a member itself says is wrong there.
 func complain(s *state) {
 	if !s.active() || !s.Report.Known {
@@ -83,6 +97,8 @@ func troubles(kind string) []string {
 	switch kind {
 	case v1alpha1.PeeringNodesProgrammed:
 		return []string{v1alpha1.ReasonProgrammingFailed}
+	case v1alpha1.PeeringExportsAccepted:
+		return []string{v1alpha1.ReasonExportsRefused}
 	case v1alpha1.PeeringDNSConfigured:
 		return []string{v1alpha1.ReasonNoCorefile, v1alpha1.ReasonMarkersBroken, v1alpha1.ReasonDomainTaken}
 	}
@@ -176,6 +192,8 @@ func setStatus(in Input, states []*state, statuses map[string]v1alpha1.MemberSta
 	status.Problems = problems[:min(len(problems), maxProblems)]
 	slices.Sort(waiting)
 
+	// What is wrong with an export concerns its owner, and not whether the network is ready.
+	problems = slices.DeleteFunc(slices.Clone(problems), func(p v1alpha1.Problem) bool { return p.Reason == v1alpha1.ReasonExportsRefused })
 	ready, reason, message := true, ReasonReady, "every selected cluster is an accepted member"
 	switch {
 	case len(problems) > 0:

@@ -4,7 +4,6 @@ package membership
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -76,34 +75,13 @@ func (r *Reconciler) gatherWire(ctx context.Context, w World) (map[string]Wire, 
 		}
 		wire := Wire{Works: len(works.Items)}
 		for i := range works.Items {
-			work := &works.Items[i]
-			if work.DeletionTimestamp.IsZero() {
+			if works.Items[i].DeletionTimestamp.IsZero() {
 				wire.Live++
-			}
-			if work.Labels[propagation.LabelKind] == propagation.KindPeering {
-				wire.Asked, wire.Cleaned = answered(work)
 			}
 		}
 		wires[m.Name] = wire
 	}
 	return wires, nil
-}
-
-// answered says whether a member was told that it leaves, and whether it has answered that its nodes
-// are clean.
-func answered(work *workv1alpha1.Work) (asked, cleaned bool) {
-	var spec v1alpha1.PeeringSpec
-	if propagation.Spec(work, &spec) != nil || spec.Phase != v1alpha1.MemberLeaving {
-		return false, false
-	}
-	var status struct {
-		ObservedRevision int64 `json:"observedRevision"`
-		Cleaned          bool  `json:"cleaned"`
-	}
-	if json.Unmarshal(propagation.Status(work), &status) != nil {
-		return true, false
-	}
-	return true, status.Cleaned && status.ObservedRevision >= spec.Revision
 }
 
 func (r *Reconciler) apply(ctx context.Context, w World, d Decision) error {

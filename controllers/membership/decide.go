@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -18,9 +19,6 @@ const Finalizer = "sealane.io/members"
 type Wire struct {
 	// Works that still exist, and how many of them are not yet being deleted.
 	Works, Live int
-	// Asked: the Peering tells the member that it leaves. Cleaned: the member has answered that its
-	// nodes are clean.
-	Asked, Cleaned bool
 }
 
 // Decision is what follows from a World.
@@ -109,9 +107,8 @@ func (d *Decision) decideMember(w World, m v1alpha1.Member, owner string, wire W
 		d.Update = append(d.Update, m)
 		return
 	}
-	forced := m.Annotations[v1alpha1.AnnotationForceLeave] == "true"
 	switch {
-	case wire.Works > 0 && (wire.Asked && wire.Cleaned || forced || wire.Live < wire.Works):
+	case wire.Works > 0 && Released(&m):
 		d.Withdraw = append(d.Withdraw, m.Name)
 		d.Spread = append(d.Spread, m.Name)
 	case wire.Works > 0:
@@ -122,18 +119,26 @@ func (d *Decision) decideMember(w World, m v1alpha1.Member, owner string, wire W
 	}
 }
 
+// Released says that a leaving member needs to be told nothing any more: it has answered that its nodes are
+// clean, or is not waited for. From then on its Works go, and none is written again.
+func Released(m *v1alpha1.Member) bool {
+	return m.Spec.Phase == v1alpha1.MemberLeaving &&
+		(meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MemberCleaned) || m.Annotations[v1alpha1.AnnotationForceLeave] == "true")
+}
+
 // decideLabel lets Karmada's scheduler reconsider a cluster that has come to serve ServiceExport.
 func (d *Decision) decideLabel(c *clusterv1alpha1.Cluster, owner string) {
 	label, labelled := c.Labels[v1alpha1.LabelClusterSet]
 	switch {
-	case owner != "" && label != owner && servesExports(c):
+	case owner != "" && label != owner && ServesExports(c):
 		d.Labels[c.Name] = owner
 	case owner == "" && labelled:
 		d.Labels[c.Name] = ""
 	}
 }
 
-func servesExports(c *clusterv1alpha1.Cluster) bool {
+// ServesExports says whether a cluster serves ServiceExport, as far as Karmada knows.
+func ServesExports(c *clusterv1alpha1.Cluster) bool {
 	for _, e := range c.Status.APIEnablements {
 		if e.GroupVersion != "multicluster.x-k8s.io/v1alpha1" && e.GroupVersion != "multicluster.x-k8s.io/v1beta1" {
 			continue

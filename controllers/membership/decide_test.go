@@ -43,6 +43,12 @@ func member(name, set string, phase v1alpha1.MemberPhase) v1alpha1.Member {
 	}
 }
 
+// cleaned is a member that has answered that its nodes are clean.
+func cleaned(m v1alpha1.Member) v1alpha1.Member {
+	m.Status.Conditions = []metav1.Condition{{Type: v1alpha1.MemberCleaned, Status: metav1.ConditionTrue}}
+	return m
+}
+
 // text renders a Decision.
 func text(d Decision) string {
 	var out []string
@@ -97,28 +103,29 @@ func TestDecide(t *testing.T) {
 		wire  Wire // of c1
 		want  string
 	}{
-		"a selected cluster joins":                     {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1"), cluster("c2"))}, Wire{}, "create c1@blue; spread c1"},
-		"an empty affinity selects all":                {World{Sets: sets(set("blue", 0)), Clusters: all(cluster("c1"), cluster("c2"))}, Wire{}, "create c1@blue; create c2@blue; spread c1,c2"},
-		"without an ID it waits":                       {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(unknown)}, Wire{}, "spread "},
-		"the older set wins":                           {World{Sets: sets(set("new", 0, "c1"), set("old", 9, "c1")), Clusters: all(cluster("c1"))}, Wire{}, "create c1@old; spread c1"},
-		"a new ClusterSet is held":                     {World{Sets: sets(unheld)}, Wire{}, "hold blue; spread "},
-		"invalid settings change nobody":               {World{Sets: sets(broken), Clusters: all(cluster("c1"), cluster("c2")), Members: members(member("c1", "blue", active))}, Wire{}, "spread c1"},
-		"no longer selected, it is asked to leave":     {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Leaving; spread c1"},
-		"it is waited for":                             {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 5, Asked: true}, "spread c1"},
-		"clean before it was asked counts for nothing": {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 5, Cleaned: true}, "spread c1"},
-		"clean, its Works go":                          {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 5, Asked: true, Cleaned: true}, "withdraw c1; spread c1"},
-		"forced, they go at once":                      {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(forced)}, Wire{Works: 5, Live: 5}, "withdraw c1; spread c1"},
-		"begun, it is finished":                        {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 2, Live: 1}, "withdraw c1; spread c1"},
-		"without Works bundle and record go":           {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{}, "drop c1; spread "},
-		"selected again, it stays":                     {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 5, Asked: true}, "update c1=Active; spread c1"},
-		"selected again while its Works go":            {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 2}, "spread c1"},
-		"claimed by another set, it leaves first":      {World{Sets: sets(set("blue", 0, "c2"), set("red", 0, "c1")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Leaving; spread c1"},
-		"unjoined, it is dropped":                      {World{Sets: sets(set("blue", 0, "c1")), Members: members(member("c1", "blue", active))}, Wire{}, "withdraw c1; drop c1; spread "},
-		"another cluster of that name":                 {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(other), Members: members(member("c1", "blue", active))}, Wire{}, "withdraw c1; drop c1; spread c1"},
-		"it serves ServiceExport":                      {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(serving), Members: members(member("c1", "blue", active))}, Wire{}, "label c1=blue; spread c1"},
-		"a label that is no longer true":               {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(labelled)}, Wire{}, "label c1=; spread "},
-		"a deleted ClusterSet lets its members go":     {World{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Leaving; spread c1"},
-		"and goes after them":                          {World{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1"))}, Wire{}, "release blue; spread "},
+		"a selected cluster joins":                  {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1"), cluster("c2"))}, Wire{}, "create c1@blue; spread c1"},
+		"an empty affinity selects all":             {World{Sets: sets(set("blue", 0)), Clusters: all(cluster("c1"), cluster("c2"))}, Wire{}, "create c1@blue; create c2@blue; spread c1,c2"},
+		"without an ID it waits":                    {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(unknown)}, Wire{}, "spread "},
+		"the older set wins":                        {World{Sets: sets(set("new", 0, "c1"), set("old", 9, "c1")), Clusters: all(cluster("c1"))}, Wire{}, "create c1@old; spread c1"},
+		"a new ClusterSet is held":                  {World{Sets: sets(unheld)}, Wire{}, "hold blue; spread "},
+		"invalid settings change nobody":            {World{Sets: sets(broken), Clusters: all(cluster("c1"), cluster("c2")), Members: members(member("c1", "blue", active))}, Wire{}, "spread c1"},
+		"no longer selected, it is asked to leave":  {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Leaving; spread c1"},
+		"it is waited for":                          {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 5}, "spread c1"},
+		"clean before it leaves counts for nothing": {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1")), Members: members(cleaned(member("c1", "blue", active)))}, Wire{Works: 5, Live: 5}, "spread c1"},
+		"clean, its Works go":                       {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(cleaned(member("c1", "blue", leaving)))}, Wire{Works: 5, Live: 5}, "withdraw c1; spread c1"},
+		"forced, they go at once":                   {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(forced)}, Wire{Works: 5, Live: 5}, "withdraw c1; spread c1"},
+		"begun, it is finished":                     {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(cleaned(member("c1", "blue", leaving)))}, Wire{Works: 2, Live: 1}, "withdraw c1; spread c1"},
+		"a Work that somebody deleted is no answer": {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 4}, "spread c1"},
+		"without Works bundle and record go":        {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{}, "drop c1; spread "},
+		"selected again, it stays":                  {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 5}, "update c1=Active; spread c1"},
+		"selected again while its Works go":         {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 2}, "spread c1"},
+		"claimed by another set, it leaves first":   {World{Sets: sets(set("blue", 0, "c2"), set("red", 0, "c1")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Leaving; spread c1"},
+		"unjoined, it is dropped":                   {World{Sets: sets(set("blue", 0, "c1")), Members: members(member("c1", "blue", active))}, Wire{}, "withdraw c1; drop c1; spread "},
+		"another cluster of that name":              {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(other), Members: members(member("c1", "blue", active))}, Wire{}, "withdraw c1; drop c1; spread c1"},
+		"it serves ServiceExport":                   {World{Sets: sets(set("blue", 0, "c1")), Clusters: all(serving), Members: members(member("c1", "blue", active))}, Wire{}, "label c1=blue; spread c1"},
+		"a label that is no longer true":            {World{Sets: sets(set("blue", 0, "c2")), Clusters: all(labelled)}, Wire{}, "label c1=; spread "},
+		"a deleted ClusterSet lets its members go":  {World{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Leaving; spread c1"},
+		"and goes after them":                       {World{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1"))}, Wire{}, "release blue; spread "},
 		"the last one waits for Karmada": {World{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1")), Bindings: []*workv1alpha2.ClusterResourceBinding{
 			{Spec: workv1alpha2.ResourceBindingSpec{Clusters: []workv1alpha2.TargetCluster{{Name: "c1"}}}}}}, Wire{}, "spread "},
 	} {

@@ -32,10 +32,10 @@ const (
 	ReasonConfigured     = "Configured"
 	ReasonPending        = "Pending"
 	ReasonRemoved        = "Removed"
-	ReasonNoCorefile     = "NoCorefile"
+	ReasonNoCorefile     = v1alpha1.ReasonNoCorefile
 	ReasonServiceMissing = "DNSServiceMissing"
-	ReasonMarkersBroken  = "MarkersBroken"
-	ReasonDomainTaken    = "DomainTaken"
+	ReasonMarkersBroken  = v1alpha1.ReasonMarkersBroken
+	ReasonDomainTaken    = v1alpha1.ReasonDomainTaken
 )
 
 // Wiring says which objects are involved.
