@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,8 @@ const (
 	// retryFirst and retryMost bound the wait after a failure.
 	retryFirst = 250 * time.Millisecond
 	retryMost  = 15 * time.Second
+	// maxStateError bounds what a pod's annotation says of a failure.
+	maxStateError = 256
 	// cleanTimeout bounds the work after SIGTERM.
 	cleanTimeout = 20 * time.Second
 )
@@ -199,7 +202,8 @@ func (a *Agent) round(ctx context.Context) error {
 	a.metrics.synced(time.Since(start), err)
 	a.ready.Store(err == nil)
 	if err != nil {
-		state = NodeError
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		state = NodeError + ": " + a.node + ": " + truncate(first, maxStateError)
 	}
 	if ctx.Err() == nil && state != "" && state != a.state {
 		if stateErr := a.cluster.SetNodeState(ctx, state); stateErr != nil {

@@ -40,7 +40,7 @@ func (o Objects) node(name string) *corev1.Node {
 // NodeState is the annotation on the agent's own pod that tells the cluster agent how its node is.
 const NodeState = "sealane.io/node-state"
 
-// The values of NodeState.
+// The values of NodeState. NodeError is followed by a colon, the node's name, and what went wrong first.
 const (
 	NodeProgrammed = "programmed"
 	NodeCleaned    = "cleaned"

@@ -24,7 +24,7 @@ const (
 	// ConditionNetworksDiscovered: pod and service networks are known.
 	ConditionNetworksDiscovered = "NetworksDiscovered"
 	// ConditionCleaned: nothing of Sealane is left in a cluster that leaves.
-	ConditionCleaned = "Cleaned"
+	ConditionCleaned = v1alpha1.MemberCleaned
 )
 
 // Input is all that decides about Peering.status.
@@ -38,11 +38,13 @@ type Input struct {
 	Version string
 	// Limited is set where only v1alpha1 of the MCS API is served.
 	Limited bool
-	// DNS is the condition DNSConfigured.
-	DNS metav1.Condition
+	// DNS is the condition DNSConfigured, Nodes is NodesProgrammed.
+	DNS, Nodes metav1.Condition
 	// MissingNamespaces and Foreign name the imports that cannot be made: for want of a namespace, or
 	// because a ServiceImport of that name is somebody else's. Both sorted.
 	MissingNamespaces, Foreign []string
+	// RefusedExports names the ServiceExports that are not exported as they ask, with the reasons. Sorted.
+	RefusedExports []string
 	// Remaining names what a leaving cluster still has to remove.
 	Remaining []string
 }
@@ -63,6 +65,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		out.Cleaned = len(in.Remaining) == 0
 		wanted = append(wanted, cleaned(in.Remaining))
 	} else {
+		wanted = append(wanted, in.Nodes, exported(in.RefusedExports))
 		meta.RemoveStatusCondition(&out.Conditions, ConditionCleaned)
 	}
 	for _, c := range wanted {
@@ -143,6 +146,13 @@ func imports(in Input) metav1.Condition {
 		return condition(ConditionImportsApplied, false, "NamespaceMissing", "services are imported into namespaces that do not exist here: %s; create them to use the services", some(in.MissingNamespaces))
 	}
 	return condition(ConditionImportsApplied, true, "Applied", "every import exists")
+}
+
+func exported(refused []string) metav1.Condition {
+	if len(refused) > 0 {
+		return condition(v1alpha1.PeeringExportsAccepted, false, v1alpha1.ReasonExportsRefused, "see the conditions of the ServiceExports %s", some(refused))
+	}
+	return condition(v1alpha1.PeeringExportsAccepted, true, v1alpha1.ReasonAccepted, "no ServiceExport is refused or in conflict")
 }
 
 func networks(n v1alpha1.Networks) metav1.Condition {

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -60,6 +62,7 @@ func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 		Watches(&v1alpha1.Gateway{}, one).
 		Watches(&corev1.Node{}, one, builder.WithPredicates(addresses())).
 		Watches(&v1alpha1.Bundle{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&mcs.ServiceExport{}, one).
 		Watches(&mcs.ServiceImport{}, one, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&corev1.ConfigMap{}, one, only(r.Wiring.ConfigMap)).
 		Watches(&corev1.Service{}, one, builder.WithPredicates(predicate.Or(
@@ -99,7 +102,7 @@ func (r *Peering) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 	if equality.Semantic.DeepEqual(peering.Status, status) {
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
-	if wait := r.pacer.wait(peering.Name, time.Now()); wait > 0 {
+	if wait := r.pacer.waitFor(peering.Name, paceOf(peering.Status, status), time.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	if err := replaceStatus(ctx, r, peering, status); err != nil {
@@ -108,6 +111,17 @@ func (r *Peering) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 	r.pacer.wrote(peering.Name, time.Now())
 	r.Written()
 	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// paceOf a report: where only nodes come and go, as they do one after the other in an upgrade, there is no hurry.
+func paceOf(before, after v1alpha1.PeeringStatus) time.Duration {
+	before.Conditions, after.Conditions = slices.Clone(before.Conditions), slices.Clone(after.Conditions)
+	meta.RemoveStatusCondition(&before.Conditions, v1alpha1.PeeringNodesProgrammed)
+	meta.RemoveStatusCondition(&after.Conditions, v1alpha1.PeeringNodesProgrammed)
+	if equality.Semantic.DeepEqual(before, after) {
+		return nodesPace
+	}
+	return pace
 }
 
 func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Input, again time.Duration, err error) {
@@ -135,8 +149,39 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 		in.Remaining, err = r.remaining(ctx, in.DNS)
 		return in, again, err
 	}
+	agents, desired, err := nodeAgents(ctx, r, r.Live)
+	if err != nil {
+		return in, 0, err
+	}
+	in.Nodes = nodesProgrammed(agents, desired)
+	exports := &mcs.ServiceExportList{}
+	if err := r.List(ctx, exports, client.UnsafeDisableDeepCopy); err != nil {
+		return in, 0, fmt.Errorf("list ServiceExports: %w", err)
+	}
+	in.RefusedExports = refused(exports.Items)
 	in.MissingNamespaces, in.Foreign, err = r.obstacles(ctx)
 	return in, again, err
+}
+
+// refused names the ServiceExports that need a person. One without a Service, or pending, does not.
+func refused(exports []mcs.ServiceExport) []string {
+	var out []string
+	for i := range exports {
+		var reasons []string
+		for _, c := range exports[i].Status.Conditions {
+			switch {
+			case c.Type == string(mcs.ServiceExportConditionConflict) && c.Status == metav1.ConditionTrue,
+				c.Type == string(mcs.ServiceExportConditionValid) && c.Status == metav1.ConditionFalse && c.Reason != string(mcs.ServiceExportReasonNoService),
+				c.Type == string(mcs.ServiceExportConditionReady) && c.Status == metav1.ConditionFalse && c.Reason != string(mcs.ServiceExportReasonPending) && !slices.Contains(reasons, c.Reason):
+				reasons = append(reasons, c.Reason)
+			}
+		}
+		if len(reasons) > 0 {
+			out = append(out, fmt.Sprintf("%s (%s)", client.ObjectKeyFromObject(&exports[i]), strings.Join(reasons, ", ")))
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // obstacles names namespaces that imports lack, and ServiceImports that are somebody else's.

@@ -17,8 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// pace is the least time between two writes of one mailbox.
-const pace = 100 * time.Millisecond
+// pace is the least time between two writes of one mailbox, nodesPace where the second only counts nodes.
+const (
+	pace      = 100 * time.Millisecond
+	nodesPace = time.Second
+)
 
 // pacer spaces the writes of mailboxes by name.
 type pacer struct {
@@ -29,7 +32,9 @@ type pacer struct {
 func newPacer() *pacer { return &pacer{last: map[string]time.Time{}} }
 
 // wait returns how long the next write must wait, 0 for not at all.
-func (p *pacer) wait(name string, now time.Time) time.Duration {
+func (p *pacer) wait(name string, now time.Time) time.Duration { return p.waitFor(name, pace, now) }
+
+func (p *pacer) waitFor(name string, pace time.Duration, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(pace-now.Sub(p.last[name]), 0)
