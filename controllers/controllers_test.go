@@ -4,7 +4,6 @@ package controllers_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -12,13 +11,10 @@ import (
 
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
-	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/propagation"
@@ -404,43 +400,6 @@ func TestExportsReachEveryMember(t *testing.T) {
 	f.export("c2")
 	f.report("c2", facts(2))
 	f.eventually("the import goes with the export", gone)
-}
-
-func TestServiceExportOnTheKarmadaAPISumsUpItsClusters(t *testing.T) {
-	f := newFleet(t)
-	f.connect(2)
-	f.must(client.IgnoreAlreadyExists(f.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sample"}})))
-	template := &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web"}}
-	f.must(f.client.Create(t.Context(), template))
-	t.Cleanup(func() { f.must(f.client.Delete(context.Background(), template)) })
-	is := func(want string) bool {
-		f.must(f.client.Get(t.Context(), client.ObjectKeyFromObject(template), template))
-		c := template.Status.Conditions
-		return want == strings.Join([]string{condition(c, "Valid"), condition(c, "Ready"), condition(c, "Conflict")}, " ")
-	}
-	f.eventually("it waits for a policy", func() bool { return is("False/Pending False/Pending Unknown/Pending") })
-
-	binding := &workv1alpha2.ResourceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web-serviceexport"}}
-	binding.Spec.Resource = workv1alpha2.ObjectReference{APIVersion: "multicluster.x-k8s.io/v1alpha1", Kind: "ServiceExport", Namespace: "sample", Name: "web"}
-	binding.Spec.Clusters = []workv1alpha2.TargetCluster{{Name: "c1"}, {Name: "c2"}}
-	f.must(f.client.Create(t.Context(), binding))
-	t.Cleanup(func() { f.must(f.client.Delete(context.Background(), binding)) })
-	binding.Status.AggregatedStatus = []workv1alpha2.AggregatedStatusItem{{ClusterName: "c1", Applied: true, Status: &runtime.RawExtension{
-		Raw: []byte(`{"conditions":[{"type":"Valid","status":"False","reason":"NoService","message":"no Service web","lastTransitionTime":"2025-01-01T00:00:00Z"}]}`),
-	}}}
-	f.must(f.client.Status().Update(t.Context(), binding))
-	f.export("c2", export("sample", "web", "10.102.0.7", "10.2.0.7"))
-	f.eventually("c1 has no Service", func() bool {
-		return is("False/NoService False/Pending Unknown/Pending") &&
-			meta.FindStatusCondition(template.Status.Conditions, "Valid").Message == "c1: no Service web"
-	})
-
-	other := export("sample", "web", "10.101.0.7", "10.1.0.7")
-	other.Settings.Ports[0].Port = 81
-	f.export("c1", other)
-	f.eventually("both export, and their ports conflict", func() bool { return is("True/Valid True/Exported True/PortConflict") })
-	f.export("c1", export("sample", "web", "10.101.0.7", "10.1.0.7"))
-	f.eventually("both export the same", func() bool { return is("True/Valid True/Exported False/NoConflicts") })
 }
 
 // export of a service with one port, one ClusterIP and one ready pod.

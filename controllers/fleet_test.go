@@ -442,3 +442,21 @@ func (f *fleet) cluster(name string) *clusterv1alpha1.Cluster {
 	f.must(f.client.Get(f.t.Context(), client.ObjectKey{Name: name}, c))
 	return c
 }
+
+// ready says that Karmada reaches a cluster.
+func (f *fleet) ready(name string) {
+	f.t.Helper()
+	c := f.cluster(name)
+	c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue, Reason: "ClusterReady", LastTransitionTime: metav1.Unix(1, 0)}}
+	f.must(f.client.Status().Update(f.t.Context(), c))
+}
+
+// serves says that Karmada has found ServiceExport in a cluster.
+func (f *fleet) serves(name string) {
+	f.t.Helper()
+	c := f.cluster(name)
+	c.Status.APIEnablements = []clusterv1alpha1.APIEnablement{{
+		GroupVersion: "multicluster.x-k8s.io/v1alpha1", Resources: []clusterv1alpha1.APIResource{{Name: "serviceexports", Kind: "ServiceExport"}},
+	}}
+	f.must(f.client.Status().Update(f.t.Context(), c))
+}

@@ -170,3 +170,36 @@ func (f *fleet) services(set string, spec v1alpha1.ServicesSpec) {
 		return f.client.Update(f.t.Context(), &s)
 	}))
 }
+
+// policyStatus renders the condition of sample/<name>.
+func (f *fleet) policyStatus(name string) string {
+	var p v1alpha1.ServicePolicy
+	f.must(f.client.Get(f.t.Context(), client.ObjectKey{Namespace: "sample", Name: name}, &p))
+	return condition(p.Status.Conditions, v1alpha1.ServicePolicyAccepted)
+}
+
+func TestServicePolicySaysWhetherItIsInForce(t *testing.T) {
+	f := newFleet(t)
+	f.connect(2)
+	f.steer("web", v1alpha1.ServicePolicySpec{Importers: &v1alpha1.ImportScope{ClusterNames: []string{"c2", "c3"}}})
+	is := func(want string) {
+		t.Helper()
+		f.eventually("the policy is "+want, func() bool { return f.policyStatus("web") == want })
+	}
+	is("False/UnknownCluster")
+	f.report("c3", facts(3))
+	f.karmadaJoin("c3")
+	f.choose("blue", "c1", "c2", "c3")
+	is("False/NoExport")
+	f.export("c1", export("sample", "web", "10.101.0.7", "10.1.0.7"))
+	is("True/Accepted")
+	f.steer("web", v1alpha1.ServicePolicySpec{Importers: &v1alpha1.ImportScope{ClusterSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: "Near"}},
+	}}})
+	is("False/Invalid")
+	f.eventually("nobody but the exporter imports it", func() bool { return f.importers("web") == "c1" })
+	f.steer("web", v1alpha1.ServicePolicySpec{})
+	is("True/Accepted")
+	f.export("c1")
+	is("False/NoExport")
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	networkingv1alpha1 "github.com/karmada-io/karmada/pkg/apis/networking/v1alpha1"
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
@@ -31,7 +32,9 @@ import (
 	"github.com/sealane-io/sealane/controllers/fabric"
 	"github.com/sealane-io/sealane/controllers/membership"
 	"github.com/sealane-io/sealane/controllers/metrics"
+	"github.com/sealane-io/sealane/controllers/policies"
 	"github.com/sealane-io/sealane/controllers/services"
+	"github.com/sealane-io/sealane/controllers/verdicts"
 	"github.com/sealane-io/sealane/propagation"
 )
 
@@ -41,6 +44,7 @@ func Scheme() (*runtime.Scheme, error) {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, mcsv1alpha1.Install,
 		clusterv1alpha1.Install, policyv1alpha1.Install, workv1alpha1.Install, workv1alpha2.Install,
+		networkingv1alpha1.Install,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
@@ -63,6 +67,7 @@ func Options() (ctrl.Options, error) {
 			ByObject: map[client.Object]cache.ByObject{
 				&workv1alpha1.Work{}:                   {Label: labels.SelectorFromSet(labels.Set{propagation.LabelManagedBy: v1alpha1.ManagedBy})},
 				&workv1alpha2.ClusterResourceBinding{}: {Transform: stripBinding},
+				&workv1alpha2.ResourceBinding{}:        {Transform: stripResourceBinding},
 				&clusterv1alpha1.Cluster{}:             {Transform: stripCluster},
 			},
 		},
@@ -76,6 +81,13 @@ func stripBinding(obj any) (any, error) {
 		for i := range b.Status.AggregatedStatus {
 			b.Status.AggregatedStatus[i].Status = nil
 		}
+	}
+	return obj, nil
+}
+
+func stripResourceBinding(obj any) (any, error) {
+	if b, ok := obj.(*workv1alpha2.ResourceBinding); ok {
+		exports.Strip(b)
 	}
 	return obj, nil
 }
@@ -98,10 +110,12 @@ func Setup(mgr ctrl.Manager, templates []*unstructured.Unstructured, registry pr
 	m := metrics.New(registry)
 	works := propagation.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
 	events := mgr.GetEventRecorderFor("sealane-controller")
+	said := new(verdicts.Reader)
 	for name, c := range map[string]interface{ SetupWithManager(ctrl.Manager) error }{
 		"membership": &membership.Reconciler{Client: mgr.GetClient(), Events: events, Templates: templates, Now: time.Now},
 		"fabric":     &fabric.Reconciler{Client: mgr.GetClient(), Works: works, Events: events, Metrics: m, Now: time.Now},
-		"exports":    &exports.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Now: time.Now},
+		"exports":    &exports.Reconciler{Client: mgr.GetClient(), Verdicts: said, Now: time.Now},
+		"policies":   &policies.Reconciler{Client: mgr.GetClient(), Verdicts: said, Now: time.Now},
 		"services":   &services.Reconciler{Client: mgr.GetClient(), Works: works, Metrics: m, Now: time.Now},
 	} {
 		if err := c.SetupWithManager(mgr); err != nil {

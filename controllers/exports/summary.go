@@ -30,6 +30,20 @@ const (
 	maxText = 300
 )
 
+// Reasons of a conflict with what Karmada itself offers for the same service, as if of the MCS API.
+const (
+	// ReasonDerivedService: a ServiceImport on the Karmada API makes Karmada import the service, too.
+	ReasonDerivedService = "DerivedServiceConflict"
+	// ReasonMultiClusterService: a MultiClusterService makes Karmada write other clusters' endpoints behind
+	// the Service itself.
+	ReasonMultiClusterService = "MultiClusterServiceConflict"
+)
+
+// Rivals are what Karmada's own controllers act on for the same service.
+type Rivals struct {
+	ServiceImport, MultiClusterService bool
+}
+
 // Cluster is what is known of an export in one cluster that it is scheduled to.
 type Cluster struct {
 	Name string
@@ -39,12 +53,20 @@ type Cluster struct {
 
 // Summarise makes the conditions of the template: Valid and Ready are true if they are in every
 // cluster, Conflict is true if it is in any. Messages tell cluster by cluster what is not as it should
-// be. It is pure; without clusters everything is pending.
-func Summarise(clusters []Cluster) []metav1.Condition {
+// be, and that of Ready tells of all. It is pure; without clusters everything is pending, and scheduling
+// says why.
+func Summarise(clusters []Cluster, scheduling string) []metav1.Condition {
 	clusters = slices.SortedFunc(slices.Values(clusters), func(a, b Cluster) int { return cmp.Compare(a.Name, b.Name) })
+	if len(clusters) == 0 {
+		out := make([]metav1.Condition, 0, 3)
+		for _, kind := range []string{Valid, Ready, Conflict} {
+			out = append(out, metav1.Condition{Type: kind, Status: pending(kind), Reason: reasonPending, Message: scheduling})
+		}
+		return out
+	}
 	return []metav1.Condition{
 		summary(clusters, Valid, metav1.ConditionTrue, string(mcsv1beta1.ServiceExportReasonValid), "valid in every cluster"),
-		summary(clusters, Ready, metav1.ConditionTrue, string(mcsv1beta1.ServiceExportReasonExported), "exported from every cluster"),
+		readiness(clusters),
 		summary(clusters, Conflict, metav1.ConditionFalse, string(mcsv1beta1.ServiceExportReasonNoConflicts), "the exports of all clusters agree"),
 	}
 }
@@ -52,10 +74,6 @@ func Summarise(clusters []Cluster) []metav1.Condition {
 // summary of one condition that should have the status want everywhere.
 func summary(clusters []Cluster, kind string, want metav1.ConditionStatus, reason, message string) metav1.Condition {
 	all := metav1.Condition{Type: kind, Status: want, Reason: reason, Message: message}
-	if len(clusters) == 0 {
-		all.Status, all.Reason, all.Message = pending(kind), reasonPending, "no cluster is scheduled: does a PropagationPolicy select this ServiceExport?"
-		return all
-	}
 	var texts []string
 	worst := 0
 	for _, c := range clusters {
@@ -72,13 +90,68 @@ func summary(clusters []Cluster, kind string, want metav1.ConditionStatus, reaso
 		}
 		texts = append(texts, c.Name+": "+cut(is.Message))
 	}
-	if len(texts) > maxShown {
-		texts = append(texts[:maxShown], fmt.Sprintf("and %d more clusters", len(texts)-maxShown))
-	}
 	if len(texts) > 0 {
-		all.Message = strings.Join(texts, "; ")
+		all.Message = join(texts)
 	}
 	return all
+}
+
+// readiness says of every cluster whether it has exported the service, is about to or cannot, and why; what
+// is wrong comes first.
+func readiness(clusters []Cluster) metav1.Condition {
+	all := metav1.Condition{Type: Ready, Status: metav1.ConditionTrue, Reason: string(mcsv1beta1.ServiceExportReasonExported)}
+	texts := map[int][]string{}
+	worst := 0
+	for _, c := range clusters {
+		is := meta.FindStatusCondition(c.Conditions, Ready)
+		switch {
+		case is != nil && is.Status == metav1.ConditionTrue:
+			texts[0] = append(texts[0], c.Name+": exported")
+			continue
+		case is == nil:
+			is = &metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonPending, Message: "nothing is reported yet"}
+		}
+		rank, state := severity(is), "pending"
+		if rank > 1 {
+			state = "failed"
+		}
+		if rank > worst {
+			worst, all.Status, all.Reason = rank, is.Status, is.Reason
+		}
+		texts[rank] = append(texts[rank], c.Name+": "+state+": "+cut(is.Message))
+	}
+	all.Message = join(slices.Concat(texts[2], texts[1], texts[0]))
+	return all
+}
+
+func join(texts []string) string {
+	if more := len(texts) - maxShown; more > 0 {
+		texts = append(texts[:maxShown:maxShown], fmt.Sprintf("and %d more clusters", more))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// AddRivals makes the Conflict condition say that Karmada's own controllers drive the same service, and what
+// to do.
+func AddRivals(conflict *metav1.Condition, namespace, name string, rivals Rivals) {
+	var reasons, texts []string
+	if rivals.ServiceImport {
+		reasons = append(reasons, ReasonDerivedService)
+		texts = append(texts, fmt.Sprintf("a ServiceImport %s/%s on the Karmada API has Karmada import the service as derived-%s, beside the ServiceImport that every member gets from Sealane: delete it with kubectl -n %s delete serviceimport %s",
+			namespace, name, name, namespace, name))
+	}
+	if rivals.MultiClusterService {
+		reasons = append(reasons, ReasonMultiClusterService)
+		texts = append(texts, fmt.Sprintf("a MultiClusterService %s/%s has Karmada put the pods of other clusters behind the Service itself: delete it with kubectl -n %s delete multiclusterservice %s, or stop exporting the service",
+			namespace, name, namespace, name))
+	}
+	if len(reasons) == 0 {
+		return
+	}
+	if conflict.Status == metav1.ConditionTrue {
+		reasons, texts = append([]string{conflict.Reason}, reasons...), append([]string{conflict.Message}, texts...)
+	}
+	conflict.Status, conflict.Reason, conflict.Message = metav1.ConditionTrue, strings.Join(reasons, ","), strings.Join(texts, ". ")
 }
 
 // pending is the status of a condition before a cluster says anything: a conflict is not known, the

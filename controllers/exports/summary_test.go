@@ -38,7 +38,7 @@ func TestSummarise(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, s := range Summarise(c.clusters) {
+			for _, s := range Summarise(c.clusters, "no policy") {
 				got = append(got, fmt.Sprintf("%s=%s/%s", s.Type, s.Status, s.Reason))
 				if len(s.Message) > 32768 || s.Message == "" {
 					t.Errorf("%s has a message of %d bytes", s.Type, len(s.Message))
@@ -46,6 +46,45 @@ func TestSummarise(t *testing.T) {
 			}
 			if g := strings.Join(got, " "); g != c.want {
 				t.Errorf("got  %s\nwant %s", g, c.want)
+			}
+		})
+	}
+}
+
+func TestReadyTellsOfEveryCluster(t *testing.T) {
+	got := Summarise([]Cluster{
+		says("c1", "Ready True Exported exported to the ClusterSet"), says("c2"),
+		says("c3", "Ready False BundleFull no room"), says("c4", "Ready False Pending not yet"),
+	}, "")[1]
+	const want = "c3: failed: no room; c2: pending: nothing is reported yet; c4: pending: not yet; c1: exported"
+	if got.Message != want || got.Status != metav1.ConditionFalse || got.Reason != "BundleFull" {
+		t.Errorf("%s %s: %s, want %s", got.Status, got.Reason, got.Message, want)
+	}
+}
+
+func TestRivals(t *testing.T) {
+	for name, c := range map[string]struct {
+		conflict string
+		rivals   Rivals
+		want     string
+		message  []string
+	}{
+		"none":                  {"Conflict False NoConflicts fine", Rivals{}, "False NoConflicts", []string{"fine"}},
+		"a ServiceImport":       {"Conflict False NoConflicts fine", Rivals{ServiceImport: true}, "True DerivedServiceConflict", []string{"derived-web", "kubectl -n sample delete serviceimport web"}},
+		"a MultiClusterService": {"Conflict Unknown Pending wait", Rivals{MultiClusterService: true}, "True MultiClusterServiceConflict", []string{"kubectl -n sample delete multiclusterservice web"}},
+		"beside another conflict": {"Conflict True PortConflict ports", Rivals{true, true}, "True PortConflict,DerivedServiceConflict,MultiClusterServiceConflict",
+			[]string{"ports. a ServiceImport", ". a MultiClusterService"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := says("c1", c.conflict).Conditions[0]
+			AddRivals(&got, "sample", "web", c.rivals)
+			if is := string(got.Status) + " " + got.Reason; is != c.want {
+				t.Errorf("%s, want %s", is, c.want)
+			}
+			for _, m := range c.message {
+				if !strings.Contains(got.Message, m) {
+					t.Errorf("%q does not say %q", got.Message, m)
+				}
 			}
 		})
 	}
