@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -35,7 +36,13 @@ func newMember(t *testing.T) *member {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &member{t: t, client: c}
+	m := &member{t: t, client: c}
+	// It stays: nothing here would finish its deletion.
+	err = c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sample"}})
+	if client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // create creates objects until the test ends.
@@ -45,7 +52,11 @@ func (m *member) create(objs ...client.Object) {
 		if err := m.client.Create(m.t.Context(), obj); err != nil {
 			m.t.Fatal(err)
 		}
-		m.t.Cleanup(func() { _ = m.client.Delete(m.t.Context(), obj) })
+		m.t.Cleanup(func() {
+			if err := m.client.Delete(context.WithoutCancel(m.t.Context()), obj); err != nil {
+				m.t.Error(err)
+			}
+		})
 	}
 }
 

