@@ -255,6 +255,9 @@ func (v *serviceView) finish(f *fleet) (serviceRow, bool) {
 	if v.template != nil && len(v.row.Clusters) == 0 && len(f.only) == 0 {
 		v.row.Problems = append(v.row.Problems, unplaced(v.template))
 	}
+	if v.template == nil && len(v.row.Clusters) == 0 && len(v.row.ImportedBy) > 0 && len(f.only) == 0 {
+		v.row.Problems = append(v.row.Problems, "no cluster exports it any more: about to go")
+	}
 	if v.policy != nil {
 		v.row.Policy = describePolicy(v.policy)
 		if p := v.row.Policy; p.Message != "" {
