@@ -312,6 +312,7 @@ func connected() []metav1.Condition {
 	return []metav1.Condition{
 		condition(v1alpha1.MemberAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, ""),
 		condition(v1alpha1.MemberConnected, metav1.ConditionTrue, "Connected", ""),
+		condition(v1alpha1.PeeringNodesProgrammed, metav1.ConditionTrue, "Programmed", ""),
 		condition(v1alpha1.PeeringDNSConfigured, metav1.ConditionTrue, "Answers", ""),
 	}
 }
