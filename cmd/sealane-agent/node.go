@@ -72,8 +72,8 @@ func (f *nodeFlags) run(ctx context.Context) error {
 	ctrllog.SetLogger(log)
 	klog.SetLogger(log)
 	log = log.WithValues("node", f.options.Node)
-	// Most of a gateway's heap is wireguard-go's packet buffers, which stay: a heap of twice their size
-	// would be 30 MB of garbage. The packets' way allocates nothing, so collecting costs little.
+	// The agent itself allocates little: a heap of twice what it holds would be garbage for nothing. With
+	// userspace devices the cable changes this by the traffic.
 	const gcPercent = 25
 	debug.SetGCPercent(gcPercent)
 	ctx, stop := signal.NotifyContext(logr.NewContext(ctx, log), syscall.SIGTERM, syscall.SIGINT)

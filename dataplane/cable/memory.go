@@ -18,11 +18,15 @@ const (
 	// full speed it costs no throughput; a third of it would cost half.
 	memoryBase         = 128 << 20
 	memoryPerProcessor = 32 << 20
-	// lullEvery is how often the traffic is looked at.
-	lullEvery = 10 * time.Second
-	// lullBytes in this time are too few to hold much memory.
-	lullBytes = 10 << 20
-	// lullShare of the traffic is left when it has fallen: a quarter.
+	// idleGCPercent keeps an idle agent small; busyGCPercent keeps the pools full while they are needed.
+	idleGCPercent = 25
+	busyGCPercent = 100
+	// lookEvery is how often the traffic is looked at.
+	lookEvery = time.Second
+	// busyBytes between two looks are traffic that needs memory.
+	busyBytes = 4 << 20
+	// lullLooks with less than one lullShare of the most there was are a lull.
+	lullLooks = 5
 	lullShare = 4
 )
 
@@ -33,23 +37,36 @@ func (w *WireGuard) BoundMemory(ctx context.Context) {
 		return
 	}
 	debug.SetMemoryLimit(memoryLimit(runtime.GOMAXPROCS(0)))
-	tick := time.NewTicker(lullEvery)
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	l := lull{}
+	t := traffic{}
+	percent := 0
 	for {
+		busy, fell := t.look(w.carried())
+		if want := gcPercent(busy); want != percent {
+			debug.SetGCPercent(want)
+			percent = want
+		}
+		if fell {
+			debug.FreeOSMemory() // moves what the pools hold to where the next one
+			debug.FreeOSMemory() // finds it
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if l.fell(w.carried()) {
-			debug.FreeOSMemory() // moves what the pools hold to where the next one
-			debug.FreeOSMemory() // finds it
-		}
 	}
 }
 
 func memoryLimit(processors int) int64 { return memoryBase + int64(processors)*memoryPerProcessor }
+
+func gcPercent(busy bool) int {
+	if busy {
+		return busyGCPercent
+	}
+	return idleGCPercent
+}
 
 // carried is how many bytes the userspace devices that are there have received and sent.
 func (w *WireGuard) carried() uint64 {
@@ -66,27 +83,30 @@ func (w *WireGuard) carried() uint64 {
 	return bytes
 }
 
-// lull notices that traffic has fallen.
-type lull struct {
-	// carried is the last count, peak the most between two counts since traffic last fell.
+// traffic notices when there is much, and when it has fallen.
+type traffic struct {
+	// carried is the last count, peak the most between two looks since traffic last fell.
 	carried, peak uint64
+	// quiet is the number of looks since there was more than a share of the peak.
+	quiet int
 }
 
-// fell takes the count of all bytes so far, which begins anew with a new device.
-func (l *lull) fell(carried uint64) bool {
-	before := l.carried
-	l.carried = carried
+// look takes the count of all bytes so far, which begins anew with a new device.
+func (t *traffic) look(carried uint64) (busy, fell bool) {
+	before := t.carried
+	t.carried = carried
 	if carried < before {
-		return false
+		return t.peak >= busyBytes, false
 	}
 	now := carried - before
-	if now >= l.peak || l.peak < lullBytes {
-		l.peak = max(now, l.peak)
-		return false
+	if now >= t.peak/lullShare || t.peak < busyBytes {
+		t.peak, t.quiet = max(now, t.peak), 0
+		return now >= busyBytes, false
 	}
-	if now > l.peak/lullShare {
-		return false
+	t.quiet++
+	if t.quiet < lullLooks {
+		return true, false
 	}
-	l.peak = now
-	return true
+	t.peak, t.quiet = now, 0
+	return now >= busyBytes, true
 }

@@ -7,27 +7,27 @@ import (
 	"testing"
 )
 
+const mb = 1 << 20
+
 func TestMemoryIsReturnedOnceWhenTrafficFalls(t *testing.T) {
-	const mb = 1 << 20
 	for _, c := range []struct {
 		name string
-		// carried between two looks, and the looks after which memory is returned.
+		// carried between two looks, in megabytes, and the looks after which memory is returned.
 		carried []uint64
 		want    []int
 	}{
-		{"nothing to carry", []uint64{0, 0, 0}, nil},
-		{"too little to matter", []uint64{9 * mb, 0, 9 * mb, 0}, nil},
-		{"a burst", []uint64{0, 2000 * mb, 0, 0}, []int{2}},
-		{"two bursts", []uint64{2000 * mb, 0, 0, 2000 * mb, 1 * mb, 0}, []int{1, 4}},
-		{"a burst over several looks", []uint64{900 * mb, 2000 * mb, 700 * mb, 600 * mb, 0}, []int{4}},
-		{"steady", []uint64{2000 * mb, 2100 * mb, 1900 * mb, 2000 * mb}, nil},
-		{"down in steps", []uint64{2000 * mb, 400 * mb, 300 * mb, 50 * mb, 2 * mb}, []int{1, 3, 4}},
-		{"slowly down", []uint64{1000 * mb, 600 * mb, 360 * mb, 240 * mb}, []int{3}},
+		{"nothing to carry", []uint64{0, 0, 0, 0, 0, 0, 0, 0}, nil},
+		{"too little to matter", []uint64{3, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0}, nil},
+		{"a burst", []uint64{0, 200, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, []int{6}},
+		{"two bursts", []uint64{200, 0, 0, 0, 0, 0, 0, 200, 1, 1, 1, 1, 1, 0}, []int{5, 12}},
+		{"a burst with breaks", []uint64{200, 0, 0, 0, 0, 200, 0, 0, 0, 0, 200}, nil},
+		{"steady", []uint64{200, 210, 190, 200, 200, 200, 210, 200}, nil},
+		{"down in steps", []uint64{200, 40, 40, 40, 40, 40, 2, 2, 2, 2, 2, 0}, []int{5, 10}},
 	} {
-		l, total, got := lull{}, uint64(0), []int(nil)
+		s, total, got := traffic{}, uint64(0), []int(nil)
 		for i, n := range c.carried {
-			total += n
-			if l.fell(total) {
+			total += n * mb
+			if _, fell := s.look(total); fell {
 				got = append(got, i)
 			}
 		}
@@ -37,20 +37,30 @@ func TestMemoryIsReturnedOnceWhenTrafficFalls(t *testing.T) {
 	}
 }
 
-func TestANewDeviceBeginsToCountAnew(t *testing.T) {
-	l := lull{}
-	for i, carried := range []uint64{1 << 30, 2 << 30, 5 << 20} {
-		if l.fell(carried) {
-			t.Errorf("memory returned after look %d, when only the count began anew", i)
-		}
+func TestBusyUntilTrafficHasFallen(t *testing.T) {
+	s, total, got := traffic{}, uint64(0), []bool(nil)
+	for _, n := range []uint64{1, 50, 0, 50, 0, 0, 0, 0, 0, 0} {
+		total += n * mb
+		busy, _ := s.look(total)
+		got = append(got, busy)
 	}
-	if !l.fell(6 << 20) {
-		t.Error("memory not returned though nothing is carried any more")
+	want := []bool{false, true, true, true, true, true, true, true, false, false}
+	if !slices.Equal(got, want) {
+		t.Errorf("busy after looks: %v, expected %v", got, want)
+	}
+}
+
+func TestANewDeviceBeginsToCountAnew(t *testing.T) {
+	s := traffic{}
+	for i, carried := range []uint64{100 * mb, 200 * mb, 5 * mb} {
+		if busy, fell := s.look(carried); !busy || fell {
+			t.Errorf("look %d: busy %v, fell %v, when only the count began anew", i, busy, fell)
+		}
 	}
 }
 
 func TestMemoryLimitGrowsWithTheProcessors(t *testing.T) {
-	if got := memoryLimit(2); got != 192<<20 {
+	if got := memoryLimit(2); got != 192*mb {
 		t.Errorf("limit %d for two processors, expected 192 MiB", got)
 	}
 	if memoryLimit(8) <= memoryLimit(2) {
