@@ -26,6 +26,8 @@ type options struct {
 	keep     bool
 	parts    string
 	exports  int
+	services int
+	changes  int
 	rounds   int
 	duration time.Duration
 }
@@ -42,8 +44,10 @@ func main() {
 	flag.StringVar(&o.lab, "name", ".lab-bench", "the lab's state directory; a lab that is up already is used and stays")
 	flag.StringVar(&o.out, "out", "docs/benchmarks/README.md", "where the figures go")
 	flag.BoolVar(&o.keep, "keep", false, "leave the lab running afterwards")
-	flag.StringVar(&o.parts, "parts", "go,dns,exports,cables", "what to measure")
+	flag.StringVar(&o.parts, "parts", "go,dns,exports,cables,changes", "what to measure")
 	flag.IntVar(&o.exports, "exports", 30, "exports per exporting cluster")
+	flag.IntVar(&o.services, "services", 1000, "services beside which one endpoint changes")
+	flag.IntVar(&o.changes, "changes", 100, "endpoints that change")
 	flag.IntVar(&o.rounds, "rounds", 3, "measurements of each path; the median counts")
 	flag.DurationVar(&o.duration, "duration", 5*time.Second, "length of one throughput measurement")
 	flag.Parse()
@@ -78,7 +82,7 @@ func run(ctx context.Context, o options) (err error) {
 			return fmt.Errorf("dns: %w", err)
 		}
 	}
-	if !o.wants("exports") && !o.wants("cables") {
+	if !o.wants("exports") && !o.wants("cables") && !o.wants("changes") {
 		return r.write(o.out)
 	}
 	if _, openErr := lab.Open(o.lab); openErr != nil && !o.keep {
@@ -129,7 +133,14 @@ func measure(ctx context.Context, l *lab.Lab, o options, r *report) error {
 	}
 	settled, memoryErr := memory(l, ref)
 	r.Memory = joinMemory(idle, loaded, settled)
-	return errors.Join(append(errs, err, memoryErr)...)
+	errs = append(errs, err, memoryErr)
+	if o.wants("changes") {
+		exporter := l.Topology.Clusters[1] // pull, as the walkthrough's
+		if r.Changes, err = endpointChanges(ctx, l, exporter, o.services, o.changes); err != nil {
+			errs = append(errs, fmt.Errorf("endpoint changes: %w", err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // boot makes the lab ready to measure: Sealane installed, servers and clients in both clusters.

@@ -26,6 +26,7 @@ type report struct {
 	// DNS and DNSMemory compare sealane-dns with CoreDNS's own plugin.
 	DNS       []dnsRow
 	DNSMemory []dnsMemory
+	Changes   *changes
 	// Settle is how long after the load memory was read again.
 	Settle time.Duration
 	// GoBench is the output of go test -bench.
