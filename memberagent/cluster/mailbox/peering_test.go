@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -122,5 +123,80 @@ func TestPace(t *testing.T) {
 	}
 	if w := p.wait("a", now.Add(time.Second)); w != 0 {
 		t.Errorf("a later one waits %s", w)
+	}
+}
+
+func TestNodesProgrammed(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		agents  string // pod=state
+		desired int
+		want    string
+	}{
+		{"all", "a=programmed,b=programmed", 2, "True Programmed: 2 of 2 nodes are programmed"},
+		{"none yet", "", 0, "False Programming: 0 of 0 nodes are programmed, waiting for pods of DaemonSet sealane-node"},
+		{"pods are yet to come", "a=programmed", 2, "False Programming: 1 of 2 nodes are programmed, waiting for pods of DaemonSet sealane-node"},
+		{"one has not spoken", "a=programmed,b=", 2, "False Programming: 1 of 2 nodes are programmed, waiting for pod b"},
+		{"back from leaving", "a=cleaned", 1, "False Programming: 0 of 1 nodes are programmed, waiting for pod a"},
+		{"a failure comes first", "a=,b=error: n2: no such device,c=error", 3,
+			"False ProgrammingFailed: 0 of 3 nodes are programmed, 2 failed: pod b: n2: no such device; pod c"},
+		{"a node is being replaced", "a=programmed,b=programmed,c=programmed", 2, "True Programmed: 3 of 3 nodes are programmed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var agents []nodeAgent
+			for a := range strings.SplitSeq(c.agents, ",") {
+				if pod, state, ok := strings.Cut(a, "="); ok {
+					agents = append(agents, nodeAgent{pod, state})
+				}
+			}
+			got := nodesProgrammed(agents, c.desired)
+			if text := fmt.Sprintf("%s %s: %s", got.Status, got.Reason, got.Message); text != c.want {
+				t.Errorf("got %s\nwant %s", text, c.want)
+			}
+		})
+	}
+}
+
+func TestCountingNodesIsNotUrgent(t *testing.T) {
+	in := peeringInput()
+	in.Nodes = nodesProgrammed(nil, 2)
+	before := PeeringStatus(in)
+	in.Peering.Status = before
+	in.Nodes = nodesProgrammed([]nodeAgent{{"a", stateProgrammed}}, 2)
+	after := PeeringStatus(in)
+	if got := paceOf(before, after); got != nodesPace {
+		t.Errorf("a node more: %s", got)
+	}
+	after.Networks.PodCIDRs = []string{"10.8.0.0/16"}
+	if got := paceOf(before, after); got != pace {
+		t.Errorf("a network: %s", got)
+	}
+}
+
+func TestRefusedExports(t *testing.T) {
+	export := func(name string, conditions ...string) mcs.ServiceExport {
+		e := mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		for _, c := range conditions {
+			f := strings.Fields(c)
+			e.Status.Conditions = append(e.Status.Conditions, metav1.Condition{Type: f[0], Status: metav1.ConditionStatus(f[1]), Reason: f[2]})
+		}
+		return e
+	}
+	got := refused([]mcs.ServiceExport{
+		export("pending", "Valid True Valid", "Ready False Pending"),
+		export("no-service", "Valid False NoService", "Ready False Pending"),
+		export("fine", "Valid True Valid", "Ready True Exported", "Conflict False NoConflicts"),
+		export("wide", "Ready False BundleFull"),
+		export("odd", "Valid False InvalidServiceType", "Ready False Pending"),
+		export("disputed", "Ready True Exported", "Conflict True PortConflict"),
+	})
+	want := "ns/disputed (PortConflict), ns/odd (InvalidServiceType), ns/wide (BundleFull)"
+	if text := strings.Join(got, ", "); text != want {
+		t.Errorf("got %s, want %s", text, want)
+	}
+	in := peeringInput()
+	in.RefusedExports = got
+	if c := meta.FindStatusCondition(PeeringStatus(in).Conditions, v1alpha1.PeeringExportsAccepted); c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "ns/odd") {
+		t.Errorf("condition %+v", c)
 	}
 }
