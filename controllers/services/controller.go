@@ -4,7 +4,7 @@ package services
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -27,8 +27,6 @@ import (
 )
 
 const (
-	// maxReport is the largest status of a Bundle that is read, in bytes.
-	maxReport = 1 << 20
 	// parallelWrites of Works; the client's own rate limit is the real bound.
 	parallelWrites = 16
 	// parallelShards are decided at once; nothing is shared between two of them.
@@ -72,6 +70,8 @@ type memory struct {
 	// answered is the newest revision that the member has answered. What answers an older one comes
 	// from the past, say from a restored backup.
 	answered int64
+	// refused says why the last report was not used.
+	refused string
 }
 
 // target is one member whose Bundle is kept.
@@ -194,12 +194,12 @@ func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, r
 	}
 	t.mem.sent = t.sent
 	m.Last = t.sent
-	report := r.report(ctx, record.Name, propagation.Status(&work))
-	m.Known = t.sent != nil && report != nil && report.ObservedRevision >= t.mem.answered
+	said := r.report(ctx, &m, t.mem, propagation.Status(&work))
+	m.Known = t.sent != nil && said != nil && said.revision >= t.mem.answered
 	if m.Known {
-		m.Exports, t.mem.answered = report.Exports, report.ObservedRevision
+		m.Exports, m.Malformed, t.mem.answered = said.exports, said.malformed, said.revision
 	}
-	delivered := m.Known && report.ObservedRevision >= t.sent.Revision
+	delivered := m.Known && said.revision >= t.sent.Revision
 	refresh, after := t.mem.echo.Overdue(world.Cluster(record.Name), delivered, propagation.Failed(&work), now)
 	t.refresh = refresh
 	if after > 0 && (again == 0 || after < again) {
@@ -208,26 +208,24 @@ func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, r
 	return m, t, again, nil
 }
 
-// report decodes what a member wrote; nil when it wrote nothing that can be used, which is unknown.
-func (r *Reconciler) report(ctx context.Context, cluster string, raw []byte) *v1alpha1.BundleStatus {
-	if raw == nil {
-		return nil
+// report reads what a member says; nil when it says nothing that can be used, which is unknown.
+func (r *Reconciler) report(ctx context.Context, m *Member, mem *memory, raw []byte) *report {
+	out, err := readReport(raw)
+	before := mem.refused
+	mem.refused = ""
+	var refused *unusable
+	if errors.As(err, &refused) {
+		mem.refused = refused.message
+		m.Refused = &v1alpha1.Problem{
+			Cluster: m.Cluster, Reason: refused.reason,
+			Message: "the report of cluster " + m.Cluster + " on its exports is not used, what was last known stays in force: " + refused.message,
+		}
 	}
-	if len(raw) > maxReport {
+	if mem.refused != "" && mem.refused != before {
 		r.Metrics.Refused(propagation.KindBundle)
-		log.FromContext(ctx).Info("report refused", "cluster", cluster, "bytes", len(raw), "limit", maxReport)
-		return nil
+		log.FromContext(ctx).Info("report refused", "cluster", m.Cluster, "message", mem.refused)
 	}
-	status := new(v1alpha1.BundleStatus)
-	if err := json.Unmarshal(raw, status); err != nil {
-		r.Metrics.Refused(propagation.KindBundle)
-		log.FromContext(ctx).Info("report refused", "cluster", cluster, "error", err.Error())
-		return nil
-	}
-	if status.ObservedRevision == 0 {
-		return nil
-	}
-	return status
+	return out
 }
 
 // prefixes parses what the fabric has accepted.

@@ -39,6 +39,10 @@ type Member struct {
 	// false Exports is ignored: what the Bundles last written say of the member stays.
 	Known   bool
 	Exports []v1alpha1.Export
+	// Malformed counts those of its exports that could not be decoded.
+	Malformed int
+	// Refused says why the member's last report is not used at all; nil if it is, or there is none.
+	Refused *v1alpha1.Problem
 	// Last is the spec last written for this member and shard, nil when there is none. Where a Work has
 	// been deleted by hand and the spec is still remembered, pass that.
 	Last *v1alpha1.BundleSpec
@@ -55,12 +59,14 @@ type Decision struct {
 	Services, Conflicts int
 }
 
-// Reasons of Problems; the last is one of the Ready condition, too.
+// Reasons of Problems, beside v1alpha1.ReasonStatusTooLarge; the last is one of the Ready condition, too.
 const (
 	// ReasonInvalidExport: an export is refused, or a part of it left out.
 	ReasonInvalidExport = "InvalidExport"
 	// ReasonNotRouted: backends have addresses that are not routed between clusters.
 	ReasonNotRouted = "BackendsNotRouted"
+	// ReasonInvalidReport: a whole report cannot be decoded.
+	ReasonInvalidReport = "InvalidReport"
 	// ReasonBundleFull: there is no room left.
 	ReasonBundleFull = "BundleFull"
 )
@@ -114,6 +120,9 @@ func Decide(in Input) Decision {
 	members := newMembers(in.Members)
 	lost := restore(members)
 	for _, m := range members {
+		if m.Refused != nil {
+			m.problems[*m.Refused] = true
+		}
 		if m.Known {
 			m.gather(in, m.Exports, reported)
 			continue
@@ -199,6 +208,9 @@ func (m *member) gather(in Input, exports []v1alpha1.Export, from source) {
 	}
 	for i := range m.exports {
 		m.noteLeftOut(&m.exports[i])
+	}
+	if m.Malformed > 0 {
+		m.problem(ReasonInvalidExport, "%d exports are refused: they cannot be decoded", m.Malformed)
 	}
 }
 

@@ -241,30 +241,6 @@ func FuzzDecide(f *testing.F) {
 			t.Skip("not the JSON of an export")
 		}
 		d := decide(cluster(1, exports...), cluster(2, web(2)))
-		if len(d.Bundles) != 2 || len(d.Problems) > 2*maxProblems {
-			t.Fatalf("%d Bundles, %d Problems", len(d.Bundles), len(d.Problems))
-		}
-		mine, m := newPrefixSet(cluster(1).Pods), d.Bundles["c2"]
-		if spec, err := json.Marshal(m); err != nil || len(spec) > maxBundle {
-			t.Fatalf("%d bytes, %v", len(spec), err)
-		}
-		if !slices.ContainsFunc(m.Imports, func(i v1alpha1.Import) bool { return i.Name == "web" && i.Namespace == "sample" }) {
-			t.Fatal("the export of another cluster is gone")
-		}
-		for _, i := range m.Imports {
-			if validPorts(i.Settings.Ports) != nil {
-				t.Fatalf("ports %v", i.Settings.Ports)
-			}
-			for _, c := range i.Clusters {
-				for _, g := range c.Backends {
-					for _, b := range g.Addresses {
-						ip, ok := parseIP(b.IP)
-						if c.Cluster == "c1" && (!ok || !mine.contain(ip)) && !slices.Contains(c.ClusterIPs, b.IP) {
-							t.Fatalf("c1 contributes %s", b.IP)
-						}
-					}
-				}
-			}
-		}
+		checkBounds(t, d)
 	})
 }

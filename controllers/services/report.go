@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+const (
+	// maxReport is the largest status of a Bundle that is read, in bytes.
+	maxReport = 1 << 20
+	// maxReported is how many exports are decoded of one report: small ones would take a hundred times
+	// their size in memory.
+	maxReported = 10 * maxExports
+)
+
+// report is what a member says of one shard.
+type report struct {
+	revision int64
+	exports  []v1alpha1.Export
+	// malformed counts the exports that could not be decoded.
+	malformed int
+}
+
+// unusable says why a whole report is not used.
+type unusable struct{ reason, message string }
+
+func (u *unusable) Error() string { return u.message }
+
+// readReport decodes what a member wrote into the status of a Bundle, which may be anything. It returns nil
+// when there is no report yet. An export that cannot be decoded costs the others nothing.
+func readReport(raw []byte) (*report, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	if len(raw) > maxReport {
+		return nil, &unusable{v1alpha1.ReasonStatusTooLarge, fmt.Sprintf("it has %d bytes, at most %d are read", len(raw), maxReport)}
+	}
+	var status struct {
+		ObservedRevision int64             `json:"observedRevision"`
+		Exports          []json.RawMessage `json:"exports"`
+	}
+	if err := json.Unmarshal(raw, &status); err != nil {
+		return nil, &unusable{ReasonInvalidReport, "it cannot be decoded: " + quote(err.Error())}
+	}
+	if len(status.Exports) > maxReported {
+		return nil, &unusable{v1alpha1.ReasonStatusTooLarge, fmt.Sprintf("it has %d exports, at most %d are read", len(status.Exports), maxReported)}
+	}
+	if status.ObservedRevision == 0 {
+		return nil, nil
+	}
+	out := &report{revision: status.ObservedRevision, exports: make([]v1alpha1.Export, 0, len(status.Exports))}
+	for _, data := range status.Exports {
+		var e v1alpha1.Export
+		if json.Unmarshal(data, &e) != nil {
+			out.malformed++
+			continue
+		}
+		out.exports = append(out.exports, e)
+	}
+	return out, nil
+}

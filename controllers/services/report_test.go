@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+func encoded(t testing.TB, status v1alpha1.BundleStatus) []byte {
+	t.Helper()
+	data, err := json.Marshal(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestReports(t *testing.T) {
+	good := string(encoded(t, v1alpha1.BundleStatus{ObservedRevision: 7, Exports: []v1alpha1.Export{web(1)}}))
+	bad := `{"namespace":"sample","name":"db","settings":{"ports":"all"}}`
+	for name, c := range map[string]struct {
+		raw  string
+		want string
+	}{
+		"good":                          {good, "revision 7, 1 exports, 0 malformed"},
+		"nothing yet":                   {`{}`, "no report"},
+		"an older agent's silence":      {`{"exports":[]}`, "no report"},
+		"one export that is malformed":  {strings.Replace(good, `"exports":[`, `"exports":[`+bad+`,`, 1), "revision 7, 1 exports, 1 malformed"},
+		"an export of another type":     {`{"observedRevision":7,"exports":[null,1,"x",[],{}]}`, "revision 7, 2 exports, 3 malformed"},
+		"unknown fields of a newer one": {`{"observedRevision":7,"exports":[],"more":{"a":1}}`, "revision 7, 0 exports, 0 malformed"},
+		"no JSON":                       {`{"observedRevision":`, ReasonInvalidReport},
+		"a list":                        {`[]`, ReasonInvalidReport},
+		"exports of another type":       {`{"observedRevision":7,"exports":"all"}`, ReasonInvalidReport},
+		"deep":                          {strings.Repeat("[", 1<<16), ReasonInvalidReport},
+		"long":                          {`{"observedRevision":7,"x":"` + strings.Repeat("x", maxReport) + `"}`, v1alpha1.ReasonStatusTooLarge},
+		"many":                          {`{"observedRevision":7,"exports":[{}` + strings.Repeat(",{}", maxReported) + `]}`, v1alpha1.ReasonStatusTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := readReport([]byte(c.raw))
+			got := "no report"
+			var refused *unusable
+			if errors.As(err, &refused) {
+				got = refused.reason
+			} else if r != nil {
+				got = fmt.Sprintf("revision %d, %d exports, %d malformed", r.revision, len(r.exports), r.malformed)
+			}
+			if got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A report that cannot be used changes nothing, and is a Problem; one export that cannot be decoded is gone.
+func TestProblemsWithReports(t *testing.T) {
+	before := decide(cluster(1, web(1)), cluster(2))
+	first, second := cluster(1), cluster(2)
+	first.Known, first.Refused = false, &v1alpha1.Problem{Cluster: "c1", Reason: ReasonInvalidReport, Message: "why"}
+	first.Last, second.Last = written(t, before, "c1"), written(t, before, "c2")
+	d := decide(first, second)
+	if text(t, d) != text(t, before) || !slices.Contains(d.Problems, *first.Refused) {
+		t.Errorf("problems %v, Bundles\n%s", d.Problems, text(t, d))
+	}
+	first = cluster(1)
+	first.Malformed = 3
+	if d := decide(first, second); len(d.Problems) != 1 || !strings.Contains(d.Problems[0].Message, "3 exports are refused") {
+		t.Errorf("problems %v", d.Problems)
+	}
+}
+
+// manyExports are those of one shard of cluster n that exports services of one pod each.
+func manyExports(n, services int, shards int32) []v1alpha1.Export {
+	var out []v1alpha1.Export
+	for i := range services {
+		e := web(n)
+		e.Name, e.CreatedAt = fmt.Sprintf("many-%05d", i), at(i)
+		if v1alpha1.Shard(e.Namespace, e.Name, shards) == 0 {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// A member that exports 10,000 services gets what fits, oldest first, and is told of the rest as far as there
+// is room; nobody else notices.
+func TestTenThousandExportsOfOneMember(t *testing.T) {
+	others := []Member{cluster(2, web(2)), cluster(3, web(3))}
+	alone := decide(others...)
+	for _, shards := range []int32{1, 4} {
+		in := Input{Shards: shards, Members: []Member{cluster(1, manyExports(1, 10_000, shards)...), others[0], others[1]}}
+		in.Shard = 0
+		if shards > 1 {
+			in.Members[1].Exports, in.Members[2].Exports = nil, nil
+		}
+		d := Decide(in)
+		for name, b := range d.Bundles {
+			data, err := json.Marshal(b)
+			if err != nil || len(data) > maxBundle {
+				t.Errorf("%d shards: the Bundle of %s has %d bytes (%v)", shards, name, len(data), err)
+			}
+		}
+		mine := d.Bundles["c1"]
+		if n := len(mine.ExportConditions); n < 500 || len(d.Bundles["c3"].Imports) < 500 {
+			t.Errorf("%d shards: %d conditions, %d imports", shards, n, len(d.Bundles["c3"].Imports))
+		}
+		if !slices.ContainsFunc(d.Problems, func(p v1alpha1.Problem) bool { return p.Cluster == "c1" }) || len(d.Problems) > maxProblems {
+			t.Errorf("%d shards: %d problems", shards, len(d.Problems))
+		}
+		if shards > 1 {
+			continue
+		}
+		for _, c := range []string{"c2", "c3"} {
+			got, want := d.Bundles[c].ExportConditions, alone.Bundles[c].ExportConditions
+			if !slices.Equal(got, want) {
+				t.Errorf("the exports of %s are told %v, were told %v", c, got, want)
+			}
+			if !strings.Contains(imports(d), c+":c2,c3") {
+				t.Errorf("%s lost the import of the others", c)
+			}
+		}
+	}
+}
+
+func BenchmarkDecideTenThousand(b *testing.B) {
+	for _, shards := range []int32{1, 4} {
+		b.Run(fmt.Sprintf("exports=10000/clusters=10/shards=%d", shards), func(b *testing.B) {
+			in := Input{Shards: shards, Members: []Member{cluster(1, manyExports(1, 10_000, shards)...)}}
+			for n := 2; n <= 10; n++ {
+				in.Members = append(in.Members, cluster(n))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				Decide(in)
+			}
+		})
+	}
+}
+
+func BenchmarkReadReport(b *testing.B) {
+	for _, services := range []int{250, 1000} {
+		raw := encoded(b, v1alpha1.BundleStatus{ObservedRevision: 1, Exports: manyExports(1, services, 1)})
+		b.Run(fmt.Sprintf("exports=%d/bytes=%d", services, len(raw)), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := readReport(raw); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// FuzzBundleStatus feeds the bytes that a member can write, from the wire to the Bundles of all.
+func FuzzBundleStatus(f *testing.F) {
+	scoped := web(1, func(e *v1alpha1.Export) { e.Scope, e.Mode = labelled("zone", "a"), v1alpha1.ServiceModeClusterIP })
+	for _, e := range []v1alpha1.Export{web(1), web(1, headless), web(1, withPorts(port("", 80))), scoped} {
+		data := encoded(f, v1alpha1.BundleStatus{ObservedRevision: 7, Exports: []v1alpha1.Export{e, e}})
+		f.Add(data)
+		f.Add(data[:len(data)/2])
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		first := cluster(1)
+		if r, err := readReport(raw); err != nil || r == nil {
+			first.Known = false
+		} else {
+			first.Exports, first.Malformed = r.exports, r.malformed
+		}
+		checkBounds(t, decide(first, cluster(2, web(2))))
+	})
+}
+
+// checkBounds checks what holds whatever c1 reports beside c2's export of sample/web.
+func checkBounds(t *testing.T, d Decision) {
+	t.Helper()
+	if len(d.Bundles) != 2 || len(d.Problems) > 2*maxProblems {
+		t.Fatalf("%d Bundles, %d Problems", len(d.Bundles), len(d.Problems))
+	}
+	mine, m := newPrefixSet(cluster(1).Pods), d.Bundles["c2"]
+	if spec, err := json.Marshal(m); err != nil || len(spec) > maxBundle {
+		t.Fatalf("%d bytes, %v", len(spec), err)
+	}
+	if !slices.ContainsFunc(m.Imports, func(i v1alpha1.Import) bool { return i.Name == "web" && i.Namespace == "sample" }) {
+		t.Fatal("the export of another cluster is gone")
+	}
+	for _, i := range m.Imports {
+		if validPorts(i.Settings.Ports) != nil {
+			t.Fatalf("ports %v", i.Settings.Ports)
+		}
+		for _, c := range i.Clusters {
+			if c.Cluster == "c1" && c.Scope != nil && validScope(c.Scope) != nil {
+				t.Fatalf("scope %v", c.Scope)
+			}
+			for _, g := range c.Backends {
+				for _, b := range g.Addresses {
+					ip, ok := parseIP(b.IP)
+					if c.Cluster == "c1" && (!ok || !mine.contain(ip)) && !slices.Contains(c.ClusterIPs, b.IP) {
+						t.Fatalf("c1 contributes %s", b.IP)
+					}
+				}
+			}
+		}
+	}
+}
