@@ -17,8 +17,8 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// cacheOptions keep the caches small: no managed fields anywhere, of nodes only what is read, pods of
-// Sealane's own namespace only, and of ConfigMaps the one with the Corefile.
+// cacheOptions keep the caches small: nowhere what the API server or kubectl keeps for itself, of nodes and
+// Services only what is read, pods of Sealane's own namespace only, and of ConfigMaps the one with the Corefile.
 func cacheOptions(corefile types.NamespacedName) cache.Options {
 	return cache.Options{
 		DefaultTransform: strip,
@@ -28,19 +28,28 @@ func cacheOptions(corefile types.NamespacedName) cache.Options {
 			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
 				corefile.Namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, corefile.Name)},
 			}},
+			&corev1.Service{}:            {Transform: stripService},
 			&discoveryv1.EndpointSlice{}: {Transform: stripSlice},
 		},
 	}
 }
 
-// strip drops what the API server keeps for itself.
+// strip drops what the API server and kubectl keep for themselves: a second and a third copy of the object.
 func strip(in any) (any, error) {
 	o, err := meta.Accessor(in)
 	if err != nil {
 		return nil, fmt.Errorf("strip %T: %w", in, err)
 	}
 	o.SetManagedFields(nil)
+	delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	return in, nil
+}
+
+func stripService(in any) (any, error) {
+	if s, ok := in.(*corev1.Service); ok {
+		s.Status = corev1.ServiceStatus{}
+	}
+	return strip(in)
 }
 
 func stripNode(in any) (any, error) {
@@ -53,10 +62,9 @@ func stripNode(in any) (any, error) {
 
 func stripSlice(in any) (any, error) {
 	if s, ok := in.(*discoveryv1.EndpointSlice); ok {
-		s.ManagedFields = nil
 		for i := range s.Endpoints {
 			s.Endpoints[i].TargetRef, s.Endpoints[i].DeprecatedTopology = nil, nil
 		}
 	}
-	return in, nil
+	return strip(in)
 }
