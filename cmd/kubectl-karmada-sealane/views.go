@@ -168,6 +168,9 @@ func networkRows(f *fleet) []networkRow {
 				row.Message = c.Message
 			}
 		}
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.PeeringNodesProgrammed); c != nil && row.Message == "" {
+			row.Message = c.Message
+		}
 		rows = append(rows, row)
 	}
 	return rows

@@ -78,7 +78,7 @@ func endpoints(f *Facts) []Step {
 	counts := map[string]int{}
 	for _, c := range f.sources() {
 		if up, _ := f.tunnel(c.Cluster); up {
-			counts[c.Cluster] = ready(f.backends(c))
+			counts[c.Cluster] = f.readyIn(c)
 		}
 	}
 	total := sum(counts)
@@ -97,6 +97,18 @@ func endpoints(f *Facts) []Step {
 		return []Step{broken(stepEndpoints, "EndpointSlices of the import with ready endpoints", "none, though there are backends: "+listed(counts), remedy)}
 	}
 	return []Step{ok(stepEndpoints, "ready endpoints that were chosen: %s", listed(chosen))}
+}
+
+// readyIn counts a source's ready backends. Where its ClusterIP stands for them the count is that of the
+// cluster's own report.
+func (f *Facts) readyIn(c *v1alpha1.ImportCluster) int {
+	n := ready(f.backends(c))
+	for _, e := range f.Exports {
+		if e.Cluster == c.Cluster && n > 0 {
+			return max(n, e.Ready)
+		}
+	}
+	return n
 }
 
 func (f *Facts) lookAtPods(counts map[string]int) string {
