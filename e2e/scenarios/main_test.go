@@ -25,6 +25,7 @@ var shared *sealane.Sealane
 func TestMain(m *testing.M) {
 	name := flag.String("lab", defaultLab, "state directory of the lab; one that is up already is used as it is")
 	keep := flag.Bool("keep", false, "leave the lab running afterwards")
+	flag.Uint64("seed", 0, "of what is done in random order; by default another one each time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := 1

@@ -68,6 +68,7 @@ func newAPI(config *rest.Config) (*API, error) {
 			return nil, err
 		}
 	}
+	config.WarningHandler = rest.NoWarnings{}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, err

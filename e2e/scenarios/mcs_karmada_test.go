@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"github.com/sealane-io/sealane/e2e/lab"
+	"github.com/sealane-io/sealane/e2e/sealane"
+)
+
+// spread makes a Deployment, its Service web and a ServiceExport on the Karmada API, and the one policy that
+// takes all of them to some clusters.
+func (s site) spread(clusters ...string) {
+	s.Helper()
+	s.create(lab.ContextKarmada,
+		deployment(),
+		service(func(web *corev1.Service) { web.Spec.Selector = map[string]string{"app": "web"} }),
+		&mcsv1alpha1.ServiceExport{ObjectMeta: named("web")},
+		policy(clusters...))
+}
+
+// karmadaSite is a namespace on the Karmada API, which Karmada takes to the members.
+func karmadaSite(t *testing.T) site {
+	t.Helper()
+	s := newSite(t, lab.ContextKarmada)
+	for _, cluster := range members() {
+		a := s.api(cluster)
+		eventually(t, patience, func(ctx context.Context) error {
+			return a.Get(ctx, client.ObjectKey{Name: s.namespace}, &corev1.Namespace{})
+		})
+	}
+	return s
+}
+
+// deployment of web has two pods that, told to end, serve on until everybody knows.
+func deployment() *appsv1.Deployment {
+	replicas, grace, pods := int32(2), int64(10), whereamiPods("web")
+	pods.Spec.TerminationGracePeriodSeconds = &grace
+	pods.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}}}
+	return &appsv1.Deployment{ObjectMeta: named("web"), Spec: appsv1.DeploymentSpec{
+		Replicas: &replicas, Template: pods,
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+	}}
+}
+
+func policy(clusters ...string) *policyv1alpha1.PropagationPolicy {
+	return &policyv1alpha1.PropagationPolicy{ObjectMeta: named("web"), Spec: policyv1alpha1.PropagationSpec{
+		ResourceSelectors: []policyv1alpha1.ResourceSelector{
+			{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+			{APIVersion: "v1", Kind: "Service", Name: "web"},
+			{APIVersion: mcsv1alpha1.GroupVersion.String(), Kind: "ServiceExport", Name: "web"},
+		},
+		Placement: policyv1alpha1.Placement{ClusterAffinity: &policyv1alpha1.ClusterAffinity{ClusterNames: clusters}},
+	}}
+}
+
+// TestAnExportMovesWithItsService: Karmada moves all of it to another cluster while a client asks all the time.
+// Between the end of the old export and the start of the new pods nobody answers; but nothing hangs.
+func TestAnExportMovesWithItsService(t *testing.T) {
+	s := karmadaSite(t)
+	s.spread("c2")
+	s.sources("c1", map[string]int{"c2": 2})
+	shares(t, "c1", "http://"+s.name(), 10, "c2")
+
+	client := asking(t, "c1", s.name())
+	change(s, lab.ContextKarmada, policy(), func(p *policyv1alpha1.PropagationPolicy) {
+		p.Spec.Placement.ClusterAffinity.ClusterNames = []string{"c3"}
+	})
+	begin := time.Now()
+	s.sources("c1", map[string]int{"c3": 2})
+	t.Logf("moved in %s", time.Since(begin))
+	for _, cluster := range []string{"c1", "c2", "c3"} {
+		s.imported(from("c3"), cluster)
+		shares(t, cluster, "http://"+s.name(), 10, "c3")
+	}
+	unknown(t, "c1", s.name("c2"))
+	answers, errors := client.end()
+	t.Logf("%d answers, %d errors", len(answers), len(errors))
+	for _, e := range errors {
+		if strings.Contains(e, "deadline") || strings.Contains(e, "Timeout") {
+			t.Errorf("expected no request to hang, found %s", e)
+		}
+	}
+	if last := answers[len(answers)-1]; last.Pod == "" || len(answers) < len(errors) {
+		t.Errorf("expected more answers than errors, found %d and %d: %v", len(answers), len(errors), errors)
+	}
+}
+
+// TestAnExportMovesBetweenServers: the servers run in both clusters, so only the export moves.
+func TestAnExportMovesBetweenServers(t *testing.T) {
+	s := karmadaSite(t)
+	s.serve("c2")
+	s.serve("c3")
+	s.create(lab.ContextKarmada, &mcsv1alpha1.ServiceExport{ObjectMeta: named("web")}, policy("c2"))
+	shares(t, "c1", "http://"+s.name(), 10, "c2")
+	client := asking(t, "c1", s.name())
+	change(s, lab.ContextKarmada, policy(), func(p *policyv1alpha1.PropagationPolicy) {
+		p.Spec.Placement.ClusterAffinity.ClusterNames = []string{"c3"}
+	})
+	s.imported(from("c3"), members()...)
+	shares(t, "c1", "http://"+s.name(), 10, "c3")
+	answers, errors := client.end()
+	t.Logf("%d answers, %d errors", len(answers), len(errors))
+	// It asks every 50 ms.
+	if len(errors) > 40 {
+		t.Errorf("expected at most 2 s without an answer, found %d errors: %v", len(errors), errors)
+	}
+}
+
+// asker is a pod that asks for a name all the time.
+type asker struct {
+	t     *testing.T
+	ended chan string
+}
+
+// asking starts one for 15 s: each request with a look-up and a connection of its own.
+func asking(t *testing.T, cluster, name string) asker {
+	t.Helper()
+	a := asker{t, make(chan string, 1)}
+	go func() {
+		// The last request's failure is one of those in the output.
+		out, _ := in(t.Context(), cluster, clientOf(cluster), "http", "-count=300", "-interval=50ms", "-timeout=2s", "http://"+name)
+		a.ended <- out
+	}()
+	return a
+}
+
+// end waits for its end.
+func (a asker) end() (answers []sealane.Answer, errors []string) {
+	a.t.Helper()
+	for line := range strings.SplitSeq(<-a.ended, "\n") {
+		if answer, err := sealane.ParseAnswer([]byte(line)); err == nil {
+			answers = append(answers, answer)
+		} else if line != "" {
+			errors = append(errors, line)
+		}
+	}
+	if len(answers) == 0 {
+		a.t.Fatalf("expected some answers, found %v", errors)
+	}
+	return answers, errors
+}
