@@ -189,6 +189,9 @@ type BundleStatus struct {
 	// +listType=atomic
 	// +optional
 	Exports []Export `json:"exports,omitempty"`
+	// LeftOut counts the exports that the report has no room for: older ones come first.
+	// +optional
+	LeftOut int32 `json:"leftOut,omitempty"`
 }
 
 // Bundle carries one shard of a member's services: down, what it imports; up, what it exports.

@@ -5,6 +5,7 @@ package exports
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -37,8 +39,16 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 		For(&mcs.ServiceExport{}).
 		Watches(&corev1.Service{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.Bundle{}, handler.EnqueueRequestsFromMapFunc(verdictKeys), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Bundle{}, handler.EnqueueRequestsFromMapFunc(r.allKeys), builder.WithPredicates(leftOutChanged())).
 		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.allKeys), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(o).Complete(r)
+}
+
+// leftOutChanged lets through what changes which exports the cluster's own report has no room for.
+func leftOutChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.(*v1alpha1.Bundle).Status.LeftOut != e.ObjectNew.(*v1alpha1.Bundle).Status.LeftOut
+	}}
 }
 
 func verdictKeys(_ context.Context, o client.Object) []reconcile.Request {
@@ -117,7 +127,17 @@ func (r *Reconciler) verdicts(ctx context.Context, peering *v1alpha1.Peering, ex
 			out = append(out, c)
 		}
 	}
+	if len(out) == 0 && leftOut(bundle, export) {
+		out = append(out, noRoom(export))
+	}
 	return out, nil
+}
+
+// leftOut says whether the cluster's report, having no room for all exports, lacks this one.
+func leftOut(bundle *v1alpha1.Bundle, export *mcs.ServiceExport) bool {
+	return bundle.Status.LeftOut > 0 && !slices.ContainsFunc(bundle.Status.Exports, func(e v1alpha1.Export) bool {
+		return e.Namespace == export.Namespace && e.Name == export.Name
+	})
 }
 
 func (r *Reconciler) write(ctx context.Context, export *mcs.ServiceExport, want []metav1.Condition) error {

@@ -146,6 +146,7 @@ func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle, peering *
 			out.Exports = append(out.Exports, export)
 		}
 	}
+	out.Exports, out.LeftOut = fit(out.Exports)
 	slices.SortFunc(out.Exports, func(a, b v1alpha1.Export) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
