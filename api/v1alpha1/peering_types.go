@@ -81,7 +81,7 @@ type PeeringStatus struct {
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`
 	// Conditions that the agent knows: MCSAPI, DNSConfigured, NodesProgrammed,
-	// ExportsAccepted.
+	// ExportsAccepted, ImportsApplied.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -96,6 +96,8 @@ const (
 	PeeringNodesProgrammed = "NodesProgrammed"
 	// PeeringExportsAccepted: no ServiceExport of the cluster is refused or in conflict.
 	PeeringExportsAccepted = "ExportsAccepted"
+	// PeeringImportsApplied: every service that the cluster imports has its ServiceImport.
+	PeeringImportsApplied = "ImportsApplied"
 )
 
 // Reasons of these conditions that need a person.
@@ -109,6 +111,8 @@ const (
 	ReasonProgrammingFailed = "ProgrammingFailed"
 	// Of PeeringExportsAccepted: the conditions of some ServiceExports say what is wrong with them.
 	ReasonExportsRefused = "ExportsRefused"
+	// Of PeeringImportsApplied: a ServiceImport of that name is somebody else's.
+	ReasonNameTaken = "NameTaken"
 )
 
 // Peering is one member's place in the fabric: down, what it is to connect to; up, what it is.

@@ -21,7 +21,10 @@ import (
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/membership"
@@ -41,6 +44,9 @@ type Reconciler struct {
 	Works   propagation.Writer
 	Events  record.EventRecorder
 	Metrics *metrics.Metrics
+	// Others are problems that are found elsewhere, and Changed tells of a ClusterSet that has others now.
+	Others  interface{ Problems(set string) []v1alpha1.Problem }
+	Changed <-chan event.GenericEvent
 	// Now is the clock.
 	Now func() time.Time
 
@@ -91,7 +97,8 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet) (Input
 	if err != nil {
 		return in, 0, err
 	}
-	in.Problems = membership.Problems(world, set.Name)
+	in.Problems = append(membership.Problems(world, set.Name), r.Others.Problems(set.Name)...)
+	in.Joining = membership.Joining(world, set.Name)
 	var again time.Duration
 	for _, m := range world.Members {
 		if m.Spec.ClusterSet != set.Name {
@@ -256,6 +263,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&clusterv1alpha1.Cluster{}, membership.ToSet(func(ctx context.Context, o client.Object) []string {
 			return membership.SetOf(ctx, r.Client, o.GetName())
 		})).
+		WatchesRawSource(source.Channel(r.Changed, &handler.EnqueueRequestForObject{})).
 		Watches(&workv1alpha2.ClusterResourceBinding{}, membership.ToSet(func(ctx context.Context, o client.Object) []string {
 			if !slices.Contains(propagation.WireBindings(), o.GetName()) {
 				return nil

@@ -39,6 +39,8 @@ type Input struct {
 	Set v1alpha1.ClusterSet
 	// Members of the set, in any order.
 	Members []Member
+	// Joining are the clusters that are about to become members.
+	Joining []string
 	// Problems of membership: clusters that are selected and cannot belong.
 	Problems []v1alpha1.Problem
 	// Now is the time of new conditions and acceptances.

@@ -224,6 +224,8 @@ func TestWhatAMemberSaysIsWrongIsAProblem(t *testing.T) {
 		{v1alpha1.PeeringNodesProgrammed, "Programming", "", true},
 		{v1alpha1.PeeringDNSConfigured, v1alpha1.ReasonDomainTaken, "c2 reports: 1 of 2 ?", false},
 		{v1alpha1.PeeringExportsAccepted, v1alpha1.ReasonExportsRefused, "c2 reports: 1 of 2 ?", true},
+		{v1alpha1.PeeringImportsApplied, v1alpha1.ReasonNameTaken, "c2 reports: 1 of 2 ?", true},
+		{v1alpha1.PeeringImportsApplied, "NamespaceMissing", "", true},
 		{v1alpha1.MemberAccepted, v1alpha1.ReasonCIDROverlap, "", true},
 	} {
 		say(x.kind, x.reason)
@@ -267,6 +269,12 @@ func TestClusterSetStatus(t *testing.T) {
 	if w.d.Set.Members != 2 || w.d.Set.AcceptedMembers != 2 || w.d.Set.ConnectedMembers != 0 {
 		t.Errorf("status %+v", w.d.Set)
 	}
+	w.in.Joining = []string{"c3"}
+	w.step()
+	if c := meta.FindStatusCondition(w.d.Set.Conditions, v1alpha1.ClusterSetReady); w.d.Set.Members != 3 || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "c3") {
+		t.Errorf("with a newcomer: %+v", w.d.Set)
+	}
+	w.in.Joining = nil
 	connect := func(from, to string) {
 		w.member(from).Report.Status.Connections = []v1alpha1.MemberConnection{
 			{Cluster: to, Status: v1alpha1.ConnectionConnected}, {Cluster: "stranger", Status: v1alpha1.ConnectionConnected}, {Cluster: to, Status: "Nonsense"}}

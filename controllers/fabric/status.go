@@ -99,6 +99,8 @@ func troubles(kind string) []string {
 		return []string{v1alpha1.ReasonProgrammingFailed}
 	case v1alpha1.PeeringExportsAccepted:
 		return []string{v1alpha1.ReasonExportsRefused}
+	case v1alpha1.PeeringImportsApplied:
+		return []string{v1alpha1.ReasonNameTaken}
 	case v1alpha1.PeeringDNSConfigured:
 		return []string{v1alpha1.ReasonNoCorefile, v1alpha1.ReasonMarkersBroken, v1alpha1.ReasonDomainTaken}
 	}
@@ -167,9 +169,9 @@ func isReason(s string) bool {
 func setStatus(in Input, states []*state, statuses map[string]v1alpha1.MemberStatus) v1alpha1.ClusterSetStatus {
 	status := *in.Set.Status.DeepCopy()
 	status.ObservedGeneration = in.Set.Generation
-	status.Members, status.AcceptedMembers, status.ConnectedMembers = 0, 0, 0
+	status.Members, status.AcceptedMembers, status.ConnectedMembers = int32(len(in.Joining)), 0, 0
 	problems := slices.Clone(in.Problems)
-	var waiting []string
+	waiting := slices.Clone(in.Joining)
 	for _, s := range states {
 		problems = append(problems, s.problems...)
 		if !s.active() {
@@ -192,8 +194,10 @@ func setStatus(in Input, states []*state, statuses map[string]v1alpha1.MemberSta
 	status.Problems = problems[:min(len(problems), maxProblems)]
 	slices.Sort(waiting)
 
-	// What is wrong with an export concerns its owner, and not whether the network is ready.
-	problems = slices.DeleteFunc(slices.Clone(problems), func(p v1alpha1.Problem) bool { return p.Reason == v1alpha1.ReasonExportsRefused })
+	// What is wrong with a service concerns its owner, and not whether the network is ready.
+	problems = slices.DeleteFunc(slices.Clone(problems), func(p v1alpha1.Problem) bool {
+		return p.Reason == v1alpha1.ReasonExportsRefused || p.Reason == v1alpha1.ReasonNameTaken
+	})
 	ready, reason, message := true, ReasonReady, "every selected cluster is an accepted member"
 	switch {
 	case len(problems) > 0:

@@ -92,6 +92,19 @@ func Owners(w World) map[string]string {
 	return owners
 }
 
+// Joining names the clusters that belong to a ClusterSet and have no Member yet, sorted.
+func Joining(w World, name string) []string {
+	var joining []string
+	for cluster, owner := range Owners(w) {
+		recorded := slices.ContainsFunc(w.Members, func(m v1alpha1.Member) bool { return m.Name == cluster })
+		if owner == name && !recorded && w.Cluster(cluster).Spec.ID != "" {
+			joining = append(joining, cluster)
+		}
+	}
+	slices.Sort(joining)
+	return joining
+}
+
 // Problems of one ClusterSet's membership.
 func Problems(w World, name string) []v1alpha1.Problem {
 	set := w.Set(name)
