@@ -19,8 +19,6 @@ import (
 const (
 	// ConditionMCSAPI: the cluster serves the MCS API with every field that Sealane uses.
 	ConditionMCSAPI = "MCSAPI"
-	// ConditionImportsApplied: every import of this cluster exists.
-	ConditionImportsApplied = "ImportsApplied"
 	// ConditionNetworksDiscovered: pod and service networks are known.
 	ConditionNetworksDiscovered = "NetworksDiscovered"
 	// ConditionCleaned: nothing of Sealane is left in a cluster that leaves.
@@ -141,11 +139,11 @@ func mcsAPI(limited bool) metav1.Condition {
 func imports(in Input) metav1.Condition {
 	switch {
 	case len(in.Foreign) > 0:
-		return condition(ConditionImportsApplied, false, "NameTaken", "ServiceImports of these names were not made by Sealane and are left alone: %s; delete or rename them", some(in.Foreign))
+		return condition(v1alpha1.PeeringImportsApplied, false, v1alpha1.ReasonNameTaken, "ServiceImports of these names were not made by Sealane and are left alone: %s; delete or rename them", some(in.Foreign))
 	case len(in.MissingNamespaces) > 0:
-		return condition(ConditionImportsApplied, false, "NamespaceMissing", "services are imported into namespaces that do not exist here: %s; create them to use the services", some(in.MissingNamespaces))
+		return condition(v1alpha1.PeeringImportsApplied, false, "NamespaceMissing", "services are imported into namespaces that do not exist here: %s; create them to use the services", some(in.MissingNamespaces))
 	}
-	return condition(ConditionImportsApplied, true, "Applied", "every import exists")
+	return condition(v1alpha1.PeeringImportsApplied, true, "Applied", "every import exists")
 }
 
 func exported(refused []string) metav1.Condition {

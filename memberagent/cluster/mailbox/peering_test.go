@@ -84,7 +84,7 @@ func TestPeeringConditions(t *testing.T) {
 	}
 	in.MissingNamespaces, in.Limited = many, true
 	status := PeeringStatus(in)
-	c := meta.FindStatusCondition(status.Conditions, ConditionImportsApplied)
+	c := meta.FindStatusCondition(status.Conditions, v1alpha1.PeeringImportsApplied)
 	if c.Reason != "NamespaceMissing" || !strings.Contains(c.Message, "ns-09 and 2 more") || c.ObservedGeneration != 4 {
 		t.Errorf("missing namespaces: %+v", c)
 	}
