@@ -15,7 +15,7 @@ import (
 
 // TestUninstallLeavesNothing runs last of all: no object, link, route, rule or table of Sealane's stays.
 func TestUninstallLeavesNothing(t *testing.T) {
-	plugin(t, "uninstall", "--timeout=10m")
+	plugin(t, "uninstall")
 	for _, c := range shared.Lab.Topology.Clusters {
 		clean(t, c.Name)
 	}

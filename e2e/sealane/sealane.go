@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/e2e/lab"
 )
 
@@ -38,6 +39,12 @@ func (s *Sealane) Install(ctx context.Context) error {
 	kubeconfig := filepath.Join(s.Lab.Dir, "sealane-controller.kubeconfig")
 	install := []string{"install", "--controller=external", "--controller-kubeconfig=" + kubeconfig,
 		"--agent-image=" + lab.ImageAgent, "--dns-image=" + lab.ImageDNS}
+	// A controller whose identity an uninstall took is of no more use.
+	if _, err := s.Lab.Kubectl(ctx, "--context", lab.ContextKarmada, "-n", v1alpha1.Namespace, "get", "serviceaccount", controllerProcess); err != nil {
+		if err := s.Lab.StopProcess(ctx, controllerProcess); err != nil {
+			return fmt.Errorf("stop the controller of an earlier installation: %w", err)
+		}
+	}
 	if err := s.stream(ctx, io.Discard, append(install, "--wait=false")...); err != nil {
 		return err
 	}
