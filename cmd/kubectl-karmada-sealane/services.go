@@ -255,6 +255,9 @@ func (v *serviceView) finish(f *fleet) (serviceRow, bool) {
 	if v.template != nil && len(v.row.Clusters) == 0 && len(f.only) == 0 {
 		v.row.Problems = append(v.row.Problems, unplaced(v.template))
 	}
+	if v.template != nil {
+		v.row.Problems = append(v.row.Problems, v.rivals()...)
+	}
 	if v.template == nil && len(v.row.Clusters) == 0 && len(v.row.ImportedBy) > 0 && len(f.only) == 0 {
 		v.row.Problems = append(v.row.Problems, "no cluster exports it any more: about to go")
 	}
@@ -265,6 +268,21 @@ func (v *serviceView) finish(f *fleet) (serviceRow, bool) {
 		}
 	}
 	return v.row, len(v.row.Clusters) > 0 || v.template != nil || v.policy != nil || len(v.row.ImportedBy) > 0
+}
+
+// rivals are conflicts that the Karmada API knows of and no cluster does: with Karmada's own imports of the
+// service.
+func (v *serviceView) rivals() []string {
+	c := meta.FindStatusCondition(v.template.Status.Conditions, exportConflict)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return nil
+	}
+	for reason := range strings.SplitSeq(c.Reason, ",") {
+		if !slices.ContainsFunc(v.row.Clusters, func(e exportRow) bool { return strings.Contains(e.Conflict, reason) }) {
+			return []string{reasoned(c)}
+		}
+	}
+	return nil
 }
 
 // asked is the mode that the oldest export asks for.

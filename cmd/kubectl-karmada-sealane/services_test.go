@@ -145,6 +145,12 @@ func exportedShop() *fleet {
 	f.member("c1").services.exports = []mcsv1beta1.ServiceExport{own("mail", "InvalidServiceType", "it is of type ExternalName"), own("made-there", "NoService", "there is no Service made-there")}
 	f.spread("nowhere").binding.Status.Conditions = []metav1.Condition{{Type: workv1alpha2.Scheduled, Status: metav1.ConditionFalse, Message: "0/3 clusters are available"}}
 	f.spread("no-policy").binding = nil
+	f.exports("rivalled", v1alpha1.ClusterSetIP, 1, "c1")
+	f.says("c1", "rivalled", "Conflict", metav1.ConditionTrue, "PortConflict", "c2 exports other ports")
+	for _, service := range []string{"conflicting", "rivalled"} {
+		reason := map[string]string{"conflicting": "PortConflict", "rivalled": "PortConflict,DerivedService"}[service]
+		f.spread(service, "c1").Status.Conditions = []metav1.Condition{{Type: "Conflict", Status: metav1.ConditionTrue, Reason: reason, Message: "on the Karmada API"}}
+	}
 	f.imports("gone", v1alpha1.ClusterSetIP, []string{"c3"}, "c1")
 	f.says("c2", "lingering", "Ready", metav1.ConditionTrue, "Exported", "")
 	return f

@@ -20,7 +20,7 @@ import (
 func Follow(f *Facts) []Step {
 	path := []func(*Facts) []Step{name, member, agent, corefile, nodeLocal, clusterDNS, sealaneDNS}
 	if f.Name.Kind != Version {
-		path = append(path, exports, bundle, shape, namespace, serviceImport, service, tunnels, endpoints)
+		path = append(path, exports, bundle, shape, namespace, serviceImport, service, tunnels, nodes, endpoints)
 	}
 	var steps []Step
 	for _, next := range append(path, lookUp) {
@@ -125,7 +125,7 @@ func nodeLocal(f *Facts) []Step {
 	}
 	return []Step{broken(stepNodeLocal, "the Corefile of NodeLocal DNSCache, which pods ask, to forward "+f.Name.Domain,
 		"ConfigMap kube-system/node-local-dns has no server block for it: such names go to the nodes' own name servers",
-		fmt.Sprintf("add to it: %s:53 { errors; forward . %s { force_tcp } } with the bind and reload lines of its other blocks", f.Name.Domain, f.DNS.IP))}
+		"add one like that of the cluster's own domain, which forwards to the cluster's DNS: the page on DNS has it")}
 }
 
 func clusterDNS(f *Facts) []Step {

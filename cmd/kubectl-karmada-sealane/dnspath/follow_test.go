@@ -230,6 +230,9 @@ func cases() []struct {
 		{"a derived Service with another address", cart, func(f *Facts) { f.Derived.Spec.ClusterIPs = []string{"10.88.1.2"} }},
 
 		{"one tunnel down", cart, func(f *Facts) { f.down("c3"); f.Slices = f.Slices[:1] }},
+		{"a node that is not programmed", cart, func(f *Facts) {
+			f.Peering.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PeeringNodesProgrammed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgrammingFailed, Message: "c1-worker: add route: permission denied"}}
+		}},
 		{"all tunnels down", cart, func(f *Facts) { f.down("c2", "c3") }},
 		{"the tunnel to the cluster of the name down", "c2." + cart, func(f *Facts) { f.down("c2") }},
 		{"gateways that say nothing", cart, func(f *Facts) { f.Gateways = nil }},

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -68,6 +70,15 @@ func tunnels(f *Facts) []Step {
 	}
 	return []Step{broken(stepTunnel, "a tunnel to a cluster that exports the service", strings.Join(down, "\n"),
 		fmt.Sprintf("see %s show connections -C %s", f.Plugin, f.Cluster))}
+}
+
+// nodes: the agents have programmed them all; one that is not cuts off its own pods only.
+func nodes(f *Facts) []Step {
+	c := meta.FindStatusCondition(f.Peering.Status.Conditions, v1alpha1.PeeringNodesProgrammed)
+	if c == nil || c.Status == metav1.ConditionTrue {
+		return nil
+	}
+	return []Step{note(stepNodes, "not every node of %s is programmed, pods there may not get through: %s", f.Cluster, c.Message)}
 }
 
 // endpoints: something is ready at the end of the path.

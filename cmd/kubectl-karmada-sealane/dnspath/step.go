@@ -36,6 +36,7 @@ const (
 	stepServiceImport = "serviceimport"
 	stepService       = "service"
 	stepTunnel        = "tunnel"
+	stepNodes         = "nodes"
 	stepEndpoints     = "endpoints"
 	stepLookUp        = "look-up"
 )
