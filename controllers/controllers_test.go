@@ -5,6 +5,7 @@ package controllers_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -275,6 +276,38 @@ func TestAStatusThatIsTooLargeOrBroken(t *testing.T) {
 			f.eventually("the problem is gone", func() bool { return f.problems() == "" })
 		})
 	}
+}
+
+func TestAReportOnExportsThatIsTooLargeOrBroken(t *testing.T) {
+	f := newFleet(t)
+	f.connect(2)
+	web := export("sample", "web", "10.102.0.7", "10.2.0.7")
+	f.export("c2", web)
+	f.eventually("c1 imports web", func() bool { return f.imported("c1", "web") != nil })
+	for name, raw := range map[string]string{
+		"too large": `{"x":"` + strings.Repeat("x", 1<<20) + `","observedRevision":99}`,
+		"broken":    `{"exports":"all of them","observedRevision":99}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.mu.Lock()
+			f.rawBundle["c2"] = []byte(raw)
+			f.mu.Unlock()
+			f.eventually("a problem names c2", func() bool {
+				return strings.Contains(f.problems(), "the report of cluster c2 on its exports is not used")
+			})
+			f.never("c1 loses the import", func() bool { return f.imported("c1", "web") == nil })
+			f.mu.Lock()
+			delete(f.rawBundle, "c2")
+			f.mu.Unlock()
+			f.eventually("the problem is gone", func() bool { return f.problems() == "" })
+		})
+	}
+	f.mu.Lock()
+	data, err := json.Marshal(web)
+	f.must(err)
+	f.rawBundle["c2"] = fmt.Appendf(nil, `{"observedRevision":999,"exports":[{"name":1},%s]}`, data)
+	f.mu.Unlock()
+	f.never("one export that cannot be decoded takes another along", func() bool { return f.imported("c1", "web") == nil })
 }
 
 func TestOfTwoClusterSetsTheOlderWins(t *testing.T) {

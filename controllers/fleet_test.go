@@ -69,8 +69,8 @@ type fleet struct {
 	// reports of the agents by cluster; a cluster without one is silent.
 	reports map[string]v1alpha1.PeeringStatus
 	exports map[string][]v1alpha1.Export
-	// raw replaces what an agent would write, by cluster.
-	raw map[string][]byte
+	// raw and rawBundle replace what an agent would write of its networks and exports, by cluster.
+	raw, rawBundle map[string][]byte
 }
 
 // newFleet starts with an empty Karmada API: the objects of an earlier test are gone.
@@ -84,7 +84,7 @@ func newFleet(t *testing.T) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, client: c, writes: map[string]int{}, reports: map[string]v1alpha1.PeeringStatus{}, exports: map[string][]v1alpha1.Export{}, raw: map[string][]byte{}}
+	f := &fleet{t: t, client: c, writes: map[string]int{}, reports: map[string]v1alpha1.PeeringStatus{}, exports: map[string][]v1alpha1.Export{}, raw: map[string][]byte{}, rawBundle: map[string][]byte{}}
 	f.grant()
 	for _, name := range propagation.WireBindings() {
 		f.must(c.Create(t.Context(), &workv1alpha2.ClusterResourceBinding{
@@ -226,6 +226,9 @@ func (f *fleet) answer(work *workv1alpha1.Work) []byte {
 		report.ObservedRevision = spec.Revision
 		status = report
 	} else {
+		if raw, ok := f.rawBundle[cluster]; ok {
+			return raw
+		}
 		var spec v1alpha1.BundleSpec
 		if propagation.Spec(work, &spec) != nil {
 			return nil

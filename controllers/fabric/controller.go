@@ -45,7 +45,9 @@ type Reconciler struct {
 	Events  record.EventRecorder
 	Metrics *metrics.Metrics
 	// Others are problems that are found elsewhere, and Changed tells of a ClusterSet that has others now.
-	Others  interface{ Problems(set string) []v1alpha1.Problem }
+	Others interface {
+		Problems(set string) []v1alpha1.Problem
+	}
 	Changed <-chan event.GenericEvent
 	// Now is the clock.
 	Now func() time.Time

@@ -48,6 +48,8 @@ type Reconciler struct {
 	Client  client.Client
 	Works   propagation.Writer
 	Metrics *metrics.Metrics
+	// Board shows the reports that are refused.
+	Board *Board
 	// Now is the clock.
 	Now func() time.Time
 
@@ -90,6 +92,9 @@ type target struct {
 func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, error) {
 	var set v1alpha1.ClusterSet
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: shard.Set}, &set); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Board.forget(shard.Set)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if shard.Number >= set.Spec.Shards {
@@ -102,6 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, e
 		return ctrl.Result{}, err
 	}
 	r.notePlain(shard, !in.Selects())
+	r.Board.show(ctx, shard, in.refused())
 	start := time.Now()
 	d := Decide(in)
 	r.Metrics.Decided("services", time.Since(start))
