@@ -79,7 +79,7 @@ func endpointChanges(ctx context.Context, l *lab.Lab, exporter lab.Cluster, serv
 	if err := c.export(ctx); err != nil {
 		return nil, err
 	}
-	result.Boot = time.Since(begin)
+	result.Boot = time.Since(begin).Round(time.Second)
 	if err := wait(ctx, settle); err != nil {
 		return nil, err
 	}
@@ -109,11 +109,11 @@ func endpointChanges(ctx context.Context, l *lab.Lab, exporter lab.Cluster, serv
 
 func crowdName(i int) string { return fmt.Sprintf("crowd-%d", i) }
 
-// address of a service's one endpoint, in its n-th version.
+// address of a service's one endpoint, in its n-th version: one of the worker's pods, which services share.
 func (c *crowd) address(i, n int) string {
+	const first, count = 20, 200
 	b := c.pods.As4()
-	at := 2*i + n%2
-	b[2], b[3] = byte(at/200), byte(20+at%200)
+	b[2], b[3] = 1, byte(first+(2*i+n%2)%count)
 	return netip.AddrFrom4(b).String()
 }
 

@@ -33,8 +33,8 @@ func main() {
 	var o options
 	flag.StringVar(&o.out, "out", "docs/benchmarks/dns.txt", "where the figures go")
 	flag.StringVar(&o.imports, "imports", "10,1000,10000", "numbers of imports")
-	flag.IntVar(&o.rounds, "rounds", 5, "measurements of each server, which take turns; the median counts")
-	flag.DurationVar(&o.duration, "duration", time.Second, "length of one measurement")
+	flag.IntVar(&o.rounds, "rounds", 15, "measurements of each server, which take turns; the median counts")
+	flag.DurationVar(&o.duration, "duration", 300*time.Millisecond, "length of one measurement")
 	flag.Parse()
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintf(os.Stderr, "bench: failed: %v\n", err)
