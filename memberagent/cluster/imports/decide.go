@@ -180,10 +180,10 @@ func serviceImport(in *Input, families []corev1.IPFamily) *mcs.ServiceImport {
 		SessionAffinityConfig: i.Settings.SessionAffinityConfig,
 	}
 	for _, p := range i.Settings.Ports {
-		out.Spec.Ports = append(out.Spec.Ports, mcs.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
+		out.Spec.Ports = append(out.Spec.Ports, mcs.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: clone(p.AppProtocol), Port: p.Port})
 	}
 	if !in.Limited {
-		out.Spec.IPFamilies = families
+		out.Spec.IPFamilies = slices.Clone(families)
 		out.Spec.InternalTrafficPolicy = i.Settings.InternalTrafficPolicy
 		out.Spec.TrafficDistribution = i.Settings.TrafficDistribution
 	}
@@ -259,7 +259,7 @@ func derivedService(in *Input, families []corev1.IPFamily) *corev1.Service {
 	out.Spec = corev1.ServiceSpec{
 		Type:                  corev1.ServiceTypeClusterIP,
 		ClusterIPs:            addresses(known, families),
-		IPFamilies:            families,
+		IPFamilies:            slices.Clone(families),
 		IPFamilyPolicy:        &policy,
 		SessionAffinity:       in.Import.Settings.SessionAffinity,
 		InternalTrafficPolicy: &internal,
@@ -272,7 +272,7 @@ func derivedService(in *Input, families []corev1.IPFamily) *corev1.Service {
 	}
 	for _, p := range in.Import.Settings.Ports {
 		out.Spec.Ports = append(out.Spec.Ports, corev1.ServicePort{
-			Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port, TargetPort: intstr.FromInt32(p.Port),
+			Name: p.Name, Protocol: p.Protocol, AppProtocol: clone(p.AppProtocol), Port: p.Port, TargetPort: intstr.FromInt32(p.Port),
 		})
 	}
 	return out
@@ -304,8 +304,17 @@ func addresses(known []string, families []corev1.IPFamily) []string {
 
 func affinityConfig(c *corev1.SessionAffinityConfig) *corev1.SessionAffinityConfig {
 	if c != nil {
-		return c
+		return c.DeepCopy()
 	}
 	timeout := corev1.DefaultClientIPServiceAffinitySeconds
 	return &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &timeout}}
+}
+
+// clone keeps objects that are written at the same time from sharing what the answers are decoded into.
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
 }

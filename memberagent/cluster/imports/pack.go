@@ -112,7 +112,7 @@ func endpointSlice(in *Input, g group, name string, endpoints []discoveryv1.Endp
 		port := discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &p.Port}
 		for _, s := range in.Import.Settings.Ports {
 			if s.Name == p.Name {
-				port.AppProtocol = s.AppProtocol
+				port.AppProtocol = clone(s.AppProtocol)
 			}
 		}
 		out.Ports = append(out.Ports, port)
