@@ -40,7 +40,8 @@ func (s *Sealane) Install(ctx context.Context) error {
 	install := []string{"install", "--controller=external", "--controller-kubeconfig=" + kubeconfig,
 		"--agent-image=" + lab.ImageAgent, "--dns-image=" + lab.ImageDNS}
 	// A controller whose identity an uninstall took is of no more use.
-	if _, err := s.Lab.Kubectl(ctx, "--context", lab.ContextKarmada, "-n", v1alpha1.Namespace, "get", "serviceaccount", controllerProcess); err != nil {
+	_, err := s.Lab.Kubectl(ctx, "--context", lab.ContextKarmada, "-n", v1alpha1.Namespace, "get", "serviceaccount", controllerProcess)
+	if err != nil && s.Lab.Running(controllerProcess) {
 		if err := s.Lab.StopProcess(ctx, controllerProcess); err != nil {
 			return fmt.Errorf("stop the controller of an earlier installation: %w", err)
 		}
@@ -48,7 +49,7 @@ func (s *Sealane) Install(ctx context.Context) error {
 	if err := s.stream(ctx, io.Discard, append(install, "--wait=false")...); err != nil {
 		return err
 	}
-	err := s.Lab.Run(controllerProcess, filepath.Join(s.Lab.Dir, "bin", "sealane-controller"),
+	err = s.Lab.Run(controllerProcess, filepath.Join(s.Lab.Dir, "bin", "sealane-controller"),
 		"--kubeconfig="+kubeconfig, "--agent-image="+lab.ImageAgent, "--dns-image="+lab.ImageDNS,
 		"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0")
 	if err != nil {
