@@ -25,6 +25,16 @@ type options struct {
 	out, imports string
 	rounds       int
 	duration     time.Duration
+	// crds are directories of them.
+	crds []string
+}
+
+// findCRDs finds those of Sealane and of the MCS API.
+func (o *options) findCRDs() error {
+	own, err := apiserver.CRDs()
+	mcs, mcsErr := apiserver.MCSCRDs()
+	o.crds = []string{own, mcs}
+	return errors.Join(err, mcsErr)
 }
 
 func main() {
@@ -36,7 +46,11 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 15, "measurements of each server, which take turns; the median counts")
 	flag.DurationVar(&o.duration, "duration", 300*time.Millisecond, "length of one measurement")
 	flag.Parse()
-	if err := run(ctx, o); err != nil {
+	err := o.findCRDs()
+	if err == nil {
+		err = run(ctx, o)
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench: failed: %v\n", err)
 		os.Exit(1)
 	}
@@ -79,12 +93,7 @@ type comparison struct {
 
 // measure runs an API server with n imports and both servers, asks them in turns and stops all three.
 func measure(ctx context.Context, w *wiring, n int, o options) (r result, err error) {
-	own, err := apiserver.CRDs()
-	mcs, mcsErr := apiserver.MCSCRDs()
-	if err := errors.Join(err, mcsErr); err != nil {
-		return r, err
-	}
-	s, err := apiserver.Launch(ctx, own, mcs)
+	s, err := apiserver.Launch(ctx, o.crds...)
 	if err != nil {
 		return r, err
 	}
