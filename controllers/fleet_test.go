@@ -60,12 +60,13 @@ func TestMain(m *testing.M) {
 
 // fleet is a Karmada API with the broker on it. The test plays Karmada and the members' agents.
 type fleet struct {
-	t      *testing.T
+	t      testing.TB
 	client client.Client
 	stop   func()
 
 	mu     sync.Mutex
 	writes map[string]int // PUT and POST of Works by cluster and name
+	sent   int64          // bytes of them
 	// reports of the agents by cluster; a cluster without one is silent.
 	reports map[string]v1alpha1.PeeringStatus
 	exports map[string][]v1alpha1.Export
@@ -74,7 +75,7 @@ type fleet struct {
 }
 
 // newFleet starts with an empty Karmada API: the objects of an earlier test are gone.
-func newFleet(t *testing.T) *fleet {
+func newFleet(t testing.TB) *fleet {
 	t.Helper()
 	scheme, err := controllers.Scheme()
 	if err != nil {
@@ -151,6 +152,7 @@ func (c *counter) RoundTrip(req *http.Request) (*http.Response, error) {
 	if parts := strings.Split(req.URL.Path, "/"); len(parts) > 6 && parts[6] == "works" && req.Method != http.MethodGet {
 		c.fleet.mu.Lock()
 		c.fleet.writes[strings.TrimPrefix(parts[5], "karmada-es-")+" "+req.Method]++
+		c.fleet.sent += req.ContentLength
 		c.fleet.mu.Unlock()
 	}
 	return c.next.RoundTrip(req)
@@ -375,17 +377,29 @@ func (f *fleet) eventually(what string, ok func() bool) {
 	}
 }
 
-// settled waits until the broker has written no Work for a while.
+// settled waits until the agents have answered everything and the broker has written no Work for a while.
 func (f *fleet) settled() {
 	f.t.Helper()
 	quiet := time.Now()
 	f.counted()
 	f.eventually("the broker is quiet", func() bool {
-		if len(f.counted()) > 0 {
+		if len(f.counted()) > 0 || !f.answered() {
 			quiet = time.Now()
 		}
 		return time.Since(quiet) > 500*time.Millisecond
 	})
+}
+
+// answered says whether every Work has the status that its member reports.
+func (f *fleet) answered() bool {
+	var works workv1alpha1.WorkList
+	f.must(f.client.List(f.t.Context(), &works))
+	for i := range works.Items {
+		if raw := f.answer(&works.Items[i]); raw != nil && string(raw) != string(propagation.Status(&works.Items[i])) {
+			return false
+		}
+	}
+	return true
 }
 
 // never fails if a condition comes to hold within a second.

@@ -20,7 +20,7 @@ const (
 	maxNamed   = 4    // clusters named for one field of a conflict
 )
 
-// ReasonServiceModeConflict: the exports of one service ask for different modes.
+// ReasonServiceModeConflict says that the exports of one service ask for different modes.
 const ReasonServiceModeConflict = "ServiceModeConflict"
 
 // field is something in which the exports of one service may differ.
