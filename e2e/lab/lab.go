@@ -173,6 +173,12 @@ func (l *Lab) Running(name string) bool {
 	return err == nil && p.alive()
 }
 
+// Argv is the program and the arguments of a process.
+func (l *Lab) Argv(name string) ([]string, error) {
+	p, err := l.procs.Load(name)
+	return p.Argv, err
+}
+
 // LogFile is where the output of a process goes.
 func (l *Lab) LogFile(name string) string { return l.procs.LogFile(name) }
 

@@ -31,6 +31,7 @@ func TestServiceDiscovery(t *testing.T) {
 		"a service is imported": importing(),
 		"a name is resolved":    resolving(),
 		"clusters are chosen":   choosing(),
+		"a service is steered":  steering(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,8 @@ package scenarios
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,9 +13,11 @@ import (
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/e2e/lab"
 	"github.com/sealane-io/sealane/e2e/sealane"
@@ -116,6 +120,77 @@ func TestAnExportMovesBetweenServers(t *testing.T) {
 	if len(errors) > 40 {
 		t.Errorf("expected at most 2 s without an answer, found %d errors: %v", len(errors), errors)
 	}
+}
+
+// TestTheExportOnKarmadaSaysHowEveryClusterDoes: exported, pending or failed, and why.
+func TestTheExportOnKarmadaSaysHowEveryClusterDoes(t *testing.T) {
+	s := karmadaSite(t)
+	s.serve("c2")
+	s.create(lab.ContextKarmada, &mcsv1alpha1.ServiceExport{ObjectMeta: named("web")}, policy("c2", "c3"))
+	s.says(mcs.ServiceExportConditionReady, metav1.ConditionFalse, "c2: exported", "c3: pending")
+	s.says(mcs.ServiceExportConditionValid, metav1.ConditionFalse, "c3: there is no Service web")
+	s.serve("c3", ports(port("http", 8000)))
+	s.says(mcs.ServiceExportConditionReady, metav1.ConditionTrue, "c2: exported", "c3: exported")
+	s.says(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, "ports")
+	change(s, "c3", service(), ports(port("http", 80)))
+	s.says(mcs.ServiceExportConditionConflict, metav1.ConditionFalse, "")
+
+	// Karmada's own import of the same service makes another one of it, which is said as long as it is so.
+	s.create(lab.ContextKarmada, &mcsv1alpha1.ServiceImport{ObjectMeta: named("web"), Spec: mcsv1alpha1.ServiceImportSpec{
+		Type: mcsv1alpha1.ClusterSetIP, Ports: []mcsv1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
+	}})
+	s.says(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, "derived-web")
+	shares(t, "c1", "http://"+s.name(), 40, "c2", "c3")
+	s.delete(lab.ContextKarmada, &mcsv1alpha1.ServiceImport{ObjectMeta: named("web")})
+	s.says(mcs.ServiceExportConditionConflict, metav1.ConditionFalse, "")
+}
+
+// says waits for a condition of web's ServiceExport on the Karmada API, with words in its message.
+func (s site) says(kind mcs.ServiceExportConditionType, status metav1.ConditionStatus, words ...string) {
+	s.Helper()
+	settled(s, lab.ContextKarmada, &mcsv1alpha1.ServiceExport{ObjectMeta: named("web")}, func(e *mcsv1alpha1.ServiceExport) error {
+		c := meta.FindStatusCondition(e.Status.Conditions, string(kind))
+		if c == nil || c.Status != status {
+			return fmt.Errorf("expected %s to be %s, found %+v", kind, status, e.Status.Conditions)
+		}
+		for _, word := range words {
+			if !strings.Contains(c.Message, word) {
+				return fmt.Errorf("expected %q in %s, found %s", word, kind, c.Message)
+			}
+		}
+		return nil
+	})
+}
+
+// TestKarmadasOwnServiceControllersMayBeOff: by default they are on, and all other tests run beside them.
+func TestKarmadasOwnServiceControllersMayBeOff(t *testing.T) {
+	const process = "karmada-controller-manager"
+	restart := func(ctx context.Context, argv []string) error {
+		if err := shared.Lab.StopProcess(ctx, process); err != nil {
+			return err
+		}
+		return shared.Lab.Run(process, argv...)
+	}
+	argv, err := shared.Lab.Argv(process)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := restart(ctx, argv); err != nil {
+			t.Error(err)
+		}
+	})
+	off := "--controllers=*,-serviceExport,-serviceImport,-endpointSlice,-endpointsliceCollect,-endpointsliceDispatch,-multiclusterservice"
+	if err := restart(t.Context(), append(slices.Clone(argv), off)); err != nil {
+		t.Fatal(err)
+	}
+	s := karmadaSite(t)
+	s.spread("c3")
+	s.sources("c1", map[string]int{"c3": 2})
+	shares(t, "c1", "http://"+s.name(), 10, "c3")
+	s.says(mcs.ServiceExportConditionReady, metav1.ConditionTrue, "c3: exported")
 }
 
 // asker is a pod that asks for a name all the time.

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/e2e/lab"
+)
+
+// steering is what annotations and policies change.
+func steering() map[string]func(*testing.T) {
+	return map[string]func(*testing.T){
+		"an ordered list of clusters with a threshold":           failoverList,
+		"weights, as finely as there are pods":                   weightsByPods,
+		"weights where DNS answers with ClusterIPs":              weightsByQuery,
+		"the ClusterIP mode of an export":                        clusterIPMode,
+		"importers by name":                                      importersByName,
+		"importers by label":                                     importersByLabel,
+		"importers by policy":                                    importersByPolicy,
+		"an annotation that says nothing usable hides a service": malformedScope,
+		"hints for traffic that should stay near":                trafficStaysNear,
+	}
+}
+
+// annotated is an export with an annotation.
+func annotated(key, value string) func(*mcs.ServiceExport) {
+	return func(e *mcs.ServiceExport) { metav1.SetMetaDataAnnotation(&e.ObjectMeta, key, value) }
+}
+
+// steer makes web's ServicePolicy and waits until it is in force.
+func (s site) steer(spec v1alpha1.ServicePolicySpec) {
+	s.Helper()
+	s.create(lab.ContextKarmada, &v1alpha1.ServicePolicy{ObjectMeta: named("web"), Spec: spec})
+	s.inForce()
+}
+
+func (s site) resteer(edit func(*v1alpha1.ServicePolicySpec)) {
+	s.Helper()
+	change(s, lab.ContextKarmada, &v1alpha1.ServicePolicy{ObjectMeta: named("web")}, func(p *v1alpha1.ServicePolicy) { edit(&p.Spec) })
+	s.inForce()
+}
+
+func (s site) inForce() {
+	s.Helper()
+	settled(s, lab.ContextKarmada, &v1alpha1.ServicePolicy{ObjectMeta: named("web")}, func(p *v1alpha1.ServicePolicy) error {
+		if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ServicePolicyAccepted); c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != p.Generation {
+			return fmt.Errorf("expected Accepted, found %+v", p.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// spare is an endpoint that no pod has: of a network, and different for each number.
+func spare(cluster string, number int) discoveryv1.Endpoint {
+	second := map[string]int{"c1": 8, "c2": 9, "c3": 10}[cluster]
+	return discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.%d.0.%d", second, 200+number)}}
+}
+
+func failoverList(t *testing.T) {
+	s := karmadaSite(t)
+	for _, cluster := range members() {
+		s.serve(cluster)
+		s.export(cluster)
+	}
+	s.sources("c1", map[string]int{"c1": 1})
+	s.steer(v1alpha1.ServicePolicySpec{Choice: &v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c3", "c2"}, MinReadyBackends: 1}}})
+	s.sources("c1", map[string]int{"c3": 1})
+	s.sources("c2", map[string]int{"c3": 1})
+	shares(t, "c1", "http://"+s.name(), 20, "c3")
+	s.resteer(func(p *v1alpha1.ServicePolicySpec) { p.Choice.Failover.MinReadyBackends = 2 })
+	s.sources("c1", map[string]int{"c2": 1, "c3": 1})
+	shares(t, "c1", "http://"+s.name(), 40, "c2", "c3")
+	s.backends("c3", s.server("c3-gw"), spare("c3", 0))
+	s.sources("c1", map[string]int{"c3": 2})
+	s.backends("c3")
+	s.sources("c1", map[string]int{"c1": 1, "c2": 1})
+	shares(t, "c1", "http://"+s.name(), 40, "c1", "c2")
+	s.delete(lab.ContextKarmada, &v1alpha1.ServicePolicy{ObjectMeta: named("web")})
+	s.sources("c1", map[string]int{"c1": 1})
+	s.sources("c3", map[string]int{"c1": 1, "c2": 1})
+}
+
+func weights(c2, c3 int32) v1alpha1.ServicePolicySpec {
+	return v1alpha1.ServicePolicySpec{Choice: &v1alpha1.ClusterChoice{Weights: []v1alpha1.ClusterWeight{
+		{Cluster: "c2", Weight: c2}, {Cluster: "c3", Weight: c3},
+	}}}
+}
+
+func weightsByPods(t *testing.T) {
+	s := karmadaSite(t)
+	web := service()
+	s.create("c2", web, endpoints(web, spare("c2", 0), spare("c2", 1), spare("c2", 2), spare("c2", 3)))
+	s.serve("c3")
+	s.export("c2")
+	s.export("c3")
+	s.sources("c1", map[string]int{"c2": 4, "c3": 1})
+	s.steer(weights(1, 1))
+	s.sources("c1", map[string]int{"c2": 1, "c3": 1})
+	s.resteer(func(p *v1alpha1.ServicePolicySpec) { *p = weights(3, 1) })
+	s.sources("c1", map[string]int{"c2": 3, "c3": 1})
+	s.resteer(func(p *v1alpha1.ServicePolicySpec) { *p = weights(0, 1) })
+	s.sources("c1", map[string]int{"c3": 1})
+	shares(t, "c1", "http://"+s.name(), 10, "c3")
+	shares(t, "c2", "http://"+s.name(), 10, "c3")
+}
+
+func weightsByQuery(t *testing.T) {
+	s := karmadaSite(t)
+	for _, cluster := range []string{"c2", "c3"} {
+		s.serve(cluster)
+		s.export(cluster, annotated(v1alpha1.AnnotationServiceMode, "ClusterIP"))
+	}
+	s.steer(weights(3, 1))
+	eventually(t, patience, func(context.Context) error {
+		// Each of the DNS servers takes turns for itself.
+		found := shares(t, "c1", "http://"+s.name(), 80, "c2", "c3")
+		if found["c2"] < 50 || found["c2"] > 70 {
+			return fmt.Errorf("expected three answers of c2 for each of c3, found %v", found)
+		}
+		return nil
+	})
+}
+
+func clusterIPMode(t *testing.T) {
+	s := newSite(t)
+	for _, cluster := range []string{"c2", "c3"} {
+		s.serve(cluster)
+		s.export(cluster, annotated(v1alpha1.AnnotationServiceMode, "ClusterIP"))
+	}
+	for _, cluster := range members() {
+		i := s.imported(func(i *mcs.ServiceImport) error {
+			if i.Spec.Type != mcs.ClusterSetIP || len(i.Spec.IPs) != 0 {
+				return fmt.Errorf("expected type ClusterSetIP without an address, found %+v", i.Spec)
+			}
+			return from("c2", "c3")(i)
+		}, cluster)
+		if d := derived(s, cluster); d != nil && !metav1.HasAnnotation(d.ObjectMeta, "sealane.io/orphaned-at") {
+			t.Errorf("%s: expected no derived Service for %s, found %s", cluster, i.Name, d.Name)
+		}
+	}
+	ips := map[string]string{"c2": s.clusterIP("c2"), "c3": s.clusterIP("c3")}
+	answers := func(cluster string, want ...string) {
+		t.Helper()
+		left := map[string]bool{}
+		for _, c := range want {
+			left[ips[c]] = true
+		}
+		eventually(t, patience, func(ctx context.Context) error {
+			r, err := look(ctx, cluster, s.name(), "A")
+			if err != nil {
+				return err
+			}
+			got := r.data("A")
+			if len(got) != 1 {
+				return fmt.Errorf("%s: expected one address, found %+v", cluster, r)
+			}
+			if delete(left, got[0]); len(left) > 0 {
+				return fmt.Errorf("%s: expected each of %v in turn, found %v, and %v is left", cluster, want, got, left)
+			}
+			return nil
+		})
+	}
+	answers("c1", "c2", "c3")
+	answers("c2", "c2")
+	resolves(t, "c1", s.name("c3"), "A", ips["c3"])
+	shares(t, "c1", "http://"+s.name(), 40, "c2", "c3")
+	shares(t, "c3", "http://"+s.name(), 20, "c3")
+	s.backends("c2")
+	eventually(t, patience, func(ctx context.Context) error {
+		for range 6 {
+			r, err := look(ctx, "c1", s.name(), "A")
+			if err != nil {
+				return err
+			}
+			if got := r.data("A"); len(got) != 1 || got[0] != ips["c3"] {
+				return fmt.Errorf("expected %s of c3 alone, found %v", ips["c3"], got)
+			}
+		}
+		return nil
+	})
+	shares(t, "c2", "http://"+s.name(), 20, "c3")
+}
+
+// importedBy waits until these clusters, and no others, import web.
+func (s site) importedBy(clusters ...string) {
+	s.Helper()
+	for _, cluster := range members() {
+		if slices.Contains(clusters, cluster) {
+			s.imported(func(*mcs.ServiceImport) error { return nil }, cluster)
+		} else {
+			s.gone(cluster)
+		}
+	}
+}
+
+func importersByName(t *testing.T) {
+	s := newSite(t)
+	s.serve("c2")
+	s.export("c2", annotated(v1alpha1.AnnotationImportClusters, "c1"))
+	s.importedBy("c1", "c2")
+	unknown(t, "c3", s.name())
+	change(s, "c2", &mcs.ServiceExport{ObjectMeta: named("web")}, annotated(v1alpha1.AnnotationImportClusters, "c3"))
+	s.importedBy("c2", "c3")
+	// Another exporter's scope is its own: c1 sees c3's part only, and serves nothing itself.
+	s.serve("c3")
+	s.export("c3")
+	s.sources("c1", map[string]int{"c3": 1})
+	s.imported(from("c3"), "c1")
+	s.imported(from("c2", "c3"), "c2", "c3")
+}
+
+func importersByLabel(t *testing.T) {
+	s := newSite(t)
+	s.serve("c2")
+	s.export("c2", annotated(v1alpha1.AnnotationImportSelector, "imports="+s.namespace))
+	s.importedBy("c2")
+	label := func(cluster, value string) {
+		t.Helper()
+		kubectl(t, "--context", lab.ContextKarmada, "label", "--overwrite", clusterv1alpha1.ResourcePluralCluster, cluster, "imports"+value)
+	}
+	label("c3", "="+s.namespace)
+	s.importedBy("c2", "c3")
+	label("c3", "-")
+	s.importedBy("c2")
+}
+
+func importersByPolicy(t *testing.T) {
+	s := karmadaSite(t)
+	s.serve("c2")
+	s.export("c2")
+	s.importedBy(members()...)
+	s.steer(v1alpha1.ServicePolicySpec{Importers: &v1alpha1.ImportScope{ClusterNames: []string{"c1"}}})
+	s.importedBy("c1", "c2")
+	s.delete(lab.ContextKarmada, &v1alpha1.ServicePolicy{ObjectMeta: named("web")})
+	s.importedBy(members()...)
+}
+
+func malformedScope(t *testing.T) {
+	s := newSite(t)
+	s.serve("c2")
+	s.export("c2", annotated(v1alpha1.AnnotationImportSelector, "a in (b"))
+	settled(s, "c2", &mcs.ServiceExport{ObjectMeta: named("web")}, func(e *mcs.ServiceExport) error {
+		for _, c := range e.Status.Conditions {
+			if c.Status == metav1.ConditionFalse && strings.Contains(c.Message, v1alpha1.AnnotationImportSelector) {
+				return nil
+			}
+		}
+		return fmt.Errorf("expected a condition that names the annotation, found %+v", e.Status.Conditions)
+	})
+	s.gone(members()...)
+	change(s, "c2", &mcs.ServiceExport{ObjectMeta: named("web")}, annotated(v1alpha1.AnnotationImportSelector, "a notin (b)"))
+	s.importedBy(members()...)
+}
+
+func trafficStaysNear(t *testing.T) {
+	s := newSite(t)
+	zone := func(e discoveryv1.Endpoint, name string) discoveryv1.Endpoint {
+		e.Zone = &name
+		return e
+	}
+	near := corev1.ServiceTrafficDistributionPreferClose
+	web := service(func(web *corev1.Service) { web.Spec.TrafficDistribution = &near })
+	s.create("c2", web, endpoints(web, zone(s.server("c2-gw"), "east"), zone(s.server("c2-worker"), "west")))
+	s.export("c2")
+	s.imported(func(i *mcs.ServiceImport) error {
+		if d := i.Spec.TrafficDistribution; d == nil || *d != near {
+			return fmt.Errorf("expected %s, found %v", near, d)
+		}
+		return nil
+	}, members()...)
+	hinted := func(want int) {
+		t.Helper()
+		eventually(t, patience, func(ctx context.Context) error {
+			list, err := s.slices(ctx, "c1")
+			if err != nil {
+				return err
+			}
+			found := 0
+			for _, slice := range list {
+				for _, e := range slice.Endpoints {
+					if e.Hints != nil && len(e.Hints.ForZones) == 1 && e.Zone != nil && e.Hints.ForZones[0].Name == *e.Zone {
+						found++
+					}
+				}
+			}
+			if found != want {
+				return fmt.Errorf("expected %d endpoints with hints for their zone, found %+v", want, list)
+			}
+			return nil
+		})
+	}
+	hinted(2)
+	change(s, "c2", service(), func(web *corev1.Service) { web.Spec.TrafficDistribution = nil })
+	hinted(0)
+}
