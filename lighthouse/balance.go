@@ -87,13 +87,15 @@ func newBalance(s, before *service, self string, connected func(string) bool) *b
 			}
 		}
 	}
-	shares := s.shares(self, connected, nil)
-	b := &balance{
-		v4: newRotation(s.withAddress(shares, ipv4), v4),
-		v6: newRotation(s.withAddress(shares, ipv6), v6),
+	of := func(f family) []share {
+		return s.shares(self, connected, func(c *cluster) int { return c.readyBackends(f, nil) })
 	}
+	b := &balance{v4: newRotation(of(ipv4), v4), v6: newRotation(of(ipv6), v6)}
 	for i := range s.ports {
-		b.ports = append(b.ports, newRotation(s.shares(self, connected, &s.ports[i]), ports[i]))
+		p := &s.ports[i]
+		b.ports = append(b.ports, newRotation(s.shares(self, connected, func(c *cluster) int {
+			return max(c.readyBackends(ipv4, p), c.readyBackends(ipv6, p))
+		}), ports[i]))
 	}
 	return b
 }
@@ -104,17 +106,16 @@ type share struct {
 	weight int
 }
 
-// shares returns what the clusters that can serve a port, or any port with nil, answer of its queries. The
-// families are decided together: a name does not answer one cluster over IPv4 and, against the order that
-// somebody asked for, another one over IPv6.
-func (s *service) shares(self string, connected func(string) bool, p *port) []share {
+// shares returns what the connected clusters that have backends answer of the queries. Each family is decided
+// on its own, as the endpoints behind a ClusterSetIP are.
+func (s *service) shares(self string, connected func(string) bool, backends func(*cluster) int) []share {
 	candidates := make([]choice.Candidate, 0, len(s.clusters))
 	for i := range s.clusters {
 		c := &s.clusters[i]
 		if c.name != self && !connected(c.name) {
 			continue
 		}
-		if ready := c.readyBackends(p); ready > 0 {
+		if ready := backends(c); ready > 0 {
 			candidates = append(candidates, choice.Candidate{Cluster: c.name, Local: c.name == self, Ready: ready})
 		}
 	}
@@ -127,45 +128,28 @@ func (s *service) shares(self string, connected func(string) bool, p *port) []sh
 	return out
 }
 
-// withAddress returns the shares of those clusters that have an address of the family, and backends of it.
-func (s *service) withAddress(shares []share, f family) []share {
-	return slices.DeleteFunc(slices.Clone(shares), func(one share) bool {
-		c := &s.clusters[one.place]
-		v4, v6 := c.backends(nil)
-		if f == ipv4 {
-			return len(c.vips.v4) == 0 || v4 == 0
-		}
-		return len(c.vips.v6) == 0 || v6 == 0
-	})
-}
-
-// readyBackends returns how many backends serve a port, or any port, at one of the cluster's addresses.
-func (c *cluster) readyBackends(p *port) int {
-	v4, v6 := c.backends(p)
-	if len(c.vips.v4) == 0 {
-		v4 = 0
+// readyBackends returns how many backends serve a port, or any port with nil, behind the cluster's address of a
+// family.
+func (c *cluster) readyBackends(f family, p *port) (ready int) {
+	if len(c.vips.of(f)) == 0 {
+		return 0
 	}
-	if len(c.vips.v6) == 0 {
-		v6 = 0
-	}
-	ready := max(v4, v6)
-	if ready > 0 && c.reported > 0 {
-		return c.reported
-	}
-	return ready
-}
-
-// backends counts the ready backends of each family that serve a port, or any port.
-func (c *cluster) backends(p *port) (v4, v6 int) {
 	for i := range c.backing {
 		b := &c.backing[i]
 		if p != nil && (!c.serves(p.name) || !slices.Contains(b.ports, p.name)) ||
 			p == nil && !slices.ContainsFunc(b.ports, c.serves) {
 			continue
 		}
-		v4, v6 = v4+b.v4, v6+b.v6
+		if f == ipv4 {
+			ready += b.v4
+		} else {
+			ready += b.v6
+		}
 	}
-	return v4, v6
+	if ready > 0 && c.reported > 0 {
+		return c.reported
+	}
+	return ready
 }
 
 // turns returns the order in which the shares take turns: a smooth weighted round robin, in which each is

@@ -194,7 +194,7 @@ func TestClusterIPModeByPort(t *testing.T) {
 		want  string
 	}{
 		{web, dns.TypeA, "10.88.0.1*100"},
-		{web, dns.TypeAAAA, "*100"}, // the local cluster, which has none
+		{web, dns.TypeAAAA, "fd00:66::3*100"}, // the local cluster has no address of that family
 		{"_grpc._tcp." + web, dns.TypeSRV, "90 c1." + web + "*100"},
 		{"_http._tcp." + web, dns.TypeSRV, "80 c2." + web + "*50 80 c3." + web + "*50"},
 		{"_http._tcp.c3." + web, dns.TypeSRV, "80 c3." + web + "*100"},
