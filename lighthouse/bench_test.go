@@ -18,7 +18,8 @@ import (
 // shards of the benchmarks' imports, as by default.
 const shards = 4
 
-// manyBundles returns the Bundles of n imports, every fourth headless with three endpoints in two clusters.
+// manyBundles returns the Bundles of n imports: of every four, one in ClusterIP mode and one headless with three
+// endpoints in two clusters.
 func manyBundles(n int) []*v1alpha1.Bundle {
 	var bundles []*v1alpha1.Bundle
 	for shard := range shards {
@@ -27,7 +28,13 @@ func manyBundles(n int) []*v1alpha1.Bundle {
 	for i := range n {
 		name := fmt.Sprintf("service-%d", i)
 		imp := clusterIP(name, exporter("c2", address(9, i)), exporter("c3", address(10, i)))
-		if i%4 == 3 {
+		switch i % 4 {
+		case 1:
+			imp.Mode = v1alpha1.ServiceModeClusterIP
+			for j := range imp.Clusters {
+				imp.Clusters[j].Backends = group(ready(imp.Clusters[j].ClusterIPs[0], ""))
+			}
+		case 3:
 			imp = headless(name,
 				withBackends("c2", ready(address(11, i), "h-0"), ready(address(12, i), "h-1")),
 				withBackends("c3", ready(address(13, i), "h-0")))
@@ -73,6 +80,7 @@ func BenchmarkQuery(b *testing.B) {
 			service int
 		}{
 			{"ClusterSetIP", "service-%d.sample.svc.clusterset.local.", clusterSetIP},
+			{"ClusterIP", "service-%d.sample.svc.clusterset.local.", clusterSetIP + 1},
 			{"Cluster", "c2.service-%d.sample.svc.clusterset.local.", clusterSetIP},
 			{"Headless", "service-%d.sample.svc.clusterset.local.", clusterSetIP + 3},
 			{"Host", "h-1.c2.service-%d.sample.svc.clusterset.local.", clusterSetIP + 3},
