@@ -57,9 +57,6 @@ func listen(file *os.File) (net.Listener, error) {
 	return l, nil
 }
 
-// socketPath is where wgctrl looks for the control socket of a link.
-func socketPath(link string) string { return "/var/run/wireguard/" + link + ".sock" }
-
 func closing(link tun.Device, err error) error {
 	if closeErr := link.Close(); closeErr != nil {
 		return fmt.Errorf("%w (and closing the link: %w)", err, closeErr)
