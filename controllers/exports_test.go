@@ -5,6 +5,7 @@ package controllers_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,8 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
 // template is a ServiceExport sample/web on the Karmada API.
@@ -143,6 +146,11 @@ func TestServiceExportSaysThatKarmadaDrivesTheServiceToo(t *testing.T) {
 	imported.Spec.Ports = []mcsv1alpha1.ServicePort{}
 	f.create(imported)
 	x.is("True/Valid True/Exported True/DerivedServiceConflict", "delete serviceimport web")
+	f.eventually("the member is told, too", func() bool {
+		return slices.ContainsFunc(f.bundle("c1", "sample", "web").ExportConditions, func(c v1alpha1.ExportCondition) bool {
+			return c.Type == "Conflict" && c.Status == metav1.ConditionTrue && c.Reason == "DerivedServiceConflict"
+		})
+	})
 	service := &networkingv1alpha1.MultiClusterService{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web"}}
 	service.Spec.Types = []networkingv1alpha1.ExposureType{networkingv1alpha1.ExposureTypeCrossCluster}
 	f.create(service)

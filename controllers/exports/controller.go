@@ -21,6 +21,7 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/services"
 	"github.com/sealane-io/sealane/controllers/verdicts"
 )
 
@@ -55,7 +56,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	updated := export.DeepCopy()
 	for _, c := range Summarise(clusters, scheduling) {
 		if c.Type == Conflict {
-			AddRivals(&c, export.Namespace, export.Name, rivals)
+			c = rivals.Conflict(c, export.Namespace, export.Name)
 		}
 		c.ObservedGeneration, c.LastTransitionTime = export.Generation, metav1.NewTime(r.Now())
 		meta.SetStatusCondition(&updated.Status.Conditions, c)
@@ -172,8 +173,8 @@ func (r *Reconciler) find(ctx context.Context, name string, into client.Object) 
 }
 
 // rivals reads whether Karmada's own controllers are told to drive the same service.
-func (r *Reconciler) rivals(ctx context.Context, req ctrl.Request) (Rivals, error) {
-	var out Rivals
+func (r *Reconciler) rivals(ctx context.Context, req ctrl.Request) (services.Rivals, error) {
+	var out services.Rivals
 	err := r.Client.Get(ctx, req.NamespacedName, new(mcsv1alpha1.ServiceImport))
 	if client.IgnoreNotFound(err) != nil {
 		return out, fmt.Errorf("read ServiceImport %s: %w", req, err)

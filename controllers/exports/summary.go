@@ -27,22 +27,8 @@ const (
 	// maxShown is how many clusters a message speaks of.
 	maxShown = 20
 	// maxText is how much of one cluster's message is repeated.
-	maxText = 300
+	maxText = 600
 )
-
-// Reasons of a conflict with what Karmada itself offers for the same service, as if of the MCS API.
-const (
-	// ReasonDerivedService: a ServiceImport on the Karmada API makes Karmada import the service, too.
-	ReasonDerivedService = "DerivedServiceConflict"
-	// ReasonMultiClusterService: a MultiClusterService makes Karmada write other clusters' endpoints behind
-	// the Service itself.
-	ReasonMultiClusterService = "MultiClusterServiceConflict"
-)
-
-// Rivals are what Karmada's own controllers act on for the same service.
-type Rivals struct {
-	ServiceImport, MultiClusterService bool
-}
 
 // Cluster is what is known of an export in one cluster that it is scheduled to.
 type Cluster struct {
@@ -129,29 +115,6 @@ func join(texts []string) string {
 		texts = append(texts[:maxShown:maxShown], fmt.Sprintf("and %d more clusters", more))
 	}
 	return strings.Join(texts, "; ")
-}
-
-// AddRivals makes the Conflict condition say that Karmada's own controllers drive the same service, and what
-// to do.
-func AddRivals(conflict *metav1.Condition, namespace, name string, rivals Rivals) {
-	var reasons, texts []string
-	if rivals.ServiceImport {
-		reasons = append(reasons, ReasonDerivedService)
-		texts = append(texts, fmt.Sprintf("a ServiceImport %s/%s on the Karmada API has Karmada import the service as derived-%s, beside the ServiceImport that every member gets from Sealane: delete it with kubectl -n %s delete serviceimport %s",
-			namespace, name, name, namespace, name))
-	}
-	if rivals.MultiClusterService {
-		reasons = append(reasons, ReasonMultiClusterService)
-		texts = append(texts, fmt.Sprintf("a MultiClusterService %s/%s has Karmada put the pods of other clusters behind the Service itself: delete it with kubectl -n %s delete multiclusterservice %s, or stop exporting the service",
-			namespace, name, namespace, name))
-	}
-	if len(reasons) == 0 {
-		return
-	}
-	if conflict.Status == metav1.ConditionTrue {
-		reasons, texts = append([]string{conflict.Reason}, reasons...), append([]string{conflict.Message}, texts...)
-	}
-	conflict.Status, conflict.Reason, conflict.Message = metav1.ConditionTrue, strings.Join(reasons, ","), strings.Join(texts, ". ")
 }
 
 // pending is the status of a condition before a cluster says anything: a conflict is not known, the

@@ -61,31 +61,3 @@ func TestReadyTellsOfEveryCluster(t *testing.T) {
 		t.Errorf("%s %s: %s, want %s", got.Status, got.Reason, got.Message, want)
 	}
 }
-
-func TestRivals(t *testing.T) {
-	for name, c := range map[string]struct {
-		conflict string
-		rivals   Rivals
-		want     string
-		message  []string
-	}{
-		"none":                  {"Conflict False NoConflicts fine", Rivals{}, "False NoConflicts", []string{"fine"}},
-		"a ServiceImport":       {"Conflict False NoConflicts fine", Rivals{ServiceImport: true}, "True DerivedServiceConflict", []string{"derived-web", "kubectl -n sample delete serviceimport web"}},
-		"a MultiClusterService": {"Conflict Unknown Pending wait", Rivals{MultiClusterService: true}, "True MultiClusterServiceConflict", []string{"kubectl -n sample delete multiclusterservice web"}},
-		"beside another conflict": {"Conflict True PortConflict ports", Rivals{true, true}, "True PortConflict,DerivedServiceConflict,MultiClusterServiceConflict",
-			[]string{"ports. a ServiceImport", ". a MultiClusterService"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := says("c1", c.conflict).Conditions[0]
-			AddRivals(&got, "sample", "web", c.rivals)
-			if is := string(got.Status) + " " + got.Reason; is != c.want {
-				t.Errorf("%s, want %s", is, c.want)
-			}
-			for _, m := range c.message {
-				if !strings.Contains(got.Message, m) {
-					t.Errorf("%q does not say %q", got.Message, m)
-				}
-			}
-		})
-	}
-}

@@ -128,14 +128,11 @@ func mapText(m map[string]string) string {
 
 // conflict compares the exports of one service, the oldest first, and returns the condition that all of
 // them get.
-func conflict(exports []accepted, rules *rules) v1alpha1.ExportCondition {
-	out := v1alpha1.ExportCondition{
-		Namespace: exports[0].export.Namespace, Name: exports[0].export.Name,
-		Type: string(mcs.ServiceExportConditionConflict), Status: metav1.ConditionFalse,
+func conflict(exports []accepted, rules *rules, rivals Rivals) v1alpha1.ExportCondition {
+	namespace, name := exports[0].export.Namespace, exports[0].export.Name
+	out := metav1.Condition{
+		Status: metav1.ConditionFalse,
 		Reason: string(mcs.ServiceExportReasonNoConflicts), Message: "no export conflicts with this one",
-	}
-	if len(exports) == 1 {
-		return out
 	}
 	var reasons, messages []string
 	for _, f := range fields(rules) {
@@ -149,7 +146,11 @@ func conflict(exports []accepted, rules *rules) v1alpha1.ExportCondition {
 		out.Reason = strings.Join(reasons, ",")
 		out.Message = cut(strings.Join(messages, ". "), maxMessage)
 	}
-	return out
+	out = rivals.Conflict(out, namespace, name)
+	return v1alpha1.ExportCondition{
+		Namespace: namespace, Name: name, Type: string(mcs.ServiceExportConditionConflict),
+		Status: out.Status, Reason: out.Reason, Message: out.Message,
+	}
 }
 
 // compare returns what to say when exports differ from the oldest in a field, or nothing.

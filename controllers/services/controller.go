@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	networkingv1alpha1 "github.com/karmada-io/karmada/pkg/apis/networking/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -19,6 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/membership"
@@ -140,6 +143,9 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet, shard 
 			in.Policies = append(in.Policies, *p)
 		}
 	}
+	if err := r.gatherRivals(ctx, &in); err != nil {
+		return in, nil, 0, err
+	}
 	world, err := membership.Gather(ctx, r.Client)
 	if err != nil {
 		return in, nil, 0, err
@@ -163,6 +169,31 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet, shard 
 		targets = append(targets, t)
 	}
 	return in, targets, again, nil
+}
+
+// gatherRivals reads what Karmada's own controllers act on in the shard.
+func (r *Reconciler) gatherRivals(ctx context.Context, in *Input) error {
+	var imports mcsv1alpha1.ServiceImportList
+	var services networkingv1alpha1.MultiClusterServiceList
+	for _, list := range []client.ObjectList{&imports, &services} {
+		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	in.Rivals = map[string]Rivals{}
+	for i := range imports.Items {
+		k := key{imports.Items[i].Namespace, imports.Items[i].Name}.String()
+		rivals := in.Rivals[k]
+		rivals.ServiceImport = true
+		in.Rivals[k] = rivals
+	}
+	for i := range services.Items {
+		k := key{services.Items[i].Namespace, services.Items[i].Name}.String()
+		rivals := in.Rivals[k]
+		rivals.MultiClusterService = slices.Contains(services.Items[i].Spec.Types, networkingv1alpha1.ExposureTypeCrossCluster)
+		in.Rivals[k] = rivals
+	}
+	return nil
 }
 
 func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, record *v1alpha1.Member, shard int32) (Member, target, time.Duration, error) {

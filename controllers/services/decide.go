@@ -25,6 +25,8 @@ type Input struct {
 	Services v1alpha1.ServicesSpec
 	// Policies steer the services of their own namespace and name, those of this shard, in any order.
 	Policies []v1alpha1.ServicePolicy
+	// Rivals of services, by "<namespace>/<name>".
+	Rivals map[string]Rivals
 }
 
 // Member is one cluster as the broker knows it.
@@ -136,7 +138,7 @@ func Decide(in Input) Decision {
 	for _, s := range services {
 		s.policy = policies[s.key]
 		s.see(members, follow)
-		s.conflict = conflict(s.exports, follow)
+		s.conflict = conflict(s.exports, follow, in.Rivals[s.key.String()])
 		if s.conflict.Status == metav1.ConditionTrue {
 			d.Conflicts++
 		}

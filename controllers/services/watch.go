@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	networkingv1alpha1 "github.com/karmada-io/karmada/pkg/apis/networking/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/membership"
@@ -38,7 +40,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&workv1alpha2.ClusterResourceBinding{}, toShards(func(ctx context.Context, _ client.Object) []Shard {
 			return all(ctx, membership.Sets(ctx, r.Client)...)
 		})).
-		Watches(&v1alpha1.ServicePolicy{}, toShards(r.shardsOfPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.ServicePolicy{}, toShards(r.shardsOfService), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&mcsv1alpha1.ServiceImport{}, toShards(r.shardsOfService), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&networkingv1alpha1.MultiClusterService{}, toShards(r.shardsOfService), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1alpha1.Cluster{}, toShards(r.shardsOfCluster), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Complete(reconcile.TypedFunc[Shard](r.Reconcile))
 }
@@ -64,8 +68,8 @@ func (r *Reconciler) shardsOfWork(ctx context.Context, o client.Object) []Shard 
 	return out
 }
 
-// shardsOfPolicy is, in every ClusterSet, the shard of the service that a policy steers.
-func (r *Reconciler) shardsOfPolicy(ctx context.Context, o client.Object) []Shard {
+// shardsOfService is, in every ClusterSet, the shard of the service that an object names by its own name.
+func (r *Reconciler) shardsOfService(ctx context.Context, o client.Object) []Shard {
 	var sets v1alpha1.ClusterSetList
 	if r.Client.List(ctx, &sets) != nil {
 		return nil
