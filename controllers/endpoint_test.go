@@ -4,6 +4,7 @@ package controllers_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -35,9 +36,8 @@ func (f *fleet) change(all []v1alpha1.Export, at, round int) {
 	f.t.Helper()
 	ip := fmt.Sprintf("10.1.%d.%d", 100+round/250%100, 1+round%250)
 	f.mu.Lock()
-	changed := append([]v1alpha1.Export(nil), all...)
-	changed[at] = export("sample", all[at].Name, all[at].ClusterIPs[0], ip)
-	f.exports["c1"] = changed
+	all[at] = export("sample", all[at].Name, all[at].ClusterIPs[0], ip)
+	f.exports["c1"] = slices.Clone(all)
 	f.mu.Unlock()
 	f.eventually("c2 and c3 import the pod", func() bool {
 		for _, c := range []string{"c2", "c3"} {
