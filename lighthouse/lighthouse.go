@@ -12,7 +12,6 @@ import (
 
 	"github.com/coredns/coredns/plugin"
 	"github.com/coredns/coredns/plugin/pkg/fall"
-	"github.com/coredns/coredns/request"
 	"github.com/miekg/dns"
 )
 
@@ -49,7 +48,7 @@ func (l *Lighthouse) ServeDNS(ctx context.Context, w dns.ResponseWriter, query *
 		}
 		return plugin.NextOrFailure(Name, l.next, ctx, w, query)
 	}
-	r, outcome := l.answer(s, &q, query)
+	r, outcome := l.answer(s, &q, w, query)
 	l.measures.count(outcome, query.Question[0].Qtype)
 	switch outcome {
 	case resultFallthrough:
@@ -59,7 +58,7 @@ func (l *Lighthouse) ServeDNS(ctx context.Context, w dns.ResponseWriter, query *
 	case resultNotReady:
 		return dns.RcodeServerFailure, nil
 	}
-	if len(r.Extra) > 0 && r.Len()+optLength > (&request.Request{Req: query, W: w}).Size() {
+	if len(r.Extra) > 0 && r.Len()+optLength > r.room() {
 		// They are only there to save a query; to leave out some would mark the answer as truncated.
 		r.Extra = nil
 	}
@@ -72,7 +71,7 @@ func (l *Lighthouse) ServeDNS(ctx context.Context, w dns.ResponseWriter, query *
 
 // answer makes the reply to a query in a zone. There is none when the query falls through or is not
 // answered; then the result says why.
-func (l *Lighthouse) answer(s *Snapshot, q *queryName, query *dns.Msg) (*reply, result) {
+func (l *Lighthouse) answer(s *Snapshot, q *queryName, w dns.ResponseWriter, query *dns.Msg) (*reply, result) {
 	question := query.Question[0]
 	if query.Opcode != dns.OpcodeQuery || question.Qclass != dns.ClassINET ||
 		question.Qtype == dns.TypeAXFR || question.Qtype == dns.TypeIXFR {
@@ -86,12 +85,12 @@ func (l *Lighthouse) answer(s *Snapshot, q *queryName, query *dns.Msg) (*reply, 
 		if l.fall.Through(question.Name) {
 			return nil, resultFallthrough
 		}
-		r := newReply(query)
+		r := newReply(w, query)
 		r.Rcode = dns.RcodeNameError
 		r.deny(soa, l.ttl)
 		return r, resultNameError
 	}
-	r := newReply(query)
+	r := newReply(w, query)
 	l.fill(r, s, q, soa)
 	if len(r.Answer) == 0 {
 		r.deny(soa, l.ttl)

@@ -351,6 +351,41 @@ func TestSeveralTargetsBeginWithAnyOfThem(t *testing.T) {
 	}
 }
 
+// A truncated answer leaves out others each time: in the end every endpoint is used.
+func TestTruncatedAnswersHaveEveryAddressInTurn(t *testing.T) {
+	var backends []v1alpha1.Backend
+	for i := range 200 {
+		backends = append(backends, ready(fmt.Sprintf("10.9.0.%d", 1+i), ""))
+	}
+	x := newIndex(nil)
+	x.setBundle(bundle("sealane-0", headless("ss", withBackends("c2", backends...))))
+	l := serve(t, x)
+	for _, qtype := range []uint16{A, SRV} {
+		seen := map[string]bool{}
+		for range 2000 {
+			query := new(dns.Msg).SetQuestion(ss, qtype)
+			rec := dnstest.NewRecorder(&test.ResponseWriter{})
+			if _, err := l.ServeDNS(t.Context(), request.NewScrubWriter(query, rec), query); err != nil {
+				t.Fatal(err)
+			}
+			if !rec.Msg.Truncated || rec.Msg.Len() > dns.MinMsgSize {
+				t.Fatalf("%d octets, truncated %v", rec.Msg.Len(), rec.Msg.Truncated)
+			}
+			for _, rr := range rec.Msg.Answer {
+				switch rr := rr.(type) {
+				case *dns.A:
+					seen[rr.A.String()] = true
+				case *dns.SRV:
+					seen[rr.Target] = true
+				}
+			}
+		}
+		if len(seen) != len(backends) {
+			t.Errorf("%s: %d of %d endpoints", dns.TypeToString[qtype], len(seen), len(backends))
+		}
+	}
+}
+
 func TestSeveralAddressesBeginWithAnyOfThem(t *testing.T) {
 	l := serve(t, sample())
 	first := map[string]bool{}

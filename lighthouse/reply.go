@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 
+	"github.com/coredns/coredns/request"
 	"github.com/miekg/dns"
 )
 
@@ -15,6 +16,9 @@ const schemaVersion = "1.0.0"
 // reply is a message with room for the usual answer, one address, so that it takes one allocation.
 type reply struct {
 	dns.Msg
+	// client and query say how many octets the reply may have.
+	client   dns.ResponseWriter
+	query    *dns.Msg
 	question [1]dns.Question
 	record   [1]dns.RR
 	a        dns.A
@@ -22,8 +26,8 @@ type reply struct {
 }
 
 // newReply returns an empty authoritative reply. Its records have the owner name in the query's own case.
-func newReply(query *dns.Msg) *reply {
-	r := &reply{question: [1]dns.Question{query.Question[0]}}
+func newReply(client dns.ResponseWriter, query *dns.Msg) *reply {
+	r := &reply{client: client, query: query, question: [1]dns.Question{query.Question[0]}}
 	r.Id = query.Id
 	r.Response = true
 	r.Opcode = query.Opcode
@@ -59,31 +63,60 @@ func (r *reply) addAddresses(lists [][]net.IP, f family, ttl uint32) {
 		return
 	}
 	r.Compress = true
-	r.Answer = make([]dns.RR, n)
-	i := rand.IntN(n)
-	put := func(rr dns.RR) {
-		r.Answer[i] = rr
-		if i++; i == n {
-			i = 0
-		}
-	}
+	count := r.fits(n, addressLength(f))
+	r.Answer = make([]dns.RR, count)
+	var v4 []dns.A
+	var v6 []dns.AAAA
 	if f == ipv4 {
-		records := make([]dns.A, 0, n)
-		for _, list := range lists {
-			for _, ip := range list {
-				records = append(records, dns.A{Hdr: r.header(dns.TypeA, ttl), A: ip})
-				put(&records[len(records)-1])
-			}
-		}
-		return
+		v4 = make([]dns.A, count)
+	} else {
+		v6 = make([]dns.AAAA, count)
 	}
-	records := make([]dns.AAAA, 0, n)
+	i := rand.IntN(n)
 	for _, list := range lists {
 		for _, ip := range list {
-			records = append(records, dns.AAAA{Hdr: r.header(dns.TypeAAAA, ttl), AAAA: ip})
-			put(&records[len(records)-1])
+			switch {
+			case i >= count:
+			case f == ipv4:
+				v4[i] = dns.A{Hdr: r.header(dns.TypeA, ttl), A: ip}
+				r.Answer[i] = &v4[i]
+			default:
+				v6[i] = dns.AAAA{Hdr: r.header(dns.TypeAAAA, ttl), AAAA: ip}
+				r.Answer[i] = &v6[i]
+			}
+			if i++; i == n {
+				i = 0
+			}
 		}
 	}
+}
+
+// recordLength is the least length of a record without its data: a compressed name, type, class, TTL and length.
+const recordLength = 12
+
+// addressLength is the length of an address record.
+func addressLength(f family) int {
+	if f == ipv4 {
+		return recordLength + net.IPv4len
+	}
+	return recordLength + net.IPv6len
+}
+
+// room returns how many octets the client takes.
+func (r *reply) room() int { return (&request.Request{Req: r.query, W: r.client}).Size() }
+
+// fits returns how many of n records of at least a length can fit the reply, and marks it as truncated where that is
+// not all. More are not made; CoreDNS truncates the rest to the octet.
+func (r *reply) fits(n, length int) int {
+	if n*length <= dns.MinMsgSize {
+		return n
+	}
+	most := max(r.room()/length, 1)
+	if n <= most {
+		return n
+	}
+	r.Truncated = true
+	return most
 }
 
 // single returns the reply's own address record.

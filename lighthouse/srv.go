@@ -112,7 +112,8 @@ func (r *reply) addTargets(targets []target, zone string, ttl uint32) {
 	seen := make(map[record]struct{}, len(targets))
 	resolved := make(map[string]struct{}, len(targets))
 	r.Compress = true
-	for _, t := range rotated(targets) {
+	targets = rotated(targets)
+	for _, t := range targets[:r.fits(len(targets), recordLength+srvLength)] {
 		name := t.name + ".svc." + zone
 		if len(name)-1 > maxName {
 			// No message can hold it, nor any other record beside it.
@@ -143,6 +144,9 @@ func (r *reply) addExtra(name string, a *addresses, ttl uint32) {
 		r.Extra = append(r.Extra, &dns.AAAA{Hdr: hdr, AAAA: ip})
 	}
 }
+
+// srvLength is the least length of an SRV record's data: priority, weight, port and the shortest name of a target.
+const srvLength = 6 + len("a.b.c.d.svc.") + 2
 
 // rotated returns the targets beginning with one at random.
 func rotated(targets []target) []target {
