@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -81,7 +82,44 @@ func (l *leave) run(ctx context.Context) error {
 	if !l.wait {
 		return nil
 	}
-	return l.waitLeft(ctx, karmada, l.clusters, p)
+	if err := l.waitLeft(ctx, karmada, l.clusters, p); err != nil || l.force {
+		return err
+	}
+	return l.waitWithdrawn(ctx, karmada)
+}
+
+// waitWithdrawn waits until Karmada took the agents back. A cluster that joined again before would keep
+// pods whose service accounts are made anew, and the API server refuses such pods.
+func (l *leave) waitWithdrawn(ctx context.Context, karmada *api) error {
+	workloads, err := manifests("artifacts/deploy/*.yaml")
+	if err != nil {
+		return err
+	}
+	var left []string
+	err = until(ctx, func(ctx context.Context) (bool, error) {
+		carried, err := karmada.carried(ctx, workloads)
+		if err != nil {
+			return false, err
+		}
+		members, err := karmada.members(ctx)
+		if err != nil && !gone(err) {
+			return false, err
+		}
+		// Another ClusterSet may have taken it.
+		for i := range members {
+			delete(carried, members[i].Name)
+		}
+		left = slices.DeleteFunc(slices.Clone(l.clusters), func(name string) bool { return !carried[name] })
+		return len(left) == 0, nil
+	})
+	if err != nil {
+		return &finding{
+			expected: "Karmada to have removed Sealane's agents from the clusters that left",
+			found:    fmt.Sprintf("something is left in: %s (%v)", strings.Join(left, ", "), err),
+			remedy:   "see that Karmada reaches these clusters; clean a lost one with uninstall --context",
+		}
+	}
+	return nil
 }
 
 // forceLeave tells the controller not to wait for the members' acknowledgement.

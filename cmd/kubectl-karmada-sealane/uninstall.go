@@ -243,28 +243,10 @@ func memberCRDs() ([]*unstructured.Unstructured, error) {
 
 // waitWorks waits until no Work carries one of the objects to a member.
 func (u *uninstall) waitWorks(ctx context.Context, karmada *api, objects []*unstructured.Unstructured) error {
-	ours := map[string]bool{}
-	for _, object := range objects {
-		ours[describe(object)] = true
-	}
-	left := map[string]bool{}
-	err := until(ctx, func(ctx context.Context) (bool, error) {
-		var works workv1alpha1.WorkList
-		if err := karmada.List(ctx, &works); err != nil {
-			return false, fmt.Errorf("list works: %w", err)
-		}
-		clear(left)
-		for i := range works.Items {
-			w := &works.Items[i]
-			for _, raw := range w.Spec.Workload.Manifests {
-				var object metav1.PartialObjectMetadata
-				if json.Unmarshal(raw.Raw, &object) == nil && ours[describe(&object)] {
-					cluster, _ := names.GetClusterName(w.Namespace)
-					left[cluster] = true
-				}
-			}
-		}
-		return len(left) == 0, nil
+	var left map[string]bool
+	err := until(ctx, func(ctx context.Context) (done bool, err error) {
+		left, err = karmada.carried(ctx, objects)
+		return len(left) == 0, err
 	})
 	if err != nil {
 		return &finding{
@@ -274,6 +256,30 @@ func (u *uninstall) waitWorks(ctx context.Context, karmada *api, objects []*unst
 		}
 	}
 	return nil
+}
+
+// carried returns the clusters to which a Work carries one of the objects.
+func (a *api) carried(ctx context.Context, objects []*unstructured.Unstructured) (map[string]bool, error) {
+	ours := map[string]bool{}
+	for _, object := range objects {
+		ours[describe(object)] = true
+	}
+	var works workv1alpha1.WorkList
+	if err := a.List(ctx, &works); err != nil {
+		return nil, fmt.Errorf("list works: %w", err)
+	}
+	clusters := map[string]bool{}
+	for i := range works.Items {
+		w := &works.Items[i]
+		for _, raw := range w.Spec.Workload.Manifests {
+			var object metav1.PartialObjectMetadata
+			if json.Unmarshal(raw.Raw, &object) == nil && ours[describe(&object)] {
+				cluster, _ := names.GetClusterName(w.Namespace)
+				clusters[cluster] = true
+			}
+		}
+	}
+	return clusters, nil
 }
 
 func sortedKeys(set map[string]bool) []string {
