@@ -61,7 +61,7 @@ test-unit: prerequisites test-deps ## Run all tests but the end-to-end scenarios
 
 .PHONY: test-e2e
 test-e2e: prerequisites test-deps ## Run the end-to-end scenarios on a lab of their own.
-	go test -count=1 -timeout 60m -v ./e2e/scenarios
+	go test -count=1 -timeout 60m -parallel 8 -v ./e2e/scenarios
 
 .PHONY: bench
 bench: prerequisites lab-deps ## Run the benchmarks; results go to docs/benchmarks.

@@ -190,6 +190,8 @@ func TestWhatIsDeletedByHandComesBack(t *testing.T) {
 func TestAMemberLeavesAndJoinsAgain(t *testing.T) {
 	plugin(t, "leave", "c2")
 	clean(t, "c2")
+	waiting := karmadaSite(t)
+	waiting.spread("c2")
 	eventually(t, 10*time.Second, func(ctx context.Context) error {
 		out, err := shared.Lab.InNode(ctx, "c1-worker", "ip", "route", "show", "table", "all")
 		if err == nil && strings.Contains(string(out), "10.9.") {
@@ -198,6 +200,9 @@ func TestAMemberLeavesAndJoinsAgain(t *testing.T) {
 		return err
 	})
 	plugin(t, "join", "c2")
+	// What was exported while it was away arrives.
+	waiting.sources("c1", map[string]int{"c2": 2})
+	shares(t, "c1", "http://"+waiting.name(), 10, "c2")
 	checkHTTP(t, "c1", "client-c1-worker", podIP(t, "c2", "server-c2-worker")+":8080", "server-c2-worker", podIP(t, "c1", "client-c1-worker"))
 }
 

@@ -30,6 +30,9 @@ func TestAClusterUnjoinedWithoutLeaving(t *testing.T) {
 		}
 		return err
 	})
+	// Made before there is such a cluster, it waits.
+	waiting := newSite(t, lab.ContextKarmada)
+	waiting.spread("c1")
 	// Unjoining removes a namespace from the member, which takes a moment to go.
 	eventually(t, 2*time.Minute, func(ctx context.Context) error {
 		_, err := lab.Up(ctx, lab.Options{Name: l.Dir, Topology: l.Topology})
@@ -38,6 +41,8 @@ func TestAClusterUnjoinedWithoutLeaving(t *testing.T) {
 	if err := shared.Install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	waiting.sources("c2", map[string]int{"c1": 2})
+	shares(t, "c2", "http://"+waiting.name(), 10, "c1")
 	exported(t, "c2", "whereami-cs")
 	answeredBy(t, "c1", "client-c1-worker", whereami, "c2")
 }
