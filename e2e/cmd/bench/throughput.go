@@ -15,7 +15,7 @@ import (
 // path is a way from a client to a server, and what was measured on it.
 type path struct {
 	Name string
-	// Aim is the least ratio to the reference; zero for the reference itself.
+	// Aim is the least ratio to the reference with pod links; zero for a reference.
 	Aim float64
 	// One and Four are the throughputs of as many TCP flows in Mbit/s, RTT in microseconds, one per round.
 	One, Four, RTT []float64
