@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -305,4 +306,56 @@ func trafficStaysNear(t *testing.T) {
 	hinted(2)
 	change(s, "c2", service(), func(web *corev1.Service) { web.Spec.TrafficDistribution = nil })
 	hinted(0)
+}
+
+// TestTheClusterSetSaysHowServicesWork: the mode of those that do not say, what stands for a remote cluster, and
+// the domains of their names.
+func TestTheClusterSetSaysHowServicesWork(t *testing.T) {
+	s := newSite(t)
+	s.serve("c2")
+	s.export("c2")
+	address := s.imported(withAddress, "c1").Spec.IPs[0]
+	set := func(spec string) {
+		t.Helper()
+		kubectl(t, "--context", lab.ContextKarmada, "patch", "clusterset", "default", "--type=merge", "-p", `{"spec":`+spec+`}`)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_, err := try(ctx, "--context", lab.ContextKarmada, "patch", "clusterset", "default", "--type=merge", "-p",
+			`{"spec":{"services":{"mode":"ClusterSetIP","endpoints":"Pods"},"dns":{"domains":["clusterset.local"]}}}`)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	stands := func(want string) {
+		t.Helper()
+		eventually(t, patience, func(ctx context.Context) error {
+			list, err := s.slices(ctx, "c1")
+			if err == nil && (len(list) != 1 || list[0].Endpoints[0].Addresses[0] != want) {
+				err = fmt.Errorf("expected %s to stand for c2, found %+v", want, list)
+			}
+			return err
+		})
+	}
+	remote := s.clusterIP("c2")
+	set(`{"services":{"endpoints":"ClusterIP"}}`)
+	stands(remote)
+	answeredBy(t, "c1", clientOf("c1"), s.name(), "c2")
+	set(`{"services":{"endpoints":"Pods","mode":"ClusterIP"}}`)
+	resolves(t, "c1", s.name(), "A", remote)
+	answeredBy(t, "c1", clientOf("c1"), s.name(), "c2")
+	set(`{"services":{"mode":"ClusterSetIP"},"dns":{"domains":["clusterset.local","other.example"]}}`)
+	stands(s.server("c2-gw").Addresses[0])
+	resolves(t, "c1", s.name(), "A", address)
+	resolves(t, "c1", "web."+s.namespace+".svc.other.example", "A", address)
+	resolves(t, "c1", "dns-version.other.example", "TXT", `"1.0.0"`)
+	set(`{"dns":{"domains":["clusterset.local"]}}`)
+	eventually(t, patience, func(ctx context.Context) error {
+		r, err := look(ctx, "c1", "web."+s.namespace+".svc.other.example", "A", "-timeout=1s")
+		if err == nil && len(r.data("A")) > 0 {
+			err = fmt.Errorf("expected no such domain any more, found %+v", r)
+		}
+		return err
+	})
 }
