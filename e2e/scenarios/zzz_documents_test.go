@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealane-io/sealane/e2e/lab"
+)
+
+// documents with commands, in the order in which a reader comes to them, and the context that they are in. The
+// last command of the installation is its removal.
+var documents = []struct{ path, context string }{
+	{"README.md", "karmada-apiserver"},
+	{"docs/lab.md", ""},
+	{"docs/troubleshooting.md", "c1"},
+	{"docs/install.md", "karmada-apiserver"},
+}
+
+// TestWhatTheDocumentsTellToRunRuns: every command of every block of shell, as it stands but for placeholders
+// and what only a machine of the reader's own can do.
+func TestWhatTheDocumentsTellToRunRuns(t *testing.T) {
+	root := filepath.Join("..", "..")
+	for _, d := range documents {
+		text, err := os.ReadFile(filepath.Join(root, d.path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands := shellCommands(string(text))
+		if len(commands) == 0 {
+			t.Errorf("no command found in %s", d.path)
+		}
+		r := newReader(t, d.context)
+		for _, command := range commands {
+			t.Run(d.path+"/"+command, func(t *testing.T) { r.run(t, command) })
+		}
+	}
+}
+
+// shellCommands are those of a document's fenced blocks of shell, continued lines joined and comments left out.
+func shellCommands(markdown string) []string {
+	var out []string
+	for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(markdown, -1) {
+		joined := strings.ReplaceAll(block[1], "\\\n", " ")
+		for line := range strings.Lines(joined) {
+			command, _, _ := strings.Cut(line, " #")
+			if command = strings.Join(strings.Fields(command), " "); command != "" && !strings.HasPrefix(command, "#") {
+				out = append(out, command)
+			}
+		}
+	}
+	return out
+}
+
+// reader has followed a document so far: a directory with kubeconfig files, and kubectl with the plugin.
+type reader struct {
+	dir string
+	env []string
+}
+
+func newReader(t *testing.T, current string) *reader {
+	t.Helper()
+	r := &reader{dir: t.TempDir()}
+	config, err := clientcmd.LoadFromFile(shared.Lab.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Contexts["karmada-apiserver"], config.Contexts["karmada-host"] = config.Contexts[lab.ContextKarmada], config.Contexts["c1"]
+	config.CurrentContext = current
+	for _, file := range []string{"kubeconfig", "karmada.config", "host.config"} {
+		if err := clientcmd.WriteToFile(*config, filepath.Join(r.dir, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bin := filepath.Join(r.dir, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, program := range map[string]string{"kubectl": shared.Lab.Tool("kubectl"), "kubectl-karmada-sealane": shared.Plugin()} {
+		if err := os.Symlink(program, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.env = append(os.Environ(), "KUBECONFIG="+filepath.Join(r.dir, "kubeconfig"), "PATH="+bin+":"+os.Getenv("PATH"))
+	return r
+}
+
+// run does what the reader would.
+func (r *reader) run(t *testing.T, command string) {
+	t.Helper()
+	dir := r.dir
+	command = strings.NewReplacer("<node>", "c1-gw", " /usr/local/bin/", " "+t.TempDir()).Replace(command)
+	switch program, rest, _ := strings.Cut(command, " "); {
+	case program == "make":
+		// What it would do: the lab and the tests are running already.
+		command, dir = "make -n "+rest, filepath.Join("..", "..")
+	case program == "ip" || program == "nft":
+		out, err := shared.Lab.InNode(t.Context(), "c1-gw", "bash", "-euo", "pipefail", "-c", command)
+		if err != nil || len(out) == 0 {
+			t.Errorf("on a node: %v: %q", err, out)
+		}
+		return
+	case strings.HasPrefix(rest, "karmada sealane install"):
+		command += fmt.Sprintf(" --controller-image=%s --agent-image=%s --dns-image=%s", lab.ImageController, lab.ImageAgent, lab.ImageDNS)
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", command)
+	cmd.Dir, cmd.Env = dir, r.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v: %s", command, err, out)
+	}
+}
