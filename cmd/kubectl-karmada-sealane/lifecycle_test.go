@@ -328,7 +328,7 @@ func TestInstallWaitsForTheMembers(t *testing.T) {
 	}
 	k.report(t, []string{"c1", "c2"}, condition(v1alpha1.MemberAccepted, metav1.ConditionFalse, v1alpha1.ReasonCIDROverlap, "10.8.0.0/16 belongs to c1"))
 	k.fails(t, []string{"refused: 10.8.0.0/16 belongs to c1"}, install...)
-	k.report(t, []string{"c1", "c2"}, connected()[:2]...)
+	k.report(t, []string{"c1", "c2"}, connected()[:3]...)
 	k.fails(t, []string{"waiting for its cluster DNS to forward"}, append(install, "--timeout=2s")...)
 }
 
