@@ -15,7 +15,7 @@ import (
 // empties. At full speed they would grow to half a gigabyte, and stay for minutes after the last packet.
 const (
 	// memoryBase and memoryPerProcessor make up the limit of the process's memory. With two processors at
-	// full speed it costs no throughput; a third of it would cost half.
+	// full speed, one flow is as fast as without; at a third of it, it is half as fast.
 	memoryBase         = 128 << 20
 	memoryPerProcessor = 32 << 20
 	// idleGCPercent keeps an idle agent small; busyGCPercent keeps the pools full while they are needed.
