@@ -97,6 +97,7 @@ func apiOf(l *lab.Lab, context string) (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
+	config.QPS, config.Burst = 200, 400 // many services come at once
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme), mcsv1alpha1.Install(scheme)); err != nil {
 		return nil, fmt.Errorf("build scheme: %w", err)
