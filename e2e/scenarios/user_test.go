@@ -46,7 +46,8 @@ func get(ctx context.Context, cluster, pod, url string) (sealane.Answer, error) 
 	return sealane.ParseAnswer([]byte(out))
 }
 
-// eventually repeats check until it succeeds, and fails the test with its last error at the deadline.
+// eventually repeats check until it succeeds, and fails the test with its last error at the deadline. One try
+// may take half of the time: a connection that never comes about does not use up all of it.
 func eventually(t *testing.T, within time.Duration, check func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -55,7 +56,9 @@ func eventually(t *testing.T, within time.Duration, check func(context.Context) 
 	defer tick.Stop()
 	last := fmt.Errorf("not tried")
 	for {
-		err := check(ctx)
+		attempt, end := context.WithTimeout(ctx, within/2)
+		err := check(attempt)
+		end()
 		if err == nil {
 			return
 		}
