@@ -160,7 +160,9 @@ func aMemberTurnsHostile(t *testing.T, v *visitor) {
 	t.Run("a status of 2 MB", func(t *testing.T) {
 		large := good()
 		large.AgentVersion = strings.Repeat("x", 2<<20)
-		if err := v.report(t.Context(), large); !apierrors.IsRequestEntityTooLargeError(err) {
+		// Whether the API server or etcd is the first to refuse depends on a few bytes.
+		err := v.report(t.Context(), large)
+		if !apierrors.IsRequestEntityTooLargeError(err) && (err == nil || !strings.Contains(err.Error(), "larger than max")) {
 			t.Errorf("its own API server is expected to refuse it: %v", err)
 		}
 	})
