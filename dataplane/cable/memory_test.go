@@ -60,8 +60,8 @@ func TestANewDeviceBeginsToCountAnew(t *testing.T) {
 }
 
 func TestMemoryLimitGrowsWithTheProcessors(t *testing.T) {
-	if got := memoryLimit(2); got != 192*mb {
-		t.Errorf("limit %d for two processors, expected 192 MiB", got)
+	if got := memoryLimit(2); got != 512*mb {
+		t.Errorf("limit %d for two processors, expected 512 MiB", got)
 	}
 	if memoryLimit(8) <= memoryLimit(2) {
 		t.Error("more processors carry more packets at once, and have no more memory")
