@@ -38,7 +38,7 @@ import (
 	"github.com/sealane-io/sealane"
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers"
-	"github.com/sealane-io/sealane/e2e/apiserver"
+	"github.com/sealane-io/sealane/internal/apiserver"
 	"github.com/sealane-io/sealane/propagation"
 )
 

@@ -30,7 +30,7 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/e2e/apiserver"
+	"github.com/sealane-io/sealane/internal/apiserver"
 )
 
 // karmada is a real API server with Karmada's CRDs. No controller of Karmada's runs; what the tests need

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane"
-	"github.com/sealane-io/sealane/e2e/apiserver"
+	"github.com/sealane-io/sealane/internal/apiserver"
 )
 
 // TestRunLeadsAndSaysHowItIs runs the whole program with the rights that it is installed with.

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/sealane-io/sealane/e2e/apiserver"
+	"github.com/sealane-io/sealane/internal/apiserver"
 )
 
 // server reaches the API server of all tests.

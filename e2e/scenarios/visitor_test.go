@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/e2e/apiserver"
 	"github.com/sealane-io/sealane/e2e/sealane"
+	"github.com/sealane-io/sealane/internal/apiserver"
 )
 
 // visitor is a cluster that joins Karmada for the length of a test: an API server without nodes, whose admin

@@ -25,7 +25,7 @@ import (
 
 	sealane "github.com/sealane-io/sealane"
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/e2e/apiserver"
+	"github.com/sealane-io/sealane/internal/apiserver"
 	"github.com/sealane-io/sealane/memberagent/cluster/mcscrds"
 )
 

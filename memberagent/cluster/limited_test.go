@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/e2e/apiserver"
+	"github.com/sealane-io/sealane/internal/apiserver"
 	"github.com/sealane-io/sealane/memberagent/cluster/mcscrds"
 )
 

@@ -19,7 +19,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/e2e/apiserver"
+	"github.com/sealane-io/sealane/internal/apiserver"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sealane-io/sealane/e2e/apiserver"
+	"github.com/sealane-io/sealane/internal/apiserver"
 )
 
 // options are the command's flags.

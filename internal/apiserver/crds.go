@@ -121,5 +121,5 @@ func readCRDs(paths []string) ([]*apiextensionsv1.CustomResourceDefinition, erro
 // ClusterCRD returns the file of a CRD that stands for Karmada's aggregated Cluster API.
 func ClusterCRD() (string, error) {
 	root, err := moduleDir("github.com/sealane-io/sealane")
-	return filepath.Join(root, "e2e", "apiserver", "karmada", "clusters.yaml"), err
+	return filepath.Join(root, "internal", "apiserver", "karmada", "clusters.yaml"), err
 }
