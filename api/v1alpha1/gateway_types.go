@@ -90,7 +90,7 @@ type GatewayStatus struct {
 	// ReportedAt is when this status was written; older than 90 s it is unknown.
 	// +optional
 	ReportedAt *metav1.Time `json:"reportedAt,omitempty"`
-	// Conditions: Ready.
+	// Conditions: Ready, NetworksAccepted.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -99,6 +99,10 @@ type GatewayStatus struct {
 
 // GatewayReady is the condition that the node's data plane matches the plan.
 const GatewayReady = "Ready"
+
+// GatewayNetworksAccepted is the condition that the node has left out nothing of what the objects of its
+// cluster ask for: no network, node or gateway, of this cluster or of another.
+const GatewayNetworksAccepted = "NetworksAccepted"
 
 // Gateway is one gateway node of this cluster, named after the node.
 //

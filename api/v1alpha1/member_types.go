@@ -86,7 +86,8 @@ type MemberStatus struct {
 	Revision int64 `json:"revision,omitempty"`
 	// +optional
 	ObservedRevision int64 `json:"observedRevision,omitempty"`
-	// Conditions: Accepted, Reported, Connected, Cleaned, MCSAPI, DNSConfigured, NodesProgrammed.
+	// Conditions: Accepted, Reported, Connected, Cleaned, MCSAPI, DNSConfigured, NodesProgrammed,
+	// NetworksAccepted.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -81,7 +81,7 @@ type PeeringStatus struct {
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`
 	// Conditions that the agent knows: MCSAPI, DNSConfigured, NodesProgrammed,
-	// ExportsAccepted, ImportsApplied.
+	// NetworksAccepted, ExportsAccepted, ImportsApplied.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -94,6 +94,8 @@ const (
 	PeeringDNSConfigured = "DNSConfigured"
 	// PeeringNodesProgrammed: the node agents have programmed every node.
 	PeeringNodesProgrammed = "NodesProgrammed"
+	// PeeringNetworksAccepted: no node has refused a network, node or gateway of this or another cluster.
+	PeeringNetworksAccepted = "NetworksAccepted"
 	// PeeringExportsAccepted: no ServiceExport of the cluster is refused or in conflict.
 	PeeringExportsAccepted = "ExportsAccepted"
 	// PeeringImportsApplied: every service that the cluster imports has its ServiceImport.
@@ -109,6 +111,8 @@ const (
 	ReasonDomainTaken   = "DomainTaken"
 	// Of PeeringNodesProgrammed: an agent could not program its node.
 	ReasonProgrammingFailed = "ProgrammingFailed"
+	// Of PeeringNetworksAccepted: nodes left something out, and the message says what and why.
+	ReasonNetworksRefused = "NetworksRefused"
 	// Of PeeringExportsAccepted: the conditions of some ServiceExports say what is wrong with them.
 	ReasonExportsRefused = "ExportsRefused"
 	// Of PeeringImportsApplied: a ServiceImport of that name is somebody else's.

@@ -26,7 +26,8 @@ func memberStatus(s *state, states []*state, now time.Time) v1alpha1.MemberStatu
 		status.ObservedRevision = s.Report.Status.ObservedRevision
 		status.AgentVersion = clip(s.Report.Status.AgentVersion)
 		status.Connections = connections(s, states)
-		for _, t := range []string{v1alpha1.MemberMCSAPI, v1alpha1.PeeringDNSConfigured, v1alpha1.PeeringNodesProgrammed} {
+		for _, t := range []string{v1alpha1.MemberMCSAPI, v1alpha1.PeeringDNSConfigured, v1alpha1.PeeringNodesProgrammed,
+			v1alpha1.PeeringNetworksAccepted} {
 			copyCondition(&status.Conditions, s.Report.Status.Conditions, t)
 		}
 	}
@@ -97,6 +98,8 @@ func troubles(kind string) []string {
 	switch kind {
 	case v1alpha1.PeeringNodesProgrammed:
 		return []string{v1alpha1.ReasonProgrammingFailed}
+	case v1alpha1.PeeringNetworksAccepted:
+		return []string{v1alpha1.ReasonNetworksRefused}
 	case v1alpha1.PeeringExportsAccepted:
 		return []string{v1alpha1.ReasonExportsRefused}
 	case v1alpha1.PeeringImportsApplied:

@@ -17,14 +17,14 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// cacheOptions keep the caches small: nowhere what the API server or kubectl keeps for itself, of nodes and
-// Services only what is read, pods of Sealane's own namespace only, and of ConfigMaps the one with the Corefile.
+// cacheOptions keep the caches small: nowhere what the API server or kubectl keeps for itself, of nodes,
+// Services and pods only what is read, pods of Sealane's own namespace only, and of ConfigMaps the one with the Corefile.
 func cacheOptions(corefile types.NamespacedName) cache.Options {
 	return cache.Options{
 		DefaultTransform: strip,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}: {Transform: stripNode},
-			&corev1.Pod{}:  {Namespaces: map[string]cache.Config{v1alpha1.Namespace: {}}},
+			&corev1.Pod{}:  {Namespaces: map[string]cache.Config{v1alpha1.Namespace: {}}, Transform: stripPod},
 			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
 				corefile.Namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, corefile.Name)},
 			}},
@@ -58,6 +58,14 @@ func stripNode(in any) (any, error) {
 		n.Status = corev1.NodeStatus{Addresses: n.Status.Addresses, Conditions: n.Status.Conditions}
 	}
 	return in, nil
+}
+
+func stripPod(in any) (any, error) {
+	if p, ok := in.(*corev1.Pod); ok {
+		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName}
+		p.Status = corev1.PodStatus{Conditions: p.Status.Conditions}
+	}
+	return strip(in)
 }
 
 func stripSlice(in any) (any, error) {

@@ -164,7 +164,12 @@ func testLeave(m *member) {
 		}
 		return expect("conditions", len(e.Status.Conditions), 0)
 	})
-	change(m, pod, func(p *corev1.Pod) { p.Annotations = map[string]string{"sealane.io/node-state": "cleaned"} })
+	pod.Status.Conditions = []corev1.PodCondition{{
+		Type: v1alpha1.PodNodeProgrammed, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonNodeCleaned,
+	}}
+	if err := m.Status().Update(m.t.Context(), pod); err != nil {
+		m.t.Fatal(err)
+	}
 	m.gateways("")
 	m.reports("cleaned", func(s *v1alpha1.PeeringStatus) error {
 		return errors.Join(expect("cleaned", s.Cleaned, true), expect("condition", meta.IsStatusConditionTrue(s.Conditions, "Cleaned"), true))

@@ -5,6 +5,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -29,8 +30,9 @@ const (
 	// retryFirst and retryMost bound the wait after a failure.
 	retryFirst = 250 * time.Millisecond
 	retryMost  = 15 * time.Second
-	// maxStateError bounds what a pod's annotation says of a failure.
+	// maxStateError and maxRefused bound, in bytes, what a condition says of a failure, and of what was left out.
 	maxStateError = 256
+	maxRefused    = 768
 	// cleanTimeout bounds the work after SIGTERM.
 	cleanTimeout = 20 * time.Second
 )
@@ -56,7 +58,7 @@ type Agent struct {
 	syncErr  error
 	public   publicAddresses
 	dialler  dialler
-	state    string // of the node, as last written
+	state    NodeState // as last written
 	started  time.Time
 
 	ready  atomic.Bool
@@ -203,9 +205,9 @@ func (a *Agent) round(ctx context.Context) error {
 	a.ready.Store(err == nil)
 	if err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
-		state = NodeError + ": " + a.node + ": " + truncate(first, maxStateError)
+		state.Programmed, state.Message = v1alpha1.ReasonProgrammingFailed, truncate(first, maxStateError)
 	}
-	if ctx.Err() == nil && state != "" && state != a.state {
+	if ctx.Err() == nil && state.Programmed != "" && state != a.state {
 		if stateErr := a.cluster.SetNodeState(ctx, state); stateErr != nil {
 			return errors.Join(err, stateErr)
 		}
@@ -253,26 +255,26 @@ func (a *Agent) keep(ctx context.Context, o *Objects) {
 	}
 }
 
-// Sync makes the node as the objects ask, and returns what that makes of it: a value of NodeState, or
-// nothing while there is no Peering, which leaves the node as it is.
-func (a *Agent) Sync(ctx context.Context, o Objects) (string, error) {
+// Sync makes the node as the objects ask, and returns the state that it is in then: the zero state while
+// there is no Peering, which leaves the node as it is.
+func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	a.gateway = o.gateway(a.node)
 	top := topology.Build(topology.Input{Peering: o.Peering, Gateways: o.Gateways, Nodes: o.Nodes})
 	a.logProblems(ctx, top)
 	if o.Peering != nil && o.Peering.Spec.Phase == v1alpha1.MemberLeaving {
 		a.top, a.plan = top, plan.Plan{}
 		a.probe(nil, o.Peering.Spec.HealthCheck)
-		return NodeCleaned, a.kernel.Clean(ctx)
+		return NodeState{Programmed: v1alpha1.ReasonNodeCleaned}, a.kernel.Clean(ctx)
 	}
 	addresses, err := a.kernel.Addresses()
 	if err != nil {
-		return "", err
+		return NodeState{}, err
 	}
 	a.facts = facts(top, a.node, a.cable.PublicKey(), addresses, a.prober != nil && a.kernel.IPv6())
 	a.resolvePublic(ctx, o)
 	if o.Peering == nil {
 		a.top.Local = top.Local
-		return "", nil
+		return NodeState{}, nil
 	}
 	a.facts.Alive = a.alive()
 	a.top, a.plan = top, plan.For(top, a.facts)
@@ -283,7 +285,24 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (string, error) {
 	}
 	err = a.apply(ctx)
 	a.probe(remotes(a.top, a.plan), o.Peering.Spec.HealthCheck)
-	return NodeProgrammed, err
+	return NodeState{Programmed: v1alpha1.ReasonNodeProgrammed, Refused: refused(top.Problems)}, err
+}
+
+// refused says what was left out of a topology and why, as many as there is room for; empty if nothing.
+func refused(problems []topology.Problem) string {
+	var out strings.Builder
+	for i, p := range problems {
+		text := fmt.Sprintf("%s: %s: %s", p.Ref, p.Reason, p.Message)
+		if i > 0 {
+			text = "; " + text
+		}
+		if out.Len()+len(text) > maxRefused {
+			fmt.Fprintf(&out, "; and %d more", len(problems)-i)
+			break
+		}
+		out.WriteString(text)
+	}
+	return strings.ToValidUTF8(out.String(), "?")
 }
 
 func (a *Agent) logProblems(ctx context.Context, top topology.Topology) {

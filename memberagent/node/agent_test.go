@@ -220,9 +220,9 @@ func (m *machine) connected() bool {
 		s.Connections[0].Status == v1alpha1.ConnectionConnected
 }
 
-func (m *machine) says(state string) bool {
-	var have string
-	return m.read("state.json", &have) == nil && have == state
+func (m *machine) says(programmed string) bool {
+	var have node.NodeState
+	return m.read("state.json", &have) == nil && have.Programmed == programmed
 }
 
 // ours lists what of Sealane is on the machine.
@@ -340,13 +340,13 @@ func (n *network) workerRestarts(t *testing.T) {
 		t.Errorf("the node changed from\n%s\nto\n%s", before, after)
 	}
 	n.worker1.start(t)
-	eventually(t, 10*time.Second, "programmed", func() bool { return n.worker1.says(node.NodeProgrammed) })
+	eventually(t, 10*time.Second, "programmed", func() bool { return n.worker1.says(v1alpha1.ReasonNodeProgrammed) })
 }
 
 func (n *network) clusterLeaves(t *testing.T) {
 	n.tell(t, v1alpha1.MemberLeaving)
 	for _, m := range []*machine{n.gw1, n.worker1} {
-		eventually(t, 10*time.Second, m.name+" cleaned", func() bool { return m.says(node.NodeCleaned) })
+		eventually(t, 10*time.Second, m.name+" cleaned", func() bool { return m.says(v1alpha1.ReasonNodeCleaned) })
 		if left := m.ours(t); left != "" {
 			t.Errorf("%s: left behind:\n%s", m.name, left)
 		}
@@ -355,7 +355,7 @@ func (n *network) clusterLeaves(t *testing.T) {
 
 func (n *network) agentIsUninstalled(t *testing.T) {
 	n.tell(t, v1alpha1.MemberActive)
-	eventually(t, 10*time.Second, "joined again", func() bool { return n.gw2.says(node.NodeProgrammed) })
+	eventually(t, 10*time.Second, "joined again", func() bool { return n.gw2.says(v1alpha1.ReasonNodeProgrammed) })
 	if err := os.WriteFile(n.gw2.path("uninstalled"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

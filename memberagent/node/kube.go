@@ -5,7 +5,9 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,13 +40,15 @@ type Kube struct {
 	informers []cache.Informer
 	events    record.EventBroadcaster
 	recorder  record.EventRecorder
+	// deleted says that the watch of the agent's own DaemonSet has last seen it go.
+	deleted atomic.Bool
 }
 
 // KubeNames are what the agent is called in its cluster.
 type KubeNames struct {
 	Namespace string
 	DaemonSet string
-	// Pod may be empty; its state is not told then.
+	// Pod may be empty; then the node's state is not told.
 	Pod string
 }
 
@@ -75,7 +80,12 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 	patient.Wrap(redial.Transport)
 	k.cache, err = cache.New(patient, cache.Options{
 		Scheme: scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: stripNode}},
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}: {Transform: stripNode},
+			&appsv1.DaemonSet{}: {Namespaces: map[string]cache.Config{names.Namespace: {
+				FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, names.DaemonSet),
+			}}},
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make caches: %w", err)
@@ -88,7 +98,7 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 		return nil, fmt.Errorf("make a client for events: %w", err)
 	}
 	k.events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: core.Events("")})
-	return k, k.inform(changed)
+	return k, errors.Join(k.inform(changed), k.watchDaemonSet())
 }
 
 // inform starts to watch each kind.
@@ -112,6 +122,29 @@ func (k *Kube) inform(changed func()) error {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
 		k.informers = append(k.informers, informer)
+	}
+	return nil
+}
+
+// watchDaemonSet notices that the agent's own DaemonSet goes. An uninstallation may take the agent's rights,
+// and even its ServiceAccount, before its pod; a watch that has begun outlives both.
+func (k *Kube) watchDaemonSet() error {
+	informer, err := k.cache.GetInformer(context.Background(), &appsv1.DaemonSet{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch the agent's DaemonSet: %w", err)
+	}
+	exists := func(object any) {
+		if d, ok := object.(*appsv1.DaemonSet); ok {
+			k.deleted.Store(d.DeletionTimestamp != nil)
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    exists,
+		UpdateFunc: func(_, after any) { exists(after) },
+		DeleteFunc: func(any) { k.deleted.Store(true) },
+	})
+	if err != nil {
+		return fmt.Errorf("watch the agent's DaemonSet: %w", err)
 	}
 	return nil
 }
@@ -223,19 +256,43 @@ func (k *Kube) SetGatewayStatus(ctx context.Context, gateway string, status v1al
 }
 
 // SetNodeState implements Cluster.
-func (k *Kube) SetNodeState(ctx context.Context, state string) error {
+func (k *Kube) SetNodeState(ctx context.Context, state NodeState) error {
 	if k.names.Pod == "" {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{NodeState: state}}})
+	// A strategic merge: conditions are a list by type, and the kubelet's stay.
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": podConditions(state, metav1.Now())}})
 	if err != nil {
 		return err
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: k.names.Namespace, Name: k.names.Pod}}
-	if err := k.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("annotate pod %s: %w", k.names.Pod, err)
+	if err := k.client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+		return fmt.Errorf("set conditions of pod %s: %w", k.names.Pod, err)
 	}
 	return nil
+}
+
+// podConditions are a state as it stands in the pod's status. Each has a message, for a merge keeps the old
+// one where there is none.
+func podConditions(s NodeState, now metav1.Time) []corev1.PodCondition {
+	programmed := corev1.PodCondition{
+		Type: v1alpha1.PodNodeProgrammed, Status: corev1.ConditionFalse, Reason: s.Programmed, LastTransitionTime: now,
+		Message: s.Message,
+	}
+	switch s.Programmed {
+	case v1alpha1.ReasonNodeProgrammed:
+		programmed.Status, programmed.Message = corev1.ConditionTrue, "the node's network is as planned"
+	case v1alpha1.ReasonNodeCleaned:
+		programmed.Message = "nothing of Sealane is left on the node"
+	}
+	accepted := corev1.PodCondition{
+		Type: v1alpha1.PodNetworksAccepted, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonNetworksAccepted,
+		Message: "nothing was left out", LastTransitionTime: now,
+	}
+	if s.Refused != "" {
+		accepted.Status, accepted.Reason, accepted.Message = corev1.ConditionFalse, v1alpha1.ReasonNetworksRefused, s.Refused
+	}
+	return []corev1.PodCondition{programmed, accepted}
 }
 
 // LoadBalancer implements Cluster.
@@ -253,17 +310,20 @@ func (k *Kube) LoadBalancer(ctx context.Context, service string) ([]string, erro
 	return out, nil
 }
 
-// Uninstalled implements Cluster.
+// Uninstalled implements Cluster. Only an answer about the DaemonSet itself counts. That the agent is refused
+// tells of its rights, and a 404 that is not the API server's tells of something on the way to it.
 func (k *Kube) Uninstalled(ctx context.Context) (bool, error) {
 	var d appsv1.DaemonSet
 	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.names.Namespace, Name: k.names.DaemonSet}, &d)
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+	case err == nil:
+		return d.DeletionTimestamp != nil, nil
+	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("read daemonset %s: %w", k.names.DaemonSet, err)
+	case k.deleted.Load():
+		return true, nil
 	}
-	return d.DeletionTimestamp != nil, nil
+	return false, fmt.Errorf("read daemonset %s: %w", k.names.DaemonSet, err)
 }
 
 // Event implements Cluster.

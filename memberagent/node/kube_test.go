@@ -3,12 +3,18 @@
 package node_test
 
 import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/testr"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -98,43 +104,67 @@ func TestKube(t *testing.T) {
 	ctrllog.SetLogger(testr.New(t))
 	own := rest.CopyConfig(config)
 	own.Impersonate.UserName = "system:serviceaccount:" + v1alpha1.Namespace + ":sealane-node"
-	k, err := node.NewKube(own, node.KubeNames{Namespace: v1alpha1.Namespace, DaemonSet: "sealane-node", Pod: "sealane-node-x"}, func() {})
+	k := start(t, own)
+	o, _, err := k.Objects(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		if err := k.Run(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	var o node.Objects
-	eventually(t, 20*time.Second, "caches", func() bool {
-		var synced bool
-		if o, synced, err = k.Objects(t.Context()); err != nil {
-			t.Log(err)
-		}
-		return err == nil && synced
-	})
 	if o.Peering == nil || len(o.Gateways) != 1 || len(o.Nodes) != 1 || o.Nodes[0].Labels != nil || o.Nodes[0].Spec.PodCIDR == "" {
 		t.Errorf("objects %+v", o)
 	}
 	t.Run("status", func(t *testing.T) { testStatus(t, k, c) })
-	t.Run("state", func(t *testing.T) {
-		if err := k.SetNodeState(t.Context(), node.NodeProgrammed); err != nil {
-			t.Fatal(err)
-		}
-		var p corev1.Pod
-		err := c.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.Namespace, Name: "sealane-node-x"}, &p)
-		if err != nil || p.Annotations[node.NodeState] != node.NodeProgrammed {
-			t.Errorf("annotations %v, %v", p.Annotations, err)
-		}
-	})
+	t.Run("state", func(t *testing.T) { testState(t, k, c, own) })
 	t.Run("load balancer", func(t *testing.T) {
 		if _, err := k.LoadBalancer(t.Context(), "lb"); err != nil {
 			t.Error(err)
 		}
 	})
-	t.Run("uninstalled", func(t *testing.T) { testUninstalled(t, k, c) })
+	t.Run("uninstalled", func(t *testing.T) { testUninstalled(t, c, config) })
+}
+
+// testState: the conditions get there, the kubelet's stay, and the agent can write nothing else of a pod.
+func testState(t *testing.T, k *node.Kube, c client.Client, own *rest.Config) {
+	var p corev1.Pod
+	key := client.ObjectKey{Namespace: v1alpha1.Namespace, Name: "sealane-node-x"}
+	if err := c.Get(t.Context(), key, &p); err != nil {
+		t.Fatal(err)
+	}
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if err := c.Status().Update(t.Context(), &p); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []struct {
+		state                node.NodeState
+		programmed, accepted string
+	}{
+		{node.NodeState{Programmed: v1alpha1.ReasonNodeProgrammed},
+			"True Programmed the node's network is as planned", "True Accepted nothing was left out"},
+		{node.NodeState{Programmed: v1alpha1.ReasonProgrammingFailed, Message: "no such device", Refused: "c2"},
+			"False ProgrammingFailed no such device", "False NetworksRefused c2"},
+		{node.NodeState{Programmed: v1alpha1.ReasonNodeCleaned},
+			"False Cleaned nothing of Sealane is left on the node", "True Accepted nothing was left out"},
+	} {
+		if err := k.SetNodeState(t.Context(), s.state); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), key, &p); err != nil {
+			t.Fatal(err)
+		}
+		got := map[corev1.PodConditionType]string{}
+		for _, c := range p.Status.Conditions {
+			got[c.Type] = fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
+		}
+		want := map[corev1.PodConditionType]string{
+			corev1.PodReady: "True  ", v1alpha1.PodNodeProgrammed: s.programmed, v1alpha1.PodNetworksAccepted: s.accepted,
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("conditions %q, want %q", got, want)
+		}
+	}
+	p.Spec.Containers[0].Image = "another"
+	if err := admin(t, own).Update(t.Context(), &p); !apierrors.IsForbidden(err) {
+		t.Errorf("the agent's rights let it change an image: %v", err)
+	}
 }
 
 func testStatus(t *testing.T, k *node.Kube, c client.Client) {
@@ -160,33 +190,114 @@ func testStatus(t *testing.T, k *node.Kube, c client.Client) {
 	}
 }
 
-func testUninstalled(t *testing.T, k *node.Kube, c client.Client) {
-	expect := func(want bool, when string) {
+// testUninstalled: only the DaemonSet's own fate counts, whatever becomes of the agent's rights.
+func testUninstalled(t *testing.T, c client.Client, config *rest.Config) {
+	k := start(t, withToken(t, c, config))
+	expect := func(when, want string) {
 		t.Helper()
-		eventually(t, 10*time.Second, when, func() bool {
-			got, err := k.Uninstalled(t.Context())
-			return err == nil && got == want
+		var got string
+		defer func() { t.Logf("%s: %s", when, got) }()
+		eventually(t, 15*time.Second, when, func() bool {
+			switch gone, err := k.Uninstalled(t.Context()); {
+			case err != nil:
+				got = string(apierrors.ReasonForError(err))
+			default:
+				got = fmt.Sprint(gone)
+			}
+			return got == want
 		})
 	}
-	expect(false, "installed")
+	expect("installed", "false")
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "sealane-node"}}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(binding), binding); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Delete(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
-	expect(true, "without rights")
+	remove(t, c, binding)
+	expect("without rights", string(metav1.StatusReasonForbidden))
 	binding.ResourceVersion = ""
 	create(t, c, binding)
-	expect(false, "with rights again")
+	expect("with rights again", "false")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "sealane-node"}}
+	remove(t, c, binding)
+	remove(t, c, account)
+	expect("without its ServiceAccount", string(metav1.StatusReasonUnauthorized))
 	d := &unstructured.Unstructured{}
 	d.SetAPIVersion("apps/v1")
 	d.SetKind("DaemonSet")
 	d.SetNamespace(v1alpha1.Namespace)
 	d.SetName("sealane-node")
-	if err := c.Delete(t.Context(), d); err != nil {
+	remove(t, c, d)
+	expect("without rights and DaemonSet", "true")
+}
+
+func remove(t *testing.T, c client.Client, o client.Object) {
+	t.Helper()
+	if err := c.Delete(t.Context(), o); err != nil {
+		t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// withToken authenticates by a token of the agent's ServiceAccount, as its pod does.
+func withToken(t *testing.T, c client.Client, config *rest.Config) *rest.Config {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "sealane-node"}}
+	request := &authenticationv1.TokenRequest{}
+	if err := c.SubResource("token").Create(t.Context(), account, request); err != nil {
 		t.Fatal(err)
 	}
-	expect(true, "without daemonset")
+	own := rest.AnonymousClientConfig(config)
+	own.BearerToken = request.Status.Token
+	return own
+}
+
+// start runs the agent's view of its cluster until the test ends, and waits for its caches.
+func start(t *testing.T, config *rest.Config) *node.Kube {
+	t.Helper()
+	names := node.KubeNames{Namespace: v1alpha1.Namespace, DaemonSet: "sealane-node", Pod: "sealane-node-x"}
+	k, err := node.NewKube(config, names, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if err := k.Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	eventually(t, 20*time.Second, "caches", func() bool {
+		_, synced, err := k.Objects(t.Context())
+		if err != nil {
+			t.Log(err)
+		}
+		return err == nil && synced
+	})
+	return k
+}
+
+// A 404 of something between the agent and its API server says nothing of the DaemonSet.
+func TestNotFoundByAProxyIsNotUninstalled(t *testing.T) {
+	run(t, "ip link set lo up")
+	for name, c := range map[string]struct {
+		contentType, body string
+		want              bool
+	}{
+		"a proxy's page": {"text/html", "<html>404 page not found</html>", false},
+		"the API server's answer": {"application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure",
+			"reason":"NotFound","details":{"name":"sealane-node","group":"apps","kind":"daemonsets"},"code":404}`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", c.contentType)
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = io.WriteString(w, c.body)
+			}))
+			defer server.Close()
+			k, err := node.NewKube(&rest.Config{Host: server.URL}, node.KubeNames{Namespace: "ns", DaemonSet: "sealane-node"}, func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := k.Uninstalled(t.Context()); got != c.want || (err == nil) != c.want {
+				t.Errorf("uninstalled %v, %v", got, err)
+			}
+		})
+	}
 }

@@ -151,7 +151,7 @@ func (d directory) SetGatewayStatus(_ context.Context, _ string, s v1alpha1.Gate
 	return d.write("status.json", s)
 }
 
-func (d directory) SetNodeState(_ context.Context, state string) error {
+func (d directory) SetNodeState(_ context.Context, state node.NodeState) error {
 	return d.write("state.json", state)
 }
 

@@ -37,15 +37,14 @@ func (o Objects) node(name string) *corev1.Node {
 	return nil
 }
 
-// NodeState is the annotation on the agent's own pod that tells the cluster agent how its node is.
-const NodeState = "sealane.io/node-state"
-
-// The values of NodeState. NodeError is followed by a colon, the node's name, and what went wrong first.
-const (
-	NodeProgrammed = "programmed"
-	NodeCleaned    = "cleaned"
-	NodeError      = "error"
-)
+// NodeState is what an agent tells of its node, as conditions of its own pod.
+type NodeState struct {
+	// Programmed is the reason of v1alpha1.PodNodeProgrammed: ReasonNodeProgrammed, ReasonNodeCleaned or
+	// ReasonProgrammingFailed. Message says what went wrong first.
+	Programmed, Message string
+	// Refused says what the node has left out, and why; empty if nothing.
+	Refused string
+}
 
 // Cluster is the API server of the agent's cluster.
 type Cluster interface {
@@ -53,12 +52,12 @@ type Cluster interface {
 	Objects(ctx context.Context) (Objects, bool, error)
 	// SetGatewayStatus replaces the status of the gateway.
 	SetGatewayStatus(ctx context.Context, gateway string, status v1alpha1.GatewayStatus) error
-	// SetNodeState annotates the agent's pod.
-	SetNodeState(ctx context.Context, state string) error
+	// SetNodeState sets conditions of the agent's pod.
+	SetNodeState(ctx context.Context, state NodeState) error
 	// LoadBalancer returns the addresses that a Service of Sealane's namespace is given from outside.
 	LoadBalancer(ctx context.Context, service string) ([]string, error)
-	// Uninstalled says whether the agent's DaemonSet is gone, or the agent's rights with it. An error
-	// leaves it open.
+	// Uninstalled says whether the agent's DaemonSet is known to be gone, or going. An error, such as a
+	// refusal, leaves it open.
 	Uninstalled(ctx context.Context) (bool, error)
 	// Event tells people of a transition.
 	Event(gateway *v1alpha1.Gateway, warning bool, reason, message string)

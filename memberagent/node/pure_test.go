@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -193,15 +194,42 @@ func TestStatusIsWrittenForNewsOnly(t *testing.T) {
 	}
 }
 
-func TestReadyKeepsItsTransitionTime(t *testing.T) {
-	first := ready(nil, 1, nil, time.Unix(1000, 0))
-	second := ready([]metav1.Condition{first}, 2, nil, time.Unix(2000, 0))
-	failed := ready([]metav1.Condition{second}, 2, errors.New("add route 10.9.0.0/16: no such device"), time.Unix(3000, 0))
-	if !second.LastTransitionTime.Equal(&first.LastTransitionTime) || second.ObservedGeneration != 2 {
-		t.Errorf("second %+v", second)
+func TestConditionsKeepTheirTransitionTime(t *testing.T) {
+	first := conditions(nil, 1, nil, "", time.Unix(1000, 0))
+	second := conditions(first, 2, nil, "", time.Unix(2000, 0))
+	failed := conditions(second, 2, errors.New("add route 10.9.0.0/16: no such device"), "", time.Unix(3000, 0))
+	refused := conditions(second, 2, nil, "RemoteCluster/c2: Overlap: 10.8.0.0/16", time.Unix(4000, 0))
+	for _, c := range []struct {
+		have    []metav1.Condition
+		kind    string
+		status  metav1.ConditionStatus
+		since   int64
+		message string
+	}{
+		{second, v1alpha1.GatewayReady, metav1.ConditionTrue, 1000, ""},
+		{second, v1alpha1.GatewayNetworksAccepted, metav1.ConditionTrue, 1000, ""},
+		{failed, v1alpha1.GatewayReady, metav1.ConditionFalse, 3000, "10.9.0.0/16"},
+		{failed, v1alpha1.GatewayNetworksAccepted, metav1.ConditionTrue, 1000, ""},
+		{refused, v1alpha1.GatewayReady, metav1.ConditionTrue, 1000, ""},
+		{refused, v1alpha1.GatewayNetworksAccepted, metav1.ConditionFalse, 4000, "10.8.0.0/16"},
+	} {
+		got := meta.FindStatusCondition(c.have, c.kind)
+		if got.Status != c.status || got.LastTransitionTime.Unix() != c.since || got.ObservedGeneration != 2 ||
+			!strings.Contains(got.Message, c.message) {
+			t.Errorf("%s %+v, want %s since %d", c.kind, got, c.status, c.since)
+		}
 	}
-	if failed.Status != metav1.ConditionFalse || failed.LastTransitionTime.Unix() != 3000 || !strings.Contains(failed.Message, "10.9.0.0/16") {
-		t.Errorf("failed %+v", failed)
+}
+
+func TestRefusedIsBounded(t *testing.T) {
+	if got := refused(nil); got != "" {
+		t.Errorf("nothing left out: %q", got)
+	}
+	problems := slices.Repeat([]topology.Problem{{Ref: "RemoteCluster/c2", Reason: "Overlap", Message: "10.8.0.0/16"}}, 100)
+	got := refused(problems)
+	if !strings.HasPrefix(got, "RemoteCluster/c2: Overlap: 10.8.0.0/16; ") || !strings.HasSuffix(got, " more") ||
+		len(got) > maxRefused+len("; and 100 more") {
+		t.Errorf("%d bytes: %s", len(got), got)
 	}
 }
 

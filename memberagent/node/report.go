@@ -110,7 +110,8 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, n
 		Implementation: a.cable.Implementation(),
 		Version:        a.version,
 		Connections:    connections,
-		Conditions:     []metav1.Condition{ready(a.reported.Conditions, a.gateway.Generation, a.syncErr, now.Truncate(time.Second))},
+		Conditions: conditions(a.reported.Conditions, a.gateway.Generation, a.syncErr,
+			refused(a.top.Problems), now.Truncate(time.Second)),
 	}
 	if !worthWriting(next, a.reported, now) && a.gateway.Status.Endpoint != nil {
 		return nil

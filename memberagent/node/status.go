@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -117,22 +118,32 @@ func haState(top topology.Topology, f plan.NodeFacts) v1alpha1.HAState {
 	return v1alpha1.GatewayActive
 }
 
-// ready is the Ready condition for the outcome of a sync.
-func ready(old []metav1.Condition, generation int64, err error, now time.Time) metav1.Condition {
-	c := metav1.Condition{
-		Type: v1alpha1.GatewayReady, Status: metav1.ConditionTrue, Reason: "Programmed",
-		Message: "the node's network is as planned", ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
+// conditions of a gateway after a sync that ended with err and left out what refused says, if anything.
+// Those of old that did not change keep their transition time.
+func conditions(old []metav1.Condition, generation int64, err error, refused string, now time.Time) []metav1.Condition {
+	const maxMessage = 1024
+	ready := metav1.Condition{
+		Type: v1alpha1.GatewayReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNodeProgrammed,
+		Message: "the node's network is as planned",
 	}
 	if err != nil {
-		const maxMessage = 1024
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "ProgrammingFailed", truncate(err.Error(), maxMessage)
+		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonProgrammingFailed
+		ready.Message = truncate(err.Error(), maxMessage)
 	}
-	for _, o := range old {
-		if o.Type == c.Type && o.Status == c.Status {
-			c.LastTransitionTime = o.LastTransitionTime
-		}
+	accepted := metav1.Condition{
+		Type: v1alpha1.GatewayNetworksAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNetworksAccepted,
+		Message: "nothing was left out",
 	}
-	return c
+	if refused != "" {
+		accepted.Status, accepted.Reason = metav1.ConditionFalse, v1alpha1.ReasonNetworksRefused
+		accepted.Message = refused
+	}
+	out := slices.Clone(old)
+	for _, c := range []metav1.Condition{ready, accepted} {
+		c.ObservedGeneration, c.LastTransitionTime = generation, metav1.NewTime(now)
+		meta.SetStatusCondition(&out, c)
+	}
+	return out
 }
 
 func truncate(s string, n int) string {

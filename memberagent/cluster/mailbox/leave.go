@@ -32,7 +32,7 @@ func dirtyNodes(ctx context.Context, cached, live client.Reader) ([]string, erro
 	}
 	var dirty []string
 	for _, a := range agents {
-		if a.state != stateCleaned {
+		if a.programmed != v1alpha1.ReasonNodeCleaned {
 			dirty = append(dirty, "pod "+a.pod)
 		}
 	}

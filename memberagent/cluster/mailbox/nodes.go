@@ -5,6 +5,7 @@ package mailbox
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,43 +14,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// Names by which the node agents are found, the annotation on each of their pods, and its values. What
-// follows stateError is what went wrong.
-const (
-	nodeDaemonSet       = "sealane-node"
-	annotationNodeState = "sealane.io/node-state"
-	stateProgrammed     = "programmed"
-	stateCleaned        = "cleaned"
-	stateError          = "error"
-)
+// nodeDaemonSet is the name of the node agents' DaemonSet.
+const nodeDaemonSet = "sealane-node"
 
-// Reasons of v1alpha1.PeeringNodesProgrammed.
+// Reasons of v1alpha1.PeeringNodesProgrammed and PeeringNetworksAccepted.
 const (
 	reasonProgrammed  = "Programmed"
 	reasonProgramming = "Programming"
+	reasonAccepted    = "Accepted"
 )
 
-// nodeAgent is one pod of the DaemonSet, and what it says of its node: nothing before it has seen to it.
+// nodeAgent is one pod of the DaemonSet, and what its conditions say of its node.
 type nodeAgent struct {
-	pod, state string
+	pod, node string
+	// programmed is the reason of v1alpha1.PodNodeProgrammed, empty before the agent has set it; message is
+	// the condition's.
+	programmed, message string
+	// refused is the message of v1alpha1.PodNetworksAccepted, where that is false.
+	refused string
 }
 
 // nodeAgents lists the pods of the DaemonSet by name, and how many there should be: one for each node that
 // the DaemonSet is for.
 func nodeAgents(ctx context.Context, cached, live client.Reader) (agents []nodeAgent, desired int, err error) {
-	pods := &metav1.PartialObjectMetadataList{}
-	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	if err := cached.List(ctx, pods, client.InNamespace(v1alpha1.Namespace)); err != nil {
+	pods := &corev1.PodList{}
+	if err := cached.List(ctx, pods, client.InNamespace(v1alpha1.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, fmt.Errorf("list pods: %w", err)
 	}
 	for i := range pods.Items {
-		p := &pods.Items[i]
-		if slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" && o.Name == nodeDaemonSet }) {
-			agents = append(agents, nodeAgent{p.Name, p.Annotations[annotationNodeState]})
+		if ofNodeAgent(&pods.Items[i]) {
+			agents = append(agents, agentOf(&pods.Items[i]))
 		}
 	}
 	slices.SortFunc(agents, func(a, b nodeAgent) int { return strings.Compare(a.pod, b.pod) })
@@ -61,16 +61,45 @@ func nodeAgents(ctx context.Context, cached, live client.Reader) (agents []nodeA
 	return agents, int(set.Status.DesiredNumberScheduled), nil
 }
 
-// nodesProgrammed sums up what the node agents say. It names a few of them where something is amiss: what is
-// said travels to Karmada.
+func ofNodeAgent(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return o.Kind == "DaemonSet" && o.Name == nodeDaemonSet
+	})
+}
+
+func agentOf(p *corev1.Pod) nodeAgent {
+	a := nodeAgent{pod: p.Name, node: p.Spec.NodeName}
+	for _, c := range p.Status.Conditions {
+		switch {
+		case c.Type == v1alpha1.PodNodeProgrammed:
+			a.programmed, a.message = c.Reason, c.Message
+		case c.Type == v1alpha1.PodNetworksAccepted && c.Status == corev1.ConditionFalse:
+			a.refused = c.Message
+		}
+	}
+	return a
+}
+
+// agentConditions passes pods that come and go, and those whose agent says something else.
+func agentConditions() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*corev1.Pod)
+		after, also := e.ObjectNew.(*corev1.Pod)
+		return !ok || !also || agentOf(before) != agentOf(after)
+	}}
+}
+
+// few agents are named where something is amiss: what is said travels to Karmada.
+const few = 3
+
+// nodesProgrammed sums up whether the nodes are programmed.
 func nodesProgrammed(agents []nodeAgent, desired int) metav1.Condition {
-	const few = 3
 	var failed, waiting []string
 	for _, a := range agents {
-		switch what, why, _ := strings.Cut(a.state, ": "); what {
-		case stateProgrammed:
-		case stateError:
-			failed = append(failed, strings.TrimSuffix("pod "+a.pod+": "+why, ": "))
+		switch a.programmed {
+		case v1alpha1.ReasonNodeProgrammed:
+		case v1alpha1.ReasonProgrammingFailed:
+			failed = append(failed, strings.TrimSuffix(fmt.Sprintf("pod %s: node %s: %s", a.pod, a.node, a.message), ": "))
 		default:
 			waiting = append(waiting, "pod "+a.pod)
 		}
@@ -83,9 +112,39 @@ func nodesProgrammed(agents []nodeAgent, desired int) metav1.Condition {
 		return condition(v1alpha1.PeeringNodesProgrammed, false, v1alpha1.ReasonProgrammingFailed,
 			"%s, %d failed: %s", count, len(failed), strings.Join(failed[:min(few, len(failed))], "; "))
 	case len(waiting) > 0:
-		return condition(v1alpha1.PeeringNodesProgrammed, false, reasonProgramming, "%s, waiting for %s", count, some(waiting))
+		return condition(v1alpha1.PeeringNodesProgrammed, false, reasonProgramming,
+			"%s, waiting for %s", count, some(waiting))
 	case done < total || total == 0:
-		return condition(v1alpha1.PeeringNodesProgrammed, false, reasonProgramming, "%s, waiting for pods of DaemonSet %s", count, nodeDaemonSet)
+		return condition(v1alpha1.PeeringNodesProgrammed, false, reasonProgramming,
+			"%s, waiting for pods of DaemonSet %s", count, nodeDaemonSet)
 	}
 	return condition(v1alpha1.PeeringNodesProgrammed, true, reasonProgrammed, "%s", count)
+}
+
+// networksAccepted sums up what nodes refuse to route. Nodes that refuse the same are named together.
+func networksAccepted(agents []nodeAgent) metav1.Condition {
+	nodes := map[string][]string{}
+	for _, a := range agents {
+		if a.refused != "" {
+			nodes[a.refused] = append(nodes[a.refused], a.node)
+		}
+	}
+	if len(nodes) == 0 {
+		return condition(v1alpha1.PeeringNetworksAccepted, true, reasonAccepted, "no node refuses anything")
+	}
+	var refusals []string
+	for _, what := range slices.Sorted(maps.Keys(nodes)) {
+		on := nodes[what]
+		slices.Sort(on)
+		text := fmt.Sprintf("%s (node %s)", what, on[0])
+		if len(on) > 1 {
+			text = fmt.Sprintf("%s (node %s and %d more)", what, on[0], len(on)-1)
+		}
+		refusals = append(refusals, text)
+	}
+	message := strings.Join(refusals[:min(few, len(refusals))], "; ")
+	if more := len(refusals) - few; more > 0 {
+		message += fmt.Sprintf("; and %d more", more)
+	}
+	return condition(v1alpha1.PeeringNetworksAccepted, false, v1alpha1.ReasonNetworksRefused, "%s", message)
 }

@@ -36,8 +36,8 @@ type Input struct {
 	Version string
 	// Limited is set where only v1alpha1 of the MCS API is served.
 	Limited bool
-	// DNS is the condition DNSConfigured, Nodes is NodesProgrammed.
-	DNS, Nodes metav1.Condition
+	// DNS is the condition DNSConfigured, Nodes is NodesProgrammed, Accepted is NetworksAccepted.
+	DNS, Nodes, Accepted metav1.Condition
 	// MissingNamespaces and Foreign name the imports that cannot be made: for want of a namespace, or
 	// because a ServiceImport of that name is somebody else's. Both sorted.
 	MissingNamespaces, Foreign []string
@@ -63,7 +63,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		out.Cleaned = len(in.Remaining) == 0
 		wanted = append(wanted, cleaned(in.Remaining))
 	} else {
-		wanted = append(wanted, in.Nodes, exported(in.RefusedExports))
+		wanted = append(wanted, in.Nodes, in.Accepted, exported(in.RefusedExports))
 		meta.RemoveStatusCondition(&out.Conditions, ConditionCleaned)
 	}
 	for _, c := range wanted {

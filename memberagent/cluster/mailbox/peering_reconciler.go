@@ -69,7 +69,7 @@ func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 			predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == r.Wiring.Service }),
 			predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelImport] != "" })))).
 		Watches(metadataOf("Namespace"), one).
-		Watches(metadataOf("Pod"), one).
+		Watches(&corev1.Pod{}, one, builder.WithPredicates(agentConditions())).
 		WithOptions(o).Complete(r)
 }
 
@@ -116,8 +116,10 @@ func (r *Peering) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 // paceOf a report: where only nodes come and go, as they do one after the other in an upgrade, there is no hurry.
 func paceOf(before, after v1alpha1.PeeringStatus) time.Duration {
 	before.Conditions, after.Conditions = slices.Clone(before.Conditions), slices.Clone(after.Conditions)
-	meta.RemoveStatusCondition(&before.Conditions, v1alpha1.PeeringNodesProgrammed)
-	meta.RemoveStatusCondition(&after.Conditions, v1alpha1.PeeringNodesProgrammed)
+	for _, t := range []string{v1alpha1.PeeringNodesProgrammed, v1alpha1.PeeringNetworksAccepted} {
+		meta.RemoveStatusCondition(&before.Conditions, t)
+		meta.RemoveStatusCondition(&after.Conditions, t)
+	}
 	if equality.Semantic.DeepEqual(before, after) {
 		return nodesPace
 	}
@@ -153,7 +155,7 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 	if err != nil {
 		return in, 0, err
 	}
-	in.Nodes = nodesProgrammed(agents, desired)
+	in.Nodes, in.Accepted = nodesProgrammed(agents, desired), networksAccepted(agents)
 	exports := &mcs.ServiceExportList{}
 	if err := r.List(ctx, exports, client.UnsafeDisableDeepCopy); err != nil {
 		return in, 0, fmt.Errorf("list ServiceExports: %w", err)

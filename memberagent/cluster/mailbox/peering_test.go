@@ -133,20 +133,21 @@ func TestNodesProgrammed(t *testing.T) {
 		desired int
 		want    string
 	}{
-		{"all", "a=programmed,b=programmed", 2, "True Programmed: 2 of 2 nodes are programmed"},
+		{"all", "a=Programmed,b=Programmed", 2, "True Programmed: 2 of 2 nodes are programmed"},
 		{"none yet", "", 0, "False Programming: 0 of 0 nodes are programmed, waiting for pods of DaemonSet sealane-node"},
-		{"pods are yet to come", "a=programmed", 2, "False Programming: 1 of 2 nodes are programmed, waiting for pods of DaemonSet sealane-node"},
-		{"one has not spoken", "a=programmed,b=", 2, "False Programming: 1 of 2 nodes are programmed, waiting for pod b"},
-		{"back from leaving", "a=cleaned", 1, "False Programming: 0 of 1 nodes are programmed, waiting for pod a"},
-		{"a failure comes first", "a=,b=error: n2: no such device,c=error", 3,
-			"False ProgrammingFailed: 0 of 3 nodes are programmed, 2 failed: pod b: n2: no such device; pod c"},
-		{"a node is being replaced", "a=programmed,b=programmed,c=programmed", 2, "True Programmed: 3 of 3 nodes are programmed"},
+		{"pods are yet to come", "a=Programmed", 2, "False Programming: 1 of 2 nodes are programmed, waiting for pods of DaemonSet sealane-node"},
+		{"one has not spoken", "a=Programmed,b=", 2, "False Programming: 1 of 2 nodes are programmed, waiting for pod b"},
+		{"back from leaving", "a=Cleaned", 1, "False Programming: 0 of 1 nodes are programmed, waiting for pod a"},
+		{"a failure comes first", "a=,b=ProgrammingFailed: no such device,c=ProgrammingFailed", 3,
+			"False ProgrammingFailed: 0 of 3 nodes are programmed, 2 failed: pod b: node nb: no such device; pod c: node nc"},
+		{"a node is being replaced", "a=Programmed,b=Programmed,c=Programmed", 2, "True Programmed: 3 of 3 nodes are programmed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var agents []nodeAgent
 			for a := range strings.SplitSeq(c.agents, ",") {
 				if pod, state, ok := strings.Cut(a, "="); ok {
-					agents = append(agents, nodeAgent{pod, state})
+					reason, message, _ := strings.Cut(state, ": ")
+					agents = append(agents, nodeAgent{pod: pod, node: "n" + pod, programmed: reason, message: message})
 				}
 			}
 			got := nodesProgrammed(agents, c.desired)
@@ -157,12 +158,37 @@ func TestNodesProgrammed(t *testing.T) {
 	}
 }
 
+func TestNetworksAccepted(t *testing.T) {
+	refusing := func(node, what string) nodeAgent { return nodeAgent{pod: "p" + node, node: node, refused: what} }
+	const c2, c3 = "RemoteCluster/c2: Overlap: a", "RemoteCluster/c3: CoversAPIServer: b"
+	for _, c := range []struct {
+		name   string
+		agents []nodeAgent
+		want   string
+	}{
+		{"nothing known", nil, "True Accepted: no node refuses anything"},
+		{"nothing refused", []nodeAgent{refusing("n1", "")}, "True Accepted: no node refuses anything"},
+		{"one node", []nodeAgent{refusing("n1", c2), refusing("n2", "")}, "False NetworksRefused: " + c2 + " (node n1)"},
+		{"all nodes", []nodeAgent{refusing("n3", c2), refusing("n1", c2), refusing("n2", c2)},
+			"False NetworksRefused: " + c2 + " (node n1 and 2 more)"},
+		{"not the same", []nodeAgent{refusing("n1", c3), refusing("n2", c2)},
+			"False NetworksRefused: " + c2 + " (node n2); " + c3 + " (node n1)"},
+		{"more than fit", []nodeAgent{refusing("n1", "d"), refusing("n2", "c"), refusing("n3", "b"), refusing("n4", "a")},
+			"False NetworksRefused: a (node n4); b (node n3); c (node n2); and 1 more"},
+	} {
+		got := networksAccepted(c.agents)
+		if text := fmt.Sprintf("%s %s: %s", got.Status, got.Reason, got.Message); text != c.want {
+			t.Errorf("%s: got %s\nwant %s", c.name, text, c.want)
+		}
+	}
+}
+
 func TestCountingNodesIsNotUrgent(t *testing.T) {
 	in := peeringInput()
 	in.Nodes = nodesProgrammed(nil, 2)
 	before := PeeringStatus(in)
 	in.Peering.Status = before
-	in.Nodes = nodesProgrammed([]nodeAgent{{"a", stateProgrammed}}, 2)
+	in.Nodes = nodesProgrammed([]nodeAgent{{pod: "a", programmed: v1alpha1.ReasonNodeProgrammed}}, 2)
 	after := PeeringStatus(in)
 	if got := paceOf(before, after); got != nodesPace {
 		t.Errorf("a node more: %s", got)
