@@ -15,7 +15,6 @@ import (
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,8 +39,13 @@ type export struct {
 	clusters  []string
 	member    string
 	terms     terms
-	dryRun    bool
-	output    string
+	// wait until what was asked for has happened.
+	wait bool
+	// allowMissing exports a Service that does not exist yet; createNamespace creates its namespace.
+	allowMissing    bool
+	createNamespace bool
+	dryRun          bool
+	output          string
 }
 
 func newExport(o *options) *cobra.Command {
@@ -51,7 +55,11 @@ func newExport(o *options) *cobra.Command {
 		Short: "Export a service to the other members",
 		Long: `Export a service: create a ServiceExport on the Karmada API and a PropagationPolicy that spreads it to the
 clusters of -C, by default to those that Karmada propagates the Service to, or else to every member. With
---context, create a ServiceExport in that member alone.
+--context, create a ServiceExport in that member alone. Then wait until each of these clusters exports it; the
+exit code is not 0 if one does not.
+
+The namespace must exist where the ServiceExport is created, and the Service there or in a cluster that is to
+export it: --create-namespace and --allow-missing say otherwise.
 
 Every member imports the service, or else those that --import-clusters names or --import-selector selects, and
 the exporting clusters themselves. What the flags set are annotations of the ServiceExport; without them, those
@@ -59,6 +67,7 @@ of one that exists stay. Which of several exporting clusters serves is said by a
 kubectl on the Karmada API.`,
 		Example: `  ` + o.invocation + ` export whereami -n sample -C c2
   ` + o.invocation + ` export whereami -n sample --context c2
+  ` + o.invocation + ` export whereami -n sample -C c2 --create-namespace
   ` + o.invocation + ` export whereami -n sample -C c1,c2 --mode ClusterIP --import-selector env=prod
   ` + o.invocation + ` export whereami -n sample -C c2 --dry-run -o yaml`,
 		Args: cobra.ExactArgs(1),
@@ -74,6 +83,8 @@ kubectl on the Karmada API.`,
 	f.StringSliceVar(&e.terms.importers, flagImporters, nil, "clusters that import it; \"\" for the exporting ones only (default: every member)")
 	f.StringVar(&e.terms.selector, flagSelector, "", "labels of Karmada's clusters that import it, as kubectl's -l takes them")
 	e.terms.given = f.Changed
+	f.BoolVar(&e.allowMissing, "allow-missing", false, "export a Service that does not exist yet: the export waits for it")
+	f.BoolVar(&e.createNamespace, "create-namespace", false, "create the namespace if it does not exist")
 	f.BoolVar(&e.dryRun, "dry-run", false, "print what would be created, and create nothing")
 	f.StringVarP(&e.output, "output", "o", outputYAML, "output format of --dry-run: yaml or json")
 	cmd.MarkFlagsMutuallyExclusive("clusters", "context")
@@ -84,6 +95,7 @@ func (e *export) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&e.namespace, "namespace", "n", "", "namespace of the service (default: that of the kubeconfig context)")
 	f.StringVar(&e.member, "context", "", "kubeconfig context of a member, to act there instead of on the Karmada API")
+	f.BoolVar(&e.wait, "wait", true, "wait until it has happened")
 }
 
 // target opens the API server to act on and settles the namespace.
@@ -116,6 +128,9 @@ func (e *export) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if e.output != outputYAML && e.output != outputJSON {
+		return &finding{expected: "-o to be yaml or json", found: fmt.Sprintf("%q", e.output), remedy: "choose one of them"}
+	}
 	if err := e.check(ctx, target); err != nil {
 		return err
 	}
@@ -126,7 +141,12 @@ func (e *export) run(ctx context.Context) error {
 	if e.dryRun {
 		return e.print(objects)
 	}
-	if err := target.namespaceExists(ctx, e.namespace); err != nil {
+	if e.member != "" {
+		if err := e.waitDeleted(ctx, target, objects[0].DeepCopyObject().(client.Object)); err != nil {
+			return err
+		}
+	}
+	if err := e.ensureNamespace(ctx, target); err != nil {
 		return err
 	}
 	for _, object := range objects {
@@ -134,7 +154,11 @@ func (e *export) run(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintln(e.Out, e.told(objects[0].GetAnnotations()))
+	verb, err := e.await(ctx, target)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(e.Out, e.told(verb, objects[0].GetAnnotations()))
 	return nil
 }
 
@@ -225,18 +249,6 @@ func policyName(service string) string {
 	return name[:validation.LabelValueMaxLength-9] + "-" + hex.EncodeToString(sum[:4])
 }
 
-func (a *api) namespaceExists(ctx context.Context, namespace string) error {
-	err := a.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{})
-	if apierrors.IsNotFound(err) {
-		return &finding{
-			expected: fmt.Sprintf("namespace %s at %s", namespace, a.config.Host),
-			found:    "no such namespace",
-			remedy:   "name the namespace of the service with -n, or create it: kubectl create namespace " + namespace,
-		}
-	}
-	return err
-}
-
 // create makes an object. One that export made before gets the annotations and the placement given.
 func (e *export) create(ctx context.Context, target *api, object client.Object) error {
 	what := describe(object)
@@ -260,6 +272,11 @@ func (e *export) annotate(ctx context.Context, target *api, want *unstructured.U
 	existing := want.DeepCopy()
 	if err := target.Get(ctx, client.ObjectKeyFromObject(want), existing); err != nil {
 		return fmt.Errorf("get %s: %w", describe(want), err)
+	}
+	if err := e.ownOfMember(existing, fmt.Sprintf("change it there: %s export %s -n %s -C CLUSTERS; "+
+		"or, for this cluster to export it on its own, take that back first: %s unexport %s -n %s",
+		e.invocation, e.service, e.namespace, e.invocation, e.service, e.namespace)); err != nil {
+		return err
 	}
 	base := existing.DeepCopy()
 	merged := existing.GetAnnotations()

@@ -69,6 +69,8 @@ type scope struct {
 	clusters []string
 	// namespace of services; all if empty.
 	namespace string
+	// service whose Bundles are read; those of all shards if empty.
+	service string
 	// memberTimeout is how long to wait for each member.
 	memberTimeout time.Duration
 	// at is an API server that was opened already, by the name of its member.
@@ -133,7 +135,7 @@ func (o *options) gather(ctx context.Context, karmada *api, want subjects, withi
 		}
 		if want.bundles {
 			g.Go(func() (err error) {
-				m.bundles, err = karmada.bundlesOf(ctx, m.Name, f.shards(m.Spec.ClusterSet))
+				m.bundles, err = karmada.bundlesOf(ctx, m.Name, within.shards(f.shards(m.Spec.ClusterSet)))
 				return err
 			})
 		}
@@ -185,10 +187,22 @@ func (a *api) gateways(ctx context.Context) ([]v1alpha1.Gateway, error) {
 	return list.Items, nil
 }
 
+// shards are the numbers of those to read, out of a number of them.
+func (s *scope) shards(n int32) []int32 {
+	if s.service != "" {
+		return []int32{v1alpha1.Shard(s.namespace, s.service, n)}
+	}
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = int32(i)
+	}
+	return out
+}
+
 // bundlesOf reads a member's Bundles from their Works.
-func (a *api) bundlesOf(ctx context.Context, cluster string, shards int32) ([]v1alpha1.Bundle, error) {
+func (a *api) bundlesOf(ctx context.Context, cluster string, shards []int32) ([]v1alpha1.Bundle, error) {
 	var bundles []v1alpha1.Bundle
-	for shard := range shards {
+	for _, shard := range shards {
 		var work workv1alpha1.Work
 		key := client.ObjectKey{
 			Namespace: names.GenerateExecutionSpaceName(cluster),

@@ -27,7 +27,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/apiserver"
@@ -362,65 +361,6 @@ func TestJoinAndLeave(t *testing.T) {
 	}
 	k.succeeds(t, "leave", "c2")
 	k.fails(t, []string{"nowhere", "[default]"}, "join", "c2", "--clusterset=nowhere")
-}
-
-func TestExportAndUnexport(t *testing.T) {
-	k := newKarmada(t)
-	k.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sample"}})
-	k.succeeds(t, "export", "whereami", "-n", "sample", "-C", "c2", "--dry-run")
-	export := &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "whereami"}}
-	if err := k.Get(t.Context(), client.ObjectKeyFromObject(export), export); !apierrors.IsNotFound(err) {
-		t.Errorf("--dry-run made a ServiceExport: %v", err)
-	}
-	k.succeeds(t, "export", "whereami", "-n", "sample", "-C", "c2")
-	k.succeeds(t, "export", "whereami", "-n", "sample", "-C", "c1,c2")
-	k.succeeds(t, "export", "whereami", "-n", "sample", "-C", "c1,c2", "--mode=ClusterIP", "--import-clusters=c3,c1", "--import-selector=env!=test")
-	k.get(t, export)
-	k.succeeds(t, "export", "whereami", "-n", "sample", "-C", "c1,c2", "--import-clusters=c2")
-	k.get(t, export)
-	if got := fmt.Sprint(export.Annotations); got != "map[sealane.io/import-cluster-selector:env!=test sealane.io/import-clusters:c2 sealane.io/service-mode:ClusterIP]" {
-		t.Errorf("annotations of the ServiceExport: %s", got)
-	}
-	policy := &policyv1alpha1.PropagationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "sealane-export-whereami"}}
-	k.get(t, policy)
-	if got := fmt.Sprint(policy.Spec.Placement.ClusterAffinity.ClusterNames); got != "[c1 c2]" {
-		t.Errorf("the policy selects %s, expected [c1 c2]", got)
-	}
-	k.succeeds(t, "unexport", "whereami", "-n", "sample")
-	for _, object := range []client.Object{export, policy} {
-		if err := k.Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
-			t.Errorf("unexport left %T: %v", object, err)
-		}
-	}
-	k.succeeds(t, "unexport", "whereami", "-n", "sample")
-
-	k.create(t, &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "theirs"}})
-	k.fails(t, []string{"somebody else made it"}, "unexport", "theirs", "-n", "sample")
-	k.fails(t, []string{"annotate it yourself"}, "export", "theirs", "-n", "sample", "-C", "c1", "--mode=ClusterIP")
-	k.fails(t, []string{"no such namespace"}, "export", "whereami", "-n", "nowhere", "-C", "c1")
-	k.fails(t, []string{"c9"}, "export", "whereami", "-n", "sample", "-C", "c9")
-	for flag, word := range map[string]string{
-		"--mode=Clusterip":         "ClusterSetIP",
-		"--mode=":                  "ClusterSetIP",
-		"--import-clusters=c1,c9":  "c9",
-		"--import-clusters=c1;c2":  "separated by commas",
-		"--import-selector=":       "it is empty",
-		"--import-selector=a==b=c": "kubectl's -l",
-		"--import-selector=n>3":    "does not work for clusters",
-	} {
-		k.fails(t, []string{word}, "export", "whereami", "-n", "sample", "-C", "c1", flag)
-	}
-	k.create(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "peers"}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}})
-	k.fails(t, []string{"is headless"}, "export", "peers", "-n", "sample", "-C", "c1", "--mode=ClusterIP")
-	if out := k.succeeds(t, "export", "peers", "-n", "sample", "-C", "c1", "--import-clusters=", "--dry-run"); !strings.Contains(out, `sealane.io/import-clusters: ""`) {
-		t.Error("an empty list of importers is not written")
-	}
-
-	k.succeeds(t, "export", "whereami", "-n", "sample", "--context", "lost-member")
-	if err := k.Get(t.Context(), client.ObjectKeyFromObject(policy), policy); !apierrors.IsNotFound(err) {
-		t.Errorf("export --context made a policy: %v", err)
-	}
-	k.succeeds(t, "unexport", "whereami", "-n", "sample", "--context", "lost-member")
 }
 
 func TestDiagnoseNeedsANameAndAMember(t *testing.T) {

@@ -359,7 +359,7 @@ func (e *exportView) valid(t *exportTemplate) *metav1.Condition {
 	if e.own != nil {
 		return meta.FindStatusCondition(e.own.Status.Conditions, exportValid)
 	}
-	if item := e.aggregated(t); item != nil && item.Status != nil && e.member != nil && e.member.err != nil {
+	if item := e.aggregated(t); item != nil && item.Status != nil && e.member != nil && e.member.services == nil {
 		var status mcsv1beta1.ServiceExportStatus
 		if json.Unmarshal(item.Status.Raw, &status) == nil {
 			return meta.FindStatusCondition(status.Conditions, exportValid)

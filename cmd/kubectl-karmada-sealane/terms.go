@@ -3,17 +3,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -110,62 +107,12 @@ func importSelector(text string) (labels.Selector, error) {
 	return selector, nil
 }
 
-// check compares the terms with what is there: clusters that Karmada knows, and a Service that has a mode.
-func (e *export) check(ctx context.Context, target *api) error {
-	var service corev1.Service
-	err := target.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.service}, &service)
-	switch {
-	case err != nil && !gone(err):
-		return fmt.Errorf("get Service %s/%s: %w", e.namespace, e.service, err)
-	case err != nil && e.member != "":
-		e.note("there is no Service %s in namespace %s there yet: the export waits for it (Valid=False, NoService)", e.service, e.namespace)
-	case err == nil && service.Spec.Type == corev1.ServiceTypeExternalName:
-		return &finding{
-			expected: fmt.Sprintf("Service %s/%s to have addresses", e.namespace, e.service),
-			found:    "it is of type ExternalName", remedy: "export a Service of type ClusterIP, or a headless one",
-		}
-	case err == nil && service.Spec.ClusterIP == corev1.ClusterIPNone && e.terms.given(flagMode):
-		return &finding{
-			expected: "--mode for a Service that has a ClusterIP",
-			found:    fmt.Sprintf("%s/%s is headless: its name answers the pods' addresses in either mode", e.namespace, e.service),
-			remedy:   "leave --mode out",
-		}
-	}
-	if e.member != "" {
-		return nil
-	}
-	clusters, err := e.karmadaClusters(ctx, target)
-	if err != nil {
-		return err
-	}
-	if err := chosen(e.clusters, clusters); err != nil {
-		return err
-	}
-	if err := chosen(e.terms.importers, clusters); err != nil {
-		return err
-	}
-	if !e.terms.given(flagSelector) {
-		return nil
-	}
-	selector, err := importSelector(e.terms.selector)
-	if err != nil {
-		return err
-	}
-	for i := range clusters {
-		if selector.Matches(labels.Set(clusters[i].Labels)) {
-			return nil
-		}
-	}
-	e.note("no cluster has labels that match %q now: until one has, only the exporting clusters import it; see kubectl get clusters --show-labels", e.terms.selector)
-	return nil
-}
-
 func (e *export) note(format string, args ...any) {
 	fmt.Fprintf(e.ErrOut, "note: "+format+"\n", args...)
 }
 
-// told says in words what was asked for.
-func (e *export) told(annotations map[string]string) string {
+// told says in words what was asked for. The verb is "exported", or "to be exported" of what was not waited for.
+func (e *export) told(verb string, annotations map[string]string) string {
 	who := "every member that has the Service"
 	switch {
 	case e.member != "":
@@ -173,7 +120,7 @@ func (e *export) told(annotations map[string]string) string {
 	case len(e.clusters) > 0:
 		who = strings.Join(e.clusters, ", ")
 	}
-	text := fmt.Sprintf("%s in %s is to be exported by %s", e.service, e.namespace, who)
+	text := fmt.Sprintf("%s in %s is %s by %s", e.service, e.namespace, verb, who)
 	if mode := annotations[v1alpha1.AnnotationServiceMode]; mode != "" {
 		text += ", in mode " + mode
 	}

@@ -19,7 +19,10 @@ func newUnexport(o *options) *cobra.Command {
 		Short: "Take back what export made",
 		Long: `Delete the ServiceExport and the PropagationPolicy that export made; with --context, the ServiceExport that
 it made in that member. What others made stays, and is named: the Service, a ServicePolicy, and exports of other
-clusters, which the name still leads to. With the last export the name goes from every member.`,
+clusters, which the name still leads to. With the last export the name goes from every member.
+
+It returns when Karmada has deleted the ServiceExport in every cluster that it reaches, and these no longer
+report it; --wait=false returns at once, while Karmada may go on deleting.`,
 		Example: "  " + o.invocation + " unexport whereami -n sample",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,6 +55,11 @@ func (e *export) undo(ctx context.Context) error {
 		return err
 	}
 	if e.member != "" {
+		if e.wait {
+			if err := e.awaitUnreported(ctx, target, serviceExport); err != nil {
+				return err
+			}
+		}
 		fmt.Fprintf(e.Out, "the cluster of context %s no longer exports %s in %s; the Service stays. Who still does: %s show services -n %s\n",
 			e.member, e.service, e.namespace, e.invocation, e.namespace)
 		return nil
@@ -61,6 +69,11 @@ func (e *export) undo(ctx context.Context) error {
 	policy.Namespace, policy.Name = e.namespace, policyName(e.service)
 	if err := e.takeBack(ctx, target, policy); err != nil {
 		return err
+	}
+	if e.wait {
+		if err := e.awaitWithdrawn(ctx, target); err != nil {
+			return err
+		}
 	}
 	if len(rest) == 0 {
 		rest = []string{"no cluster is known to export it on its own: the name goes from every member"}
@@ -119,6 +132,10 @@ func (e *export) takeBack(ctx context.Context, target *api, object client.Object
 	}
 	if err != nil {
 		return fmt.Errorf("get %s: %w", what, err)
+	}
+	if err := e.ownOfMember(object, fmt.Sprintf("take it back there: %s unexport %s -n %s; or export it from fewer clusters: -C",
+		e.invocation, e.service, e.namespace)); err != nil {
+		return err
 	}
 	if object.GetLabels()[labelManagedBy] != exportedBy {
 		return &finding{

@@ -126,6 +126,6 @@ func TestShowServicesFollowsAnExport(t *testing.T) {
 	}
 	shows("sample whereami-cs ClusterSetIP c1 exported 1 c1,c2 - http:80/TCP ClusterSetIP - c2",
 		"sample whereami-cs ClusterSetIP c2 exported 3 c1,c2")
-	exported(t, "c1", "absent")
+	exported(t, "c1", "absent", "--allow-missing")
 	shows("sample absent - c1 failed - - NoService")
 }

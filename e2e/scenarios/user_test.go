@@ -141,9 +141,9 @@ func inPodNetwork(cluster, ip string) bool {
 }
 
 // exported makes a member export the service for the length of the test.
-func exported(t *testing.T, cluster, service string) {
+func exported(t *testing.T, cluster, service string, flags ...string) {
 	t.Helper()
-	plugin(t, "export", service, "-n", "sample", "--context", cluster)
+	plugin(t, append([]string{"export", service, "-n", "sample", "--context", cluster}, flags...)...)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
