@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/controllers/services"
 )
 
 // Types of the conditions, as in the MCS API.
@@ -92,7 +94,11 @@ func readiness(clusters []Cluster) metav1.Condition {
 		is := meta.FindStatusCondition(c.Conditions, Ready)
 		switch {
 		case is != nil && is.Status == metav1.ConditionTrue:
-			texts[0] = append(texts[0], c.Name+": exported")
+			text := c.Name + ": exported"
+			if _, but, found := strings.Cut(is.Message, services.Exported+"; "); found {
+				text += ", " + cut(but)
+			}
+			texts[0] = append(texts[0], text)
 			continue
 		case is == nil:
 			is = &metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonPending, Message: "nothing is reported yet"}

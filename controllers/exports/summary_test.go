@@ -55,8 +55,9 @@ func TestReadyTellsOfEveryCluster(t *testing.T) {
 	got := Summarise([]Cluster{
 		says("c1", "Ready True Exported exported to the ClusterSet"), says("c2"),
 		says("c3", "Ready False BundleFull no room"), says("c4", "Ready False Pending not yet"),
+		says("c5", "Ready True Exported exported to the ClusterSet; 3 of 5 backends left out: 3 outside"),
 	}, "")[1]
-	const want = "c3: failed: no room; c2: pending: nothing is reported yet; c4: pending: not yet; c1: exported"
+	const want = "c3: failed: no room; c2: pending: nothing is reported yet; c4: pending: not yet; c1: exported; c5: exported, 3 of 5 backends left out: 3 outside"
 	if got.Message != want || got.Status != metav1.ConditionFalse || got.Reason != "BundleFull" {
 		t.Errorf("%s %s: %s, want %s", got.Status, got.Reason, got.Message, want)
 	}

@@ -237,6 +237,11 @@ func (m *member) noteLeftOut(a *accepted) {
 	if a.foreignIPs > 0 {
 		m.problem(ReasonInvalidExport, "%d ClusterIPs of %s are left out, being outside the accepted service CIDRs or more than one of a family: complete the CIDRs in the ClusterSet, spec.clusters", a.foreignIPs, a.key())
 	}
+	for _, text := range a.dropped {
+		if text != "" {
+			m.problem(ReasonInvalidExport, "of %s is not exported: %s", a.key(), text)
+		}
+	}
 }
 
 // sortedProblems returns at most maxProblems.

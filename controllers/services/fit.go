@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
@@ -24,6 +25,9 @@ const (
 	// envelope is the JSON of a BundleSpec around its lists.
 	envelope = len(`{"revision":-9223372036854775808,"shard":-2147483648,"imports":[],"exportConditions":[]}`)
 )
+
+// Exported is the message of Ready where it is true. What importers do not get of the export follows, after "; ".
+const Exported = "exported to the ClusterSet"
 
 // fit gives every member its imports and conditions, the oldest services first. What does not fit is left
 // out of that member's Bundle, and nothing else: a later one that is smaller may still fit.
@@ -181,16 +185,49 @@ func (m *member) lacked(k key) bool {
 func ready(a *accepted, full []string) v1alpha1.ExportCondition {
 	out := v1alpha1.ExportCondition{
 		Namespace: a.export.Namespace, Name: a.export.Name, Type: string(mcs.ServiceExportConditionReady),
-		Status: metav1.ConditionTrue, Reason: string(mcs.ServiceExportReasonExported), Message: "exported to the ClusterSet",
+		Status: metav1.ConditionTrue, Reason: string(mcs.ServiceExportReasonExported), Message: Exported,
 	}
-	if n := a.notRouted + a.outside + a.malformed; n > 0 {
-		out.Message += fmt.Sprintf("; %d backends are left out: %d with the address of their node, which is not routed between clusters, %d outside the cluster's accepted pod CIDRs, %d malformed",
-			n, a.notRouted, a.outside, a.malformed)
+	for _, text := range a.leftOut() {
+		out.Message += "; " + text
 	}
 	if len(full) > 0 {
 		out.Status, out.Reason = metav1.ConditionFalse, ReasonBundleFull
 		out.Message = fmt.Sprintf("no room in the Bundle (%d KiB) of %d clusters, the first being %s: older services come first; export fewer, or use a ClusterSet with more shards",
 			maxBundle>>10, len(full), full[0])
+	}
+	return out
+}
+
+// leftOut says what of an export the importers do not get, why, and what to do about it.
+func (a *accepted) leftOut() []string {
+	var out []string
+	if n := a.notRouted + a.outside + a.malformed; n > 0 {
+		var why []string
+		for _, x := range []struct {
+			count int
+			text  string
+		}{
+			{a.outside, "outside the cluster's accepted pod CIDRs: complete these in the ClusterSet, spec.clusters"},
+			{a.notRouted, "with the address of their node, which is not routed between clusters: do not use hostNetwork"},
+			{a.malformed, "without a valid address, hostname, zone or ports"},
+		} {
+			if x.count > 0 {
+				why = append(why, fmt.Sprintf("%d %s", x.count, x.text))
+			}
+		}
+		kept := 0
+		for i := range a.export.Backends {
+			kept += len(a.export.Backends[i].Addresses)
+		}
+		out = append(out, fmt.Sprintf("%d of %d backends left out: %s", n, n+kept, strings.Join(why, ", ")))
+	}
+	if a.foreignIPs > 0 {
+		out = append(out, fmt.Sprintf("%d ClusterIPs left out: outside the cluster's accepted service CIDRs", a.foreignIPs))
+	}
+	for _, text := range a.dropped {
+		if text != "" {
+			out = append(out, "not exported: "+text)
+		}
 	}
 	return out
 }

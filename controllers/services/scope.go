@@ -59,8 +59,8 @@ func validScope(s *v1alpha1.ImportScope) error {
 	if s.ClusterSelector == nil {
 		return nil
 	}
-	if size := sizeOf(s.ClusterSelector); size > maxMapBytes {
-		return fmt.Errorf("the selector of its import scope has %d bytes, at most %d are possible", size, maxMapBytes)
+	if size := sizeOf(s.ClusterSelector); size > maxSelector {
+		return fmt.Errorf("the selector of its import scope has %d bytes, at most %d are possible", size, maxSelector)
 	}
 	if _, err := parseScope(s); err != nil {
 		return errors.New("the selector of its import scope cannot be used: " + strings.ToValidUTF8(cut(err.Error(), maxReason), ""))

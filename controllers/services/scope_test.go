@@ -108,7 +108,7 @@ func TestMergeIsPerScopeAndConflictIsNot(t *testing.T) {
 
 func TestHostileScopesAreRefused(t *testing.T) {
 	long := broken()
-	long.ClusterSelector.MatchLabels = map[string]string{"a": strings.Repeat("x", maxMapBytes)}
+	long.ClusterSelector.MatchLabels = map[string]string{"a": strings.Repeat("x", maxSelector)}
 	for name, s := range map[string]*v1alpha1.ImportScope{
 		"names": scopeOf(make([]string, maxScopeNames+1)...), "a name": scopeOf("../c1"), "a selector": broken("c2"), "a long selector": long,
 	} {

@@ -6,15 +6,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/exportmeta"
 )
 
 // Limits of what a member may report.
@@ -24,9 +23,8 @@ const (
 	maxGroups     = 100       // of backends of one export
 	maxAddresses  = 5000      // of backends of one export
 	maxClusterIPs = 2         // one of each family
-	maxEntries    = 64        // of labels and of annotations
-	maxMapBytes   = 16 << 10  // of labels and of annotations, keys and values
 	maxScopeNames = 1000      // of clusters in an import scope
+	maxSelector   = 16 << 10  // bytes of the selector of an import scope, in JSON
 	maxShown      = 64        // bytes of a member's text in a message
 	maxReason     = 200       // bytes of a parser's message
 	maxAffinity   = 24 * 3600 // seconds, as in a Service
@@ -51,6 +49,8 @@ type accepted struct {
 	notRouted, outside, malformed int
 	// foreignIPs counts the ClusterIPs left out.
 	foreignIPs int
+	// dropped says which labels, and which annotations, are not exported, and why.
+	dropped [2]string
 	// scope of the export, parsed.
 	scope *scope
 	// hollow and ready are known of an export that was restored, see remembered; wasFull says that it was
@@ -96,6 +96,10 @@ func accept(cluster string, e v1alpha1.Export, n *networks, from source) (accept
 	if s.Ports == nil {
 		s.Ports = []v1alpha1.ServicePort{}
 	}
+	var labels, annotations []exportmeta.Dropped
+	s.Labels, labels = exportmeta.Labels(s.Labels)
+	s.Annotations, annotations = exportmeta.Annotations(s.Annotations)
+	a.dropped = [2]string{exportmeta.Text("label", labels), exportmeta.Text("annotation", annotations)}
 	a.export.ClusterIPs = a.clusterIPs(e.ClusterIPs, n)
 	a.export.Backends = a.backends(e.Backends, n, from)
 	return a, nil
@@ -130,10 +134,7 @@ func validSettings(s *v1alpha1.ServiceSettings) error {
 			return fmt.Errorf("its IP family %s is none of IPv4, IPv6", quote(string(f)))
 		}
 	}
-	if err := validMap("labels", s.Labels, validation.IsValidLabelValue); err != nil {
-		return err
-	}
-	return validMap("annotations", s.Annotations, func(string) []string { return nil })
+	return nil
 }
 
 func validPorts(ports []v1alpha1.ServicePort) error {
@@ -197,27 +198,6 @@ func affinityTimeout(c *corev1.SessionAffinityConfig) int32 {
 		return corev1.DefaultClientIPServiceAffinitySeconds
 	}
 	return *c.ClientIP.TimeoutSeconds
-}
-
-func validMap(what string, m map[string]string, validValue func(string) []string) error {
-	if len(m) > maxEntries {
-		return fmt.Errorf("it has %d %s, at most %d are possible", len(m), what, maxEntries)
-	}
-	size := 0
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		if size += len(k) + len(m[k]); size > maxMapBytes {
-			return fmt.Errorf("its %s are longer than %d bytes", what, maxMapBytes)
-		}
-		// Upper case is valid in an annotation's prefix, and in no label's.
-		key := k
-		if what == "annotations" {
-			key = strings.ToLower(k)
-		}
-		if len(validation.IsQualifiedName(key)) > 0 || len(validValue(m[k])) > 0 {
-			return fmt.Errorf("%s among its %s is not valid", quote(k), what)
-		}
-	}
-	return nil
 }
 
 func countBackends(groups []v1alpha1.Backends) error {

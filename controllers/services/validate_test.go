@@ -15,13 +15,6 @@ import (
 
 // Every hostile export is refused alone, with a Problem that says why.
 func TestHostileExports(t *testing.T) {
-	many := func(n int) map[string]string {
-		m := map[string]string{}
-		for i := range n {
-			m[fmt.Sprintf("k%d", i)] = ""
-		}
-		return m
-	}
 	tests := []struct {
 		name, problem string
 		change        func(*v1alpha1.Export)
@@ -42,11 +35,6 @@ func TestHostileExports(t *testing.T) {
 		{"affinity", "none of None, ClientIP", func(e *v1alpha1.Export) { e.Settings.SessionAffinity = "Always" }},
 		{"family", "none of IPv4, IPv6", func(e *v1alpha1.Export) { e.Settings.IPFamilies = []corev1.IPFamily{"IPX"} }},
 		{"families", "3 IP families", func(e *v1alpha1.Export) { e.Settings.IPFamilies = []corev1.IPFamily{"IPv4", "IPv6", "IPv4"} }},
-		{"label", "not valid", func(e *v1alpha1.Export) { e.Settings.Labels = map[string]string{"a": "no spaces"} }},
-		{"too many labels", "at most 64", func(e *v1alpha1.Export) { e.Settings.Labels = many(65) }},
-		{"long annotations", "longer than", func(e *v1alpha1.Export) {
-			e.Settings.Annotations = map[string]string{"a": strings.Repeat("x", 16<<10)}
-		}},
 		{"too many ClusterIPs", "at most 2", func(e *v1alpha1.Export) { e.ClusterIPs = []string{"", "", ""} }},
 		{"headless with ClusterIP", "headless and has", func(e *v1alpha1.Export) { e.Settings.Type = v1alpha1.Headless }},
 		{"too many backends", "at most 5000", func(e *v1alpha1.Export) { e.Backends[0].Addresses = make([]v1alpha1.Backend, 5001) }},
@@ -70,6 +58,69 @@ func TestHostileExports(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A bad label, or one that steers other controllers, is dropped; the export serves on and says so.
+func TestBadLabelsAndAnnotationsAreDroppedAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		labels, annotations map[string]string
+		says                string
+		kept                int
+	}{
+		"a value with spaces": {map[string]string{"a": "no spaces", "b": "x"}, nil, `label "a" is no valid label`, 1},
+		"too many":            {many(65), nil, `label "k38" is one of more than 32`, 32},
+		"a long annotation":   {nil, map[string]string{"a": strings.Repeat("x", 16<<10)}, `annotation "a" has more than 1024 bytes`, 0},
+		"Argo CD's label":     {map[string]string{"app.kubernetes.io/instance": "shop", "app.kubernetes.io/name": "web"}, nil, `label "app.kubernetes.io/instance" steers`, 1},
+		"Argo CD's annotation": {nil, map[string]string{"argocd.argoproj.io/tracking-id": "shop:/Service:sample/web"},
+			`annotation "argocd.argoproj.io/tracking-id" steers`, 0},
+		"kubectl's annotation": {nil, map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}"}, "steers other controllers", 0},
+		"ours":                 {map[string]string{"sealane.io/import": "x"}, map[string]string{"sealane.io/service-mode": "ClusterIP"}, `label "sealane.io/import" steers`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := decide(cluster(1, web(1, func(e *v1alpha1.Export) { e.Settings.Labels, e.Settings.Annotations = c.labels, c.annotations })), cluster(2))
+			s := d.Bundles["c2"].Imports[0].Settings
+			if len(s.Labels)+len(s.Annotations) != c.kept {
+				t.Errorf("imported with %v %v", s.Labels, s.Annotations)
+			}
+			ready := conditionOf(t, d, "c1", "Ready")
+			if ready.Status != metav1.ConditionTrue || !strings.Contains(ready.Message, c.says) {
+				t.Errorf("the exporter is told %s: %s", ready.Status, ready.Message)
+			}
+		})
+	}
+}
+
+// An export that serves says what of it does not.
+func TestLeftOutBackendsAreCountedAndExplained(t *testing.T) {
+	d := decide(cluster(1, web(1, func(e *v1alpha1.Export) {
+		e.Backends[0].Addresses[0].IP, e.Backends[0].Addresses[1].IP = "10.9.0.1", "192.168.1.7"
+	})), cluster(2))
+	want := "exported to the ClusterSet; 2 of 3 backends left out: 1 outside the cluster's accepted pod CIDRs: complete these in the ClusterSet, spec.clusters, " +
+		"1 with the address of their node, which is not routed between clusters: do not use hostNetwork"
+	if ready := conditionOf(t, d, "c1", "Ready"); ready.Status != metav1.ConditionTrue || ready.Message != want {
+		t.Errorf("%s: %s", ready.Status, ready.Message)
+	}
+}
+
+// many returns n labels.
+func many(n int) map[string]string {
+	m := map[string]string{}
+	for i := range n {
+		m[fmt.Sprintf("k%d", i)] = ""
+	}
+	return m
+}
+
+// conditionOf is one of the conditions of the only export of a cluster.
+func conditionOf(t *testing.T, d Decision, cluster, kind string) v1alpha1.ExportCondition {
+	t.Helper()
+	for _, c := range d.Bundles[cluster].ExportConditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	t.Fatalf("%s is told nothing of %s", cluster, kind)
+	return v1alpha1.ExportCondition{}
 }
 
 // Hostile addresses are left out one by one.
