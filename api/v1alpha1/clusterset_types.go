@@ -39,6 +39,10 @@ type ClusterSetSpec struct {
 
 	// DNS names answered in every member.
 	// +kubebuilder:default={}
+	// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, d.contains('.'))",message="a domain needs two labels or more, as clusterset.local has: one label is a top-level domain"
+	// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, d != 'cluster.local' && !d.endsWith('.cluster.local'))",message="a domain must not be, or lie within, cluster.local: these are a cluster's own names"
+	// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !d.endsWith('.arpa'))",message="a domain must not lie within arpa, which has the names of addresses"
+	// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, d.split('.').all(l, size(l) <= 63))",message="a label of a domain has at most 63 characters"
 	// +optional
 	DNS DNSSpec `json:"dns,omitempty"`
 

@@ -104,11 +104,12 @@ const (
 
 // Reasons of these conditions that need a person.
 const (
-	// Of PeeringDNSConfigured: there is no Corefile, the marks in it are broken, or somebody else serves the
-	// domain.
-	ReasonNoCorefile    = "NoCorefile"
-	ReasonMarkersBroken = "MarkersBroken"
-	ReasonDomainTaken   = "DomainTaken"
+	// Of PeeringDNSConfigured: there is no Corefile, it cannot be parsed, the marks in it are broken, or the
+	// cluster's own DNS serves a domain, or one above or below it, already.
+	ReasonNoCorefile      = "NoCorefile"
+	ReasonInvalidCorefile = "InvalidCorefile"
+	ReasonMarkersBroken   = "MarkersBroken"
+	ReasonDomainTaken     = "DomainTaken"
 	// Of PeeringNodesProgrammed: an agent could not program its node.
 	ReasonProgrammingFailed = "ProgrammingFailed"
 	// Of PeeringNetworksAccepted: nodes left something out, and the message says what and why.

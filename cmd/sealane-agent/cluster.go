@@ -21,6 +21,7 @@ import (
 
 	"github.com/sealane-io/sealane/internal/version"
 	"github.com/sealane-io/sealane/memberagent/cluster"
+	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
 )
 
 // clusterFlags of `sealane-agent cluster`.
@@ -68,11 +69,24 @@ func (f *clusterFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
+	if f.kubeconfig == "" {
+		// Only a pod's own resolv.conf tells the cluster's domain.
+		f.options.ClusterDomain = clusterDomain("/etc/resolv.conf")
+	}
 	f.options.Version = version.Version
 	f.options.Registry = metrics.Registry
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	return cluster.Run(log.IntoContext(ctx, logger), config, f.options)
+}
+
+// clusterDomain is "" where the file does not tell it.
+func clusterDomain(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return clusterdns.SearchedClusterDomain(string(text))
 }
 
 func namespacedName(flag, value string) (types.NamespacedName, error) {

@@ -105,7 +105,7 @@ func troubles(kind string) []string {
 	case v1alpha1.PeeringImportsApplied:
 		return []string{v1alpha1.ReasonNameTaken}
 	case v1alpha1.PeeringDNSConfigured:
-		return []string{v1alpha1.ReasonNoCorefile, v1alpha1.ReasonMarkersBroken, v1alpha1.ReasonDomainTaken}
+		return []string{v1alpha1.ReasonNoCorefile, v1alpha1.ReasonInvalidCorefile, v1alpha1.ReasonMarkersBroken, v1alpha1.ReasonDomainTaken}
 	}
 	return nil
 }

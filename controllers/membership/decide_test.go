@@ -232,3 +232,14 @@ func TestWhatIsNotAnsweredIsSentAnew(t *testing.T) {
 		}
 	})
 }
+
+func TestDomainsThatClustersHaveAreNotPutIntoForce(t *testing.T) {
+	for domain, want := range map[string]bool{"clusterset.local": true, "cluster.local": false, "a.cluster.local": false, "local": false, "com": false} {
+		set := &v1alpha1.ClusterSet{}
+		set.Spec.Cable.Driver, set.Spec.Cable.Port, set.Spec.Cable.VXLANPort = v1alpha1.CableWireGuard, 4500, 4800
+		set.Spec.Shards, set.Spec.DNS.Domains = 1, []string{domain}
+		if err := Validate(set); (err == nil) != want {
+			t.Errorf("%s: %v", domain, err)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/karmada-io/karmada/pkg/util"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/dnszone"
 )
 
 // Reasons of problems in a ClusterSet's status.
@@ -46,6 +47,11 @@ func Validate(set *v1alpha1.ClusterSet) error {
 	}
 	if len(spec.DNS.Domains) == 0 {
 		errs = append(errs, errors.New("dns.domains is empty: expected at least clusterset.local"))
+	}
+	for _, domain := range spec.DNS.Domains {
+		if err := dnszone.Allowed(domain); err != nil {
+			errs = append(errs, fmt.Errorf("dns.domains: %w", err))
+		}
 	}
 	for _, c := range spec.Clusters {
 		for _, text := range slices.Concat(c.Networks.PodCIDRs, c.Networks.ServiceCIDRs) {

@@ -118,6 +118,24 @@ func TestPeering(t *testing.T) {
 		m.eventually("the block in the new ConfigMap", func(ctx context.Context) error { return expect("Corefile", m.corefile(ctx), block+corefile) })
 	})
 
+	m.run("a domain that the cluster's DNS serves", func(t *testing.T) {
+		stubs := corefile + "corp.example:53 {\n    forward . 10.0.0.1\n}\n"
+		change(m, coredns, func(c *corev1.ConfigMap) { c.Data["Corefile"] = stubs })
+		for _, domain := range []string{"svc.cluster.local", "mesh.corp.example", "example"} {
+			change(m, p, func(p *v1alpha1.Peering) { p.Spec.DNS.Domains = []string{"clusterset.local", domain} })
+			m.peeringCondition("DNSConfigured", metav1.ConditionFalse, "DomainTaken", domain)
+			if got := m.corefile(t.Context()); strings.Contains(got, " "+domain+":53") {
+				t.Errorf("%s is in the Corefile:\n%s", domain, got)
+			}
+		}
+		taken := "# BEGIN sealane\ncluster.local:53 {\n    forward . 10.96.0.7\n}\n# END sealane\n"
+		change(m, coredns, func(c *corev1.ConfigMap) { c.Data["Corefile"] = taken + stubs })
+		m.eventually("the cluster's own names back", func(ctx context.Context) error { return expect("Corefile", m.corefile(ctx), stubs) })
+		change(m, p, func(p *v1alpha1.Peering) { p.Spec.DNS.Domains = []string{"clusterset.local"} })
+		change(m, coredns, func(c *corev1.ConfigMap) { c.Data["Corefile"] = corefile })
+		m.peeringCondition("DNSConfigured", metav1.ConditionTrue, "Configured", "")
+	})
+
 	m.run("leaving", func(*testing.T) { testLeave(m) })
 }
 

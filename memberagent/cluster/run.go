@@ -46,6 +46,8 @@ type Options struct {
 	Version string
 	// Corefile is the ConfigMap of the cluster's CoreDNS; DNS is the Service of Sealane's DNS.
 	Corefile, DNS types.NamespacedName
+	// ClusterDomain of the cluster's own names, "" where it is not known.
+	ClusterDomain string
 	// LeaderElection makes all but one of several agents wait.
 	LeaderElection bool
 	// Metrics and Health are the addresses to listen on; "0" is none.
@@ -202,7 +204,7 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 	counters, limited := newMetrics(), served == mcscrds.V1Alpha1
 	cached := m.GetClient()
 	found := discovery.New(cached, live)
-	wiring := clusterdns.Wiring{ConfigMap: o.Corefile, Service: o.DNS}
+	wiring := clusterdns.Wiring{ConfigMap: o.Corefile, Service: o.DNS, ClusterDomain: o.ClusterDomain}
 	reach := imports.NewReachability(cached)
 	for _, r := range []interface {
 		SetupWithManager(ctrl.Manager, controller.Options) error

@@ -94,7 +94,9 @@ func corefile(f *Facts) []Step {
 	want, err := clusterdns.Add(*d.Corefile, clusterdns.Forward{Domains: f.Peering.Spec.DNS.Domains, To: f.DNS.IP})
 	switch {
 	case errors.Is(err, clusterdns.ErrDomainTaken):
-		return []Step{broken(stepCorefile, expected, fmt.Sprintf("ConfigMap %s: %v", d.ConfigMap, err), "remove that server block from the Corefile; Sealane then adds its own")}
+		return []Step{broken(stepCorefile, expected, fmt.Sprintf("ConfigMap %s: %v", d.ConfigMap, err), "use another domain in spec.dns.domains of the ClusterSet, or take that zone out of the Corefile")}
+	case errors.Is(err, clusterdns.ErrInvalidCorefile):
+		return []Step{broken(stepCorefile, expected, fmt.Sprintf("ConfigMap %s: %v", d.ConfigMap, err), "correct the Corefile")}
 	case err != nil:
 		return []Step{broken(stepCorefile, expected, fmt.Sprintf("ConfigMap %s: %v", d.ConfigMap, err), "remove the lines with these marks, and what is between them; Sealane then adds its block anew")}
 	case want == *d.Corefile:
@@ -119,8 +121,7 @@ func nodeLocal(f *Facts) []Step {
 	if f.ClusterDNS.NodeLocal == nil {
 		return nil
 	}
-	forward := clusterdns.Forward{Domains: []string{f.Name.Domain}, To: f.DNS.IP}
-	if _, err := clusterdns.Add(*f.ClusterDNS.NodeLocal, forward); errors.Is(err, clusterdns.ErrDomainTaken) {
+	if clusterdns.HasBlock(*f.ClusterDNS.NodeLocal, f.Name.Domain) {
 		return []Step{ok(stepNodeLocal, "NodeLocal DNSCache has a server block for %s", f.Name.Domain)}
 	}
 	return []Step{broken(stepNodeLocal, "the Corefile of NodeLocal DNSCache, which pods ask, to forward "+f.Name.Domain,

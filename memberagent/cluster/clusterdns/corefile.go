@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/sealane-io/sealane/internal/dnszone"
 )
 
 // The marks, each a line of its own.
@@ -24,36 +26,83 @@ type Forward struct {
 	Domains []string
 	// To is the address of Sealane's DNS Service.
 	To netip.Addr
+	// ClusterDomain of the cluster's own names, where it is known otherwise than from the Corefile; may be "".
+	ClusterDomain string
 }
 
 // ErrMarkers says that the marks are not one block, so that nobody can tell what is Sealane's.
 var ErrMarkers = errors.New("the marks of Sealane's block are broken")
 
-// ErrDomainTaken says that another server block answers a domain already. CoreDNS refuses to start with
-// two.
-var ErrDomainTaken = errors.New("another server block serves the domain")
+// ErrDomainTaken says that the cluster's DNS answers a domain, or one above or below it, already. CoreDNS refuses
+// to start with two server blocks of one zone, and of two zones the longer takes its names away from the other.
+var ErrDomainTaken = errors.New("the cluster's DNS serves the domain already")
 
-// Add returns the Corefile with the block for f, at its start or in place of the block that is there.
+// ErrInvalidCorefile says that the Corefile cannot be parsed, so that nobody can tell which zones it serves.
+var ErrInvalidCorefile = errors.New("the Corefile is invalid")
+
+// Add returns the Corefile with the block for f, at its start or in place of the block that is there. It refuses a
+// domain that is, holds or lies within a zone that the rest of the Corefile serves, in whichever plugin, or the
+// cluster's own domain.
 func Add(corefile string, f Forward) (string, error) {
 	before, after, found, err := split(corefile)
 	if err != nil {
 		return "", err
 	}
+	served, err := ServedBy(before + after)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrInvalidCorefile, err)
+	}
+	if err := f.taken(served); err != nil {
+		return "", err
+	}
 	port := "53"
-	for _, key := range serverKeys(before + after) {
-		zone, p := zoneAndPort(key)
-		if zone == "." {
-			port = p
-		}
-		if slices.Contains(f.Domains, strings.TrimSuffix(zone, ".")) {
-			return "", fmt.Errorf("%w: %s", ErrDomainTaken, key)
-		}
+	if at := slices.IndexFunc(served, func(s Served) bool { return s.Block && s.Zone == "" }); at >= 0 {
+		port = served[at].Port
 	}
 	block := f.block(port)
 	if found {
 		return before + block + after, nil
 	}
 	return block + corefile, nil
+}
+
+// taken returns ErrDomainTaken, with the zone and where it is served, for the first domain that is not free.
+func (f Forward) taken(served []Served) error {
+	if f.ClusterDomain != "" {
+		served = append(slices.Clip(served), Served{Zone: f.ClusterDomain, By: "the kubelet's configuration", Cluster: true})
+	}
+	for _, domain := range f.Domains {
+		if err := dnszone.Allowed(domain); err != nil {
+			return fmt.Errorf("%w: %w", ErrDomainTaken, err)
+		}
+		for i := range served {
+			if served[i].takes(domain) {
+				return fmt.Errorf("%w: %s overlaps %s, which is served by %s", ErrDomainTaken, domain, served[i].Zone, served[i].By)
+			}
+		}
+	}
+	return nil
+}
+
+// TakesClusterDomain says whether the block that is there answers names of the cluster itself, as one that an earlier
+// version wrote may: such a block must go.
+func TakesClusterDomain(corefile, clusterDomain string) bool {
+	before, after, found, err := split(corefile)
+	if err != nil || !found {
+		return false
+	}
+	ours, err := ServedBy(corefile[len(before) : len(corefile)-len(after)])
+	if err != nil {
+		return false
+	}
+	served, err := ServedBy(before + after)
+	if err != nil {
+		return false
+	}
+	served = append(served, Served{Zone: clusterDomain, Cluster: true})
+	return slices.ContainsFunc(ours, func(o Served) bool {
+		return o.Block && slices.ContainsFunc(served, func(s Served) bool { return s.Cluster && s.takes(o.Zone) })
+	})
 }
 
 // Remove returns the Corefile without the block.
@@ -106,54 +155,4 @@ func split(corefile string) (before, after string, found bool, err error) {
 		return "", "", false, fmt.Errorf("%w: %q without %q", ErrMarkers, begin, end)
 	}
 	return corefile[:start], corefile[stop:], true, nil
-}
-
-// serverKeys returns the keys of all server blocks: the words outside braces, but snippets.
-func serverKeys(corefile string) []string {
-	var out []string
-	depth := 0
-	for line := range strings.Lines(corefile) {
-		for _, word := range strings.Fields(line) {
-			if strings.HasPrefix(word, "#") {
-				break
-			}
-			switch {
-			case word == "{" || (depth == 0 && strings.HasSuffix(word, "{")):
-				depth++
-				if key := strings.TrimSuffix(word, "{"); key != "" {
-					out = append(out, key)
-				}
-			case word == "}":
-				depth = max(depth-1, 0)
-			case depth == 0 && !strings.HasPrefix(word, "("):
-				out = append(out, strings.TrimSuffix(word, ","))
-			case strings.HasSuffix(word, "{"):
-				// "{$ENV}" and the like never end so; a directive's brace does.
-				depth++
-			}
-		}
-	}
-	return out
-}
-
-// zoneAndPort parses a key such as "dns://example.org:1053", ".:53" or "example.org.".
-func zoneAndPort(key string) (zone, port string) {
-	if _, rest, ok := strings.Cut(key, "://"); ok {
-		key = rest
-	}
-	zone, port = key, "53"
-	if i := strings.LastIndexByte(key, ':'); i >= 0 && isPort(key[i+1:]) {
-		zone, port = key[:i], key[i+1:]
-	}
-	if zone == "" {
-		zone = "."
-	}
-	if zone != "." {
-		zone = strings.ToLower(strings.TrimSuffix(zone, "."))
-	}
-	return zone, port
-}
-
-func isPort(s string) bool {
-	return s != "" && len(s) <= 5 && strings.Trim(s, "0123456789") == ""
 }

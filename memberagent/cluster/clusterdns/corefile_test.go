@@ -39,8 +39,8 @@ func TestAdd(t *testing.T) {
 		{"two blocks", ours + stock + ours, forward, "", ErrMarkers},
 		{"the domain is taken", stock + "clusterset.local:53 {\n    forward . 1.2.3.4\n}\n", forward, "", ErrDomainTaken},
 		{"the domain is taken, otherwise written", stock + "dns://ClusterSet.Local. example.org {\n    forward . 1.2.3.4\n}\n", forward, "", ErrDomainTaken},
-		{"the domain in a directive", ".:53 {\n    rewrite name clusterset.local a.b\n    log clusterset.local {\n        class all\n    }\n}\n", forward,
-			ours + ".:53 {\n    rewrite name clusterset.local a.b\n    log clusterset.local {\n        class all\n    }\n}\n", nil},
+		{"the domain in a directive", ".:53 {\n    cache 30 clusterset.local\n    log clusterset.local {\n        class all\n    }\n}\n", forward,
+			ours + ".:53 {\n    cache 30 clusterset.local\n    log clusterset.local {\n        class all\n    }\n}\n", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Add(c.have, c.f)

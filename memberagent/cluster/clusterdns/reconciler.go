@@ -36,12 +36,15 @@ const (
 	ReasonServiceMissing = "DNSServiceMissing"
 	ReasonMarkersBroken  = v1alpha1.ReasonMarkersBroken
 	ReasonDomainTaken    = v1alpha1.ReasonDomainTaken
+	ReasonInvalidFile    = v1alpha1.ReasonInvalidCorefile
 )
 
 // Wiring says which objects are involved.
 type Wiring struct {
 	// ConfigMap with the Corefile, and Service of Sealane's DNS.
 	ConfigMap, Service types.NamespacedName
+	// ClusterDomain of the cluster's own names as the kubelet has it, "" where that is unknown.
+	ClusterDomain string
 }
 
 // Reconciler keeps the block in the Corefile.
@@ -123,7 +126,10 @@ func (w Wiring) decide(ctx context.Context, c client.Reader, peering *v1alpha1.P
 	if !to.IsValid() {
 		return nil, "", no(ReasonServiceMissing, "the Service %s does not exist or has no ClusterIP; it comes with Sealane's install bundle", w.Service), nil
 	}
-	if want, err = Add(corefile, Forward{Domains: domains, To: to}); err != nil {
+	if want, err = Add(corefile, Forward{Domains: domains, To: to, ClusterDomain: w.ClusterDomain}); err != nil {
+		if without, broken := Remove(corefile); broken == nil && TakesClusterDomain(corefile, w.ClusterDomain) {
+			return have, without, w.refused(err), nil
+		}
 		return nil, "", w.refused(err), nil
 	}
 	return have, want, metav1.Condition{
@@ -133,8 +139,12 @@ func (w Wiring) decide(ctx context.Context, c client.Reader, peering *v1alpha1.P
 }
 
 func (w Wiring) refused(err error) metav1.Condition {
-	if errors.Is(err, ErrDomainTaken) {
-		return no(ReasonDomainTaken, "the Corefile in ConfigMap %s was left as it is: %v; remove that server block", w.ConfigMap, err)
+	switch {
+	case errors.Is(err, ErrDomainTaken):
+		return no(ReasonDomainTaken, "the Corefile in ConfigMap %s was left as it is: %v; "+
+			"use another domain in spec.dns.domains of the ClusterSet, or take that zone out of the Corefile", w.ConfigMap, err)
+	case errors.Is(err, ErrInvalidCorefile):
+		return no(ReasonInvalidFile, "the Corefile in ConfigMap %s was left as it is: %v; correct it", w.ConfigMap, err)
 	}
 	return no(ReasonMarkersBroken, "the Corefile in ConfigMap %s was left as it is: %v; remove every line from %q to %q, and lone ones of these, and Sealane adds its block anew",
 		w.ConfigMap, err, begin, end)
