@@ -11,6 +11,10 @@ LDFLAGS     := -s -w -X github.com/sealane-io/sealane/internal/version.Version=$
 PACKAGES     = $(shell go list ./... | grep -v /e2e/scenarios)
 GOLANGCI    := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
+SCENARIOS   ?= ./e2e/scenarios/...
+RUN         ?=
+LAB_TEST    ?= .lab-test
+
 include e2e/lab.mk
 
 ##@ General
@@ -60,8 +64,9 @@ test-unit: prerequisites test-deps ## Run all tests but the end-to-end scenarios
 	go test -timeout 15m $(PACKAGES)
 
 .PHONY: test-e2e
-test-e2e: prerequisites test-deps ## Run the end-to-end scenarios on a lab of their own.
-	go test -count=1 -timeout 60m -parallel 8 -v ./e2e/scenarios
+test-e2e: prerequisites test-deps ## Run the end-to-end scenarios (SCENARIOS=./e2e/scenarios/... RUN=TestName LAB_TEST=.lab-test).
+	trap 'go run ./e2e/cmd/lab down --quiet --name=$(LAB_TEST)' EXIT; \
+	go test -count=1 -p 1 -shuffle=on -timeout 60m -parallel 8 -v -run '$(RUN)' $(SCENARIOS) -args -keep -lab=$(abspath $(LAB_TEST))
 
 .PHONY: bench
 bench: prerequisites lab-deps ## Run the benchmarks; results go to docs/benchmarks.

@@ -52,8 +52,8 @@ func linkerFlags() string {
 	}, " ")
 }
 
-// moduleRoot is the top directory of the module the working directory is in.
-func moduleRoot(ctx context.Context) (string, error) {
+// SourceRoot is the top directory of the source tree that the working directory is in.
+func SourceRoot(ctx context.Context) (string, error) {
 	out, err := output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/sealane-io/sealane")
 	if err != nil {
 		return "", fmt.Errorf("find the source tree: %w", err)

@@ -55,7 +55,7 @@ func prepare(ctx context.Context, p *progress) (root string, t tools, err error)
 		return "", tools{}, err
 	}
 	err = p.Step("programs of Kubernetes "+kubernetesVersion+" and Karmada "+karmadaVersion, func() error {
-		if root, err = moduleRoot(ctx); err == nil {
+		if root, err = SourceRoot(ctx); err == nil {
 			t, err = buildTools(ctx, root, p.Line)
 		}
 		return err

@@ -60,7 +60,7 @@ func (s *Sealane) Install(ctx context.Context) error {
 
 // Build compiles the plugin and the controller into the lab's bin directory.
 func (s *Sealane) Build(ctx context.Context) error {
-	root, err := moduleRoot(ctx)
+	root, err := lab.SourceRoot(ctx)
 	if err != nil {
 		return err
 	}
@@ -95,12 +95,4 @@ func (s *Sealane) stream(ctx context.Context, out io.Writer, args ...string) err
 func (s *Sealane) command(ctx context.Context, args ...string) *exec.Cmd {
 	args = append(args, "--kubeconfig="+s.Lab.Kubeconfig(), "--karmada-context="+lab.ContextKarmada)
 	return exec.CommandContext(ctx, s.Plugin(), args...)
-}
-
-func moduleRoot(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
-	if err != nil {
-		return "", fmt.Errorf("find the module: %w", err)
-	}
-	return filepath.Dir(string(out)), nil
 }

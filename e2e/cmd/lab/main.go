@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -94,12 +95,21 @@ func readTopology(file string) (lab.Topology, error) {
 }
 
 func down(name *string) *cobra.Command {
-	return &cobra.Command{
+	var quiet bool
+	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Remove a lab, whatever state it is in",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return lab.Down(cmd.Context(), *name, cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.OutOrStdout()
+			if quiet {
+				out = io.Discard
+			}
+			return lab.Down(cmd.Context(), *name, out)
+		},
 	}
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "print nothing but errors")
+	return cmd
 }
 
 func load(name *string) *cobra.Command {

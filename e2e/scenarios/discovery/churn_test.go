@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/e2e/suite"
+)
+
+const (
+	churnServices = 200
+	churnSteps    = 400
+)
+
+var churnSeed = flag.Uint64("seed", 0, "of the random order in TestManyServicesComeAndGo; 0 takes another each time")
+
+// churn is what a test did to many services.
+type churn struct {
+	suite.Namespace
+	random *rand.Rand
+	// exported and backends of each service in each cluster.
+	exported map[string]map[string]bool
+	backends map[string]map[string][]string
+}
+
+// TestManyServicesComeAndGo exports and unexports in random order, scales, and kills agents and the controller;
+// at rest every member has what the rules say, and nothing else.
+func TestManyServicesComeAndGo(t *testing.T) {
+	seed := cmp.Or(*churnSeed, uint64(time.Now().UnixNano()))
+	t.Logf("again with -args -seed=%d", seed)
+	c := &churn{
+		Namespace: suite.NewNamespace(t), random: rand.New(rand.NewPCG(seed, 0)),
+		exported: map[string]map[string]bool{}, backends: map[string]map[string][]string{},
+	}
+	c.prepare()
+	begin := time.Now()
+	for step := range churnSteps {
+		switch {
+		case step%100 == 50:
+			c.killAgent(suite.Members()[c.random.IntN(len(suite.Members()))])
+		case step%250 == 200:
+			c.killController()
+		case c.random.IntN(3) == 0:
+			c.scale()
+		default:
+			c.toggle()
+		}
+	}
+	t.Logf("%d steps in %s", churnSteps, time.Since(begin))
+	begin = time.Now()
+	for _, cluster := range suite.Members() {
+		c.atRest(cluster)
+	}
+	t.Logf("at rest after %s", time.Since(begin))
+
+	for _, cluster := range suite.Members() {
+		all := client.InNamespace(c.Name)
+		if err := c.API(cluster).DeleteAllOf(t.Context(), &mcs.ServiceExport{}, all); err != nil {
+			t.Fatal(err)
+		}
+		c.exported[cluster] = map[string]bool{}
+	}
+	for _, cluster := range suite.Members() {
+		c.atRest(cluster)
+	}
+}
+
+// prepare makes every service in one or two clusters.
+func (c *churn) prepare() {
+	c.Helper()
+	for _, cluster := range suite.Members() {
+		c.exported[cluster], c.backends[cluster] = map[string]bool{}, map[string][]string{}
+	}
+	for n := range churnServices {
+		name := fmt.Sprintf("churn-%03d", n)
+		for _, at := range c.random.Perm(len(suite.Members()))[:1+c.random.IntN(2)] {
+			cluster := suite.Members()[at]
+			web := suite.Service()
+			web.Name = name
+			slice := suite.EndpointSlice(web)
+			c.Create(cluster, web, slice)
+			c.backends[cluster][name] = nil
+		}
+	}
+}
+
+// some picks a service of a cluster.
+func (c *churn) some() (cluster, name string) {
+	cluster = suite.Members()[c.random.IntN(len(suite.Members()))]
+	names := slices.Sorted(maps.Keys(c.backends[cluster]))
+	return cluster, names[c.random.IntN(len(names))]
+}
+
+func (c *churn) toggle() {
+	c.Helper()
+	cluster, name := c.some()
+	export := &mcs.ServiceExport{ObjectMeta: suite.Named(name)}
+	if c.exported[cluster][name] {
+		c.Delete(cluster, export)
+	} else {
+		c.Create(cluster, export)
+	}
+	c.exported[cluster][name] = !c.exported[cluster][name]
+}
+
+func (c *churn) scale() {
+	c.Helper()
+	cluster, name := c.some()
+	var addresses []string
+	var list []discoveryv1.Endpoint
+	for n := range c.random.IntN(4) {
+		// Addresses that no pod of the lab gets.
+		ip := fmt.Sprintf("10.%s.0.%d", map[string]string{"c1": "8", "c2": "9", "c3": "10"}[cluster], 100+10*n+c.random.IntN(10))
+		addresses = append(addresses, ip)
+		list = append(list, discoveryv1.Endpoint{Addresses: []string{ip}})
+	}
+	suite.Update(c.Namespace, cluster, &discoveryv1.EndpointSlice{ObjectMeta: suite.Named(name)}, func(s *discoveryv1.EndpointSlice) { s.Endpoints = list })
+	c.backends[cluster][name] = addresses
+}
+
+func (c *churn) killAgent(cluster string) {
+	c.Helper()
+	pods := []client.DeleteAllOfOption{
+		client.InNamespace("sealane-system"), client.MatchingLabels{"app.kubernetes.io/name": "sealane-cluster-agent"},
+		client.GracePeriodSeconds(0),
+	}
+	if err := c.API(cluster).DeleteAllOf(c.Context(), &corev1.Pod{}, pods...); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *churn) killController() {
+	c.Helper()
+	if err := suite.Lab().KillProcess(c.Context(), "sealane-controller"); err != nil {
+		c.Fatal(err)
+	}
+	if err := suite.Lab().StartProcess("sealane-controller"); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// model is what a member should have of each service: its exporters, and the endpoints of each of those that
+// serve. It is the rule of the choice of clusters in a few lines.
+func (c *churn) model(importer string) []string {
+	want := []string{}
+	for n := range churnServices {
+		name := fmt.Sprintf("churn-%03d", n)
+		var exporters, serving []string
+		for _, cluster := range suite.Members() {
+			if c.exported[cluster][name] {
+				exporters = append(exporters, cluster)
+				if len(c.backends[cluster][name]) > 0 {
+					serving = append(serving, cluster)
+				}
+			}
+		}
+		if slices.Contains(serving, importer) {
+			serving = []string{importer}
+		}
+		if len(exporters) == 0 {
+			continue
+		}
+		var lists []string
+		for _, cluster := range serving {
+			lists = append(lists, cluster+"="+strings.Join(slices.Sorted(slices.Values(c.backends[cluster][name])), ","))
+		}
+		want = append(want, fmt.Sprintf("%s from %v: %v", name, exporters, lists))
+	}
+	return want
+}
+
+// observed is the same as found in the member.
+func (c *churn) observed(ctx context.Context, cluster string) ([]string, error) {
+	imports, slicesFound := &mcs.ServiceImportList{}, &discoveryv1.EndpointSliceList{}
+	a, here := c.API(cluster), client.InNamespace(c.Name)
+	if err := a.List(ctx, imports, here); err != nil {
+		return nil, err
+	}
+	if err := a.List(ctx, slicesFound, here, client.MatchingLabels{discoveryv1.LabelManagedBy: "sealane.io"}); err != nil {
+		return nil, err
+	}
+	byService := map[string]map[string][]string{}
+	for _, s := range slicesFound.Items {
+		name, source := s.Labels[mcs.LabelServiceName], s.Labels[mcs.LabelSourceCluster]
+		if byService[name] == nil {
+			byService[name] = map[string][]string{}
+		}
+		for _, e := range s.Endpoints {
+			byService[name][source] = append(byService[name][source], e.Addresses[0])
+		}
+	}
+	found := []string{}
+	for _, i := range imports.Items {
+		var exporters, lists []string
+		for _, status := range i.Status.Clusters {
+			exporters = append(exporters, status.Cluster)
+		}
+		for _, source := range slices.Sorted(maps.Keys(byService[i.Name])) {
+			lists = append(lists, source+"="+strings.Join(slices.Sorted(slices.Values(byService[i.Name][source])), ","))
+		}
+		delete(byService, i.Name)
+		found = append(found, fmt.Sprintf("%s from %v: %v", i.Name, exporters, lists))
+	}
+	for name := range byService {
+		found = append(found, name+" has EndpointSlices and no ServiceImport")
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+// atRest waits until a member has what it should.
+func (c *churn) atRest(cluster string) {
+	c.Helper()
+	want := c.model(cluster)
+	suite.Eventually(c.T, suite.Patience, func(ctx context.Context) error {
+		found, err := c.observed(ctx, cluster)
+		if err != nil || slices.Equal(found, want) {
+			return err
+		}
+		missing := slices.DeleteFunc(slices.Clone(want), func(s string) bool { return slices.Contains(found, s) })
+		extra := slices.DeleteFunc(slices.Clone(found), func(s string) bool { return slices.Contains(want, s) })
+		return fmt.Errorf("%s: %d expected and not found, %d found and not expected:\n%s\n%s", cluster, len(missing), len(extra),
+			strings.Join(missing, "\n"), strings.Join(extra, "\n"))
+	})
+	exports := &mcs.ServiceExportList{}
+	if err := c.API(cluster).List(c.Context(), exports, client.InNamespace(c.Name)); err != nil {
+		c.Fatal(err)
+	}
+	for _, e := range exports.Items {
+		if !meta.IsStatusConditionTrue(e.Status.Conditions, string(mcs.ServiceExportConditionReady)) {
+			c.Errorf("%s: %s: expected Ready, found %+v", cluster, e.Name, e.Status.Conditions)
+		}
+	}
+	services := &corev1.ServiceList{}
+	if err := c.API(cluster).List(c.Context(), services, client.InNamespace(c.Name)); err != nil {
+		c.Fatal(err)
+	}
+	derived := 0
+	for _, s := range services.Items {
+		if metav1.HasAnnotation(s.ObjectMeta, "sealane.io/orphaned-at") || !strings.HasPrefix(s.Name, "sl-") {
+			continue
+		}
+		derived++
+	}
+	if derived != len(want) {
+		c.Errorf("%s: expected a derived Service for each of %d imports, found %d", cluster, len(want), derived)
+	}
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/e2e/lab"
+	"github.com/sealane-io/sealane/e2e/sealane"
+	"github.com/sealane-io/sealane/e2e/suite"
+)
+
+// TestAnExportMovesWithItsService: Karmada moves all of it to another cluster while a client asks all the time.
+// Between the end of the old export and the start of the new pods nobody answers; but nothing hangs.
+func TestAnExportMovesWithItsService(t *testing.T) {
+	s := suite.NewKarmadaNamespace(t)
+	s.Spread("c2")
+	s.WaitEndpoints("c1", map[string]int{"c2": 2})
+	suite.AnsweredByAll(t, "c1", "http://"+s.DNSName(), 10, "c2")
+
+	client := asking(t, "c1", s.DNSName())
+	suite.Update(s, lab.ContextKarmada, suite.SpreadPolicy(), func(p *policyv1alpha1.PropagationPolicy) {
+		p.Spec.Placement.ClusterAffinity.ClusterNames = []string{"c3"}
+	})
+	begin := time.Now()
+	s.WaitEndpoints("c1", map[string]int{"c3": 2})
+	t.Logf("moved in %s", time.Since(begin))
+	for _, cluster := range []string{"c1", "c2", "c3"} {
+		s.WaitImported(suite.ExportedBy("c3"), cluster)
+		suite.AnsweredByAll(t, cluster, "http://"+s.DNSName(), 10, "c3")
+	}
+	suite.NoSuchName(t, "c1", s.DNSName("c2"))
+	answers, errors := client.end()
+	t.Logf("%d answers, %d errors", len(answers), len(errors))
+	hung := slices.DeleteFunc(slices.Clone(errors), func(e string) bool { return !strings.Contains(e, "deadline") && !strings.Contains(e, "Timeout") })
+	if len(hung) > 2 {
+		t.Errorf("expected requests to be refused at once but those on their way, found %d that hung: %v", len(hung), hung)
+	}
+	if last := answers[len(answers)-1]; last.Pod == "" || len(answers) < len(errors) {
+		t.Errorf("expected more answers than errors, found %d and %d: %v", len(answers), len(errors), errors)
+	}
+}
+
+// TestAnExportMovesBetweenServers: the servers run in both clusters, so only the export moves.
+func TestAnExportMovesBetweenServers(t *testing.T) {
+	s := suite.NewKarmadaNamespace(t)
+	s.Serve("c2")
+	s.Serve("c3")
+	s.Create(lab.ContextKarmada, &mcsv1alpha1.ServiceExport{ObjectMeta: suite.Named("web")}, suite.SpreadPolicy("c2"))
+	suite.AnsweredByAll(t, "c1", "http://"+s.DNSName(), 10, "c2")
+	client := asking(t, "c1", s.DNSName())
+	suite.Update(s, lab.ContextKarmada, suite.SpreadPolicy(), func(p *policyv1alpha1.PropagationPolicy) {
+		p.Spec.Placement.ClusterAffinity.ClusterNames = []string{"c3"}
+	})
+	s.WaitImported(suite.ExportedBy("c3"), suite.Members()...)
+	suite.AnsweredByAll(t, "c1", "http://"+s.DNSName(), 10, "c3")
+	answers, errors := client.end()
+	t.Logf("%d answers, %d errors", len(answers), len(errors))
+	// It asks every 50 ms.
+	if len(errors) > 40 {
+		t.Errorf("expected at most 2 s without an answer, found %d errors: %v", len(errors), errors)
+	}
+}
+
+// TestTheExportOnKarmadaSaysHowEveryClusterDoes: exported, pending or failed, and why.
+func TestTheExportOnKarmadaSaysHowEveryClusterDoes(t *testing.T) {
+	s := suite.NewKarmadaNamespace(t)
+	s.Serve("c2")
+	s.Create(lab.ContextKarmada, &mcsv1alpha1.ServiceExport{ObjectMeta: suite.Named("web")}, suite.SpreadPolicy("c2", "c3"))
+	s.WaitKarmadaCondition(mcs.ServiceExportConditionReady, metav1.ConditionFalse, "c2: exported", "c3: pending")
+	s.WaitKarmadaCondition(mcs.ServiceExportConditionValid, metav1.ConditionFalse, "c3: there is no Service web")
+	s.Serve("c3", suite.Ports(suite.Port("http", 8000)))
+	s.WaitKarmadaCondition(mcs.ServiceExportConditionReady, metav1.ConditionTrue, "c2: exported", "c3: exported")
+	s.WaitKarmadaCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, "ports")
+	suite.Update(s, "c3", suite.Service(), suite.Ports(suite.Port("http", 80)))
+	s.WaitKarmadaCondition(mcs.ServiceExportConditionConflict, metav1.ConditionFalse, "")
+
+	// Karmada's own import of the same service makes another one of it, which is said as long as it is so.
+	s.Create(lab.ContextKarmada, &mcsv1alpha1.ServiceImport{ObjectMeta: suite.Named("web"), Spec: mcsv1alpha1.ServiceImportSpec{
+		Type: mcsv1alpha1.ClusterSetIP, Ports: []mcsv1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
+	}})
+	s.WaitKarmadaCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, "derived-web")
+	suite.AnsweredByAll(t, "c1", "http://"+s.DNSName(), 40, "c2", "c3")
+	s.Delete(lab.ContextKarmada, &mcsv1alpha1.ServiceImport{ObjectMeta: suite.Named("web")})
+	s.WaitKarmadaCondition(mcs.ServiceExportConditionConflict, metav1.ConditionFalse, "")
+}
+
+// TestKarmadasOwnServiceControllersMayBeOff: by default they are on, and all other tests run beside them.
+func TestKarmadasOwnServiceControllersMayBeOff(t *testing.T) {
+	const process = "karmada-controller-manager"
+	restart := func(ctx context.Context, argv []string) error {
+		if err := suite.Lab().StopProcess(ctx, process); err != nil {
+			return err
+		}
+		return suite.Lab().Run(process, argv...)
+	}
+	argv, err := suite.Lab().Argv(process)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := restart(ctx, argv); err != nil {
+			t.Error(err)
+		}
+	})
+	off := "--controllers=*,-serviceExport,-serviceImport,-endpointSlice,-endpointsliceCollect,-endpointsliceDispatch,-multiclusterservice"
+	if err := restart(t.Context(), append(slices.Clone(argv), off)); err != nil {
+		t.Fatal(err)
+	}
+	s := suite.NewKarmadaNamespace(t)
+	s.Spread("c3")
+	s.WaitEndpoints("c1", map[string]int{"c3": 2})
+	suite.AnsweredByAll(t, "c1", "http://"+s.DNSName(), 10, "c3")
+	s.WaitKarmadaCondition(mcs.ServiceExportConditionReady, metav1.ConditionTrue, "c3: exported")
+}
+
+// asker is a pod that asks for a name all the time.
+type asker struct {
+	t     *testing.T
+	ended chan string
+}
+
+// asking starts one for 15 s: each request with a look-up and a connection of its own.
+func asking(t *testing.T, cluster, name string) asker {
+	t.Helper()
+	a := asker{t, make(chan string, 1)}
+	go func() {
+		// The last request's failure is one of those in the output.
+		out, _ := suite.InPod(t.Context(), cluster, suite.ClientOf(cluster), "http", "-count=300", "-interval=50ms", "-timeout=2s", "http://"+name)
+		a.ended <- out
+	}()
+	return a
+}
+
+// end waits for its end.
+func (a asker) end() (answers []sealane.Answer, errors []string) {
+	a.t.Helper()
+	for line := range strings.SplitSeq(<-a.ended, "\n") {
+		if answer, err := sealane.ParseAnswer([]byte(line)); err == nil {
+			answers = append(answers, answer)
+		} else if line != "" {
+			errors = append(errors, line)
+		}
+	}
+	if len(answers) == 0 {
+		a.t.Fatalf("expected some answers, found %v", errors)
+	}
+	return answers, errors
+}

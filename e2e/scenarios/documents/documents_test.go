@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package documents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealane-io/sealane/e2e/lab"
+	"github.com/sealane-io/sealane/e2e/sealane"
+	"github.com/sealane-io/sealane/e2e/suite"
+)
+
+// documents with commands, in the order in which they are to be read, and the current context of their commands. The
+// last command of the installation guide is uninstall.
+var documents = []struct{ path, context string }{
+	{"README.md", "karmada-apiserver"},
+	{"docs/lab.md", ""},
+	{"docs/troubleshooting.md", "c1"},
+	{"docs/install.md", "karmada-apiserver"},
+}
+
+// TestWhatTheDocumentsTellToRunRuns: every command of every shell block, as it stands but for placeholders and what
+// only the reader's own machine can do.
+func TestWhatTheDocumentsTellToRunRuns(t *testing.T) {
+	root, err := lab.SourceRoot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ownService(t)
+	suite.RestoreAfter(t, []string{"uninstall", "--host-context=c1"})
+	// The documents install the controller as a Deployment, and two would work against each other.
+	if err := suite.Lab().StopProcess(t.Context(), "sealane-controller"); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range documents {
+		text, err := os.ReadFile(filepath.Join(root, d.path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands := shellCommands(string(text))
+		if len(commands) == 0 {
+			t.Errorf("no command found in %s", d.path)
+		}
+		r := newReader(t, root, d.context)
+		for _, command := range commands {
+			t.Run(d.path+"/"+command, func(t *testing.T) { r.run(t, command) })
+		}
+	}
+}
+
+// ownService creates the service that the documents export, on the Karmada API and in c2.
+func ownService(t *testing.T) {
+	t.Helper()
+	const manifest = `
+apiVersion: v1
+kind: Service
+metadata: {name: whereami, namespace: sample}
+spec: {ports: [{name: http, port: 80, targetPort: 8080}], selector: {app: whereami-cs}}
+`
+	contexts := []string{lab.ContextKarmada, "c2"}
+	for _, context := range contexts {
+		if err := sealane.Apply(t.Context(), suite.Lab(), context, []byte(manifest)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), suite.Patience)
+		defer cancel()
+		_, err := suite.TryPlugin(ctx, "unexport", "whereami", "-n", "sample")
+		for _, context := range contexts {
+			_, errDelete := suite.TryKubectl(ctx, "--context", context, "-n", "sample",
+				"delete", "service", "whereami", "--ignore-not-found")
+			err = errors.Join(err, errDelete)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// shellCommands are those of a document's fenced blocks of shell, continued lines joined and comments left out.
+func shellCommands(markdown string) []string {
+	var out []string
+	for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(markdown, -1) {
+		joined := strings.ReplaceAll(block[1], "\\\n", " ")
+		for line := range strings.Lines(joined) {
+			command, _, _ := strings.Cut(line, " #")
+			if command = strings.Join(strings.Fields(command), " "); command != "" && !strings.HasPrefix(command, "#") {
+				out = append(out, command)
+			}
+		}
+	}
+	return out
+}
+
+// reader is somebody who follows a document: a directory with kubeconfig files, and kubectl with the plugin.
+type reader struct {
+	root string
+	dir  string
+	env  []string
+}
+
+func newReader(t *testing.T, root, current string) *reader {
+	t.Helper()
+	r := &reader{root: root, dir: t.TempDir()}
+	config, err := clientcmd.LoadFromFile(suite.Lab().Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Contexts["karmada-apiserver"] = config.Contexts[lab.ContextKarmada]
+	config.Contexts["karmada-host"] = config.Contexts["c1"]
+	config.CurrentContext = current
+	for _, file := range []string{"kubeconfig", "karmada.config", "host.config"} {
+		if err := clientcmd.WriteToFile(*config, filepath.Join(r.dir, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bin := filepath.Join(r.dir, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, program := range map[string]string{
+		"kubectl": suite.Lab().Tool("kubectl"), "kubectl-karmada-sealane": suite.PluginPath(),
+	} {
+		if err := os.Symlink(program, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.env = append(os.Environ(), "KUBECONFIG="+filepath.Join(r.dir, "kubeconfig"), "PATH="+bin+":"+os.Getenv("PATH"))
+	return r
+}
+
+// run runs a command as the reader would.
+func (r *reader) run(t *testing.T, command string) {
+	t.Helper()
+	dir := r.dir
+	command = strings.NewReplacer("<node>", "c1-gw", " /usr/local/bin/", " "+t.TempDir()).Replace(command)
+	switch program, rest, _ := strings.Cut(command, " "); {
+	case program == "make":
+		// What it would do: the lab and the tests are running already.
+		command, dir = "make -n "+rest, r.root
+	case program == "ip" || program == "nft":
+		out, err := suite.Lab().InNode(t.Context(), "c1-gw", "bash", "-euo", "pipefail", "-c", command)
+		if err != nil || len(out) == 0 {
+			t.Errorf("on a node: %v: %q", err, out)
+		}
+		return
+	case strings.HasPrefix(rest, "karmada sealane install"):
+		command += fmt.Sprintf(" --controller-image=%s --agent-image=%s --dns-image=%s",
+			lab.ImageController, lab.ImageAgent, lab.ImageDNS)
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", command)
+	cmd.Dir, cmd.Env = dir, r.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v: %s", command, err, out)
+	}
+}

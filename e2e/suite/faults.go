@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// Undisturbed is the longest gap of a connection that a fault must not disturb.
+const Undisturbed = time.Second
+
+// ConnectionSurvives holds one TCP connection from a worker of c1 to a pod on a worker of c2 while the fault
+// happens. It must live to the end, without a reset, and have no gap longer than gap. What a loaded machine adds is
+// allowed for: a second connection, between pods of one node, which no fault touches, is measured at the same time,
+// and its longest gap is added.
+func ConnectionSurvives(t *testing.T, duration, gap time.Duration, fault func()) {
+	t.Helper()
+	server := PodIP(t, "c2", "server-c2-worker") + ":8080"
+	local := PodIP(t, "c1", "server-c1-worker") + ":8080"
+	Eventually(t, Patience, func(ctx context.Context) error {
+		_, err := Ask(ctx, "c1", "client-c1-worker", "http://"+server)
+		return err
+	})
+	connection, control := holdConnection(t.Context(), duration, server), holdConnection(t.Context(), duration, local)
+	fault()
+	c, reference := <-connection, <-control
+	if err := errors.Join(c.err, reference.err); err != nil {
+		t.Fatalf("the connection did not survive: %v", err)
+	}
+	t.Logf("longest gap %s, at most %s expected; within the node %s", c.longest, gap, reference.longest)
+	if c.longest > gap+reference.longest {
+		t.Errorf("longest gap %s, expected at most %s beyond the %s within the node", c.longest, gap, reference.longest)
+	}
+}
+
+// connection is how a TCP connection went.
+type connection struct {
+	longest time.Duration
+	err     error
+}
+
+// holdConnection sends and receives on one TCP connection from the client on c1's worker for a while.
+func holdConnection(ctx context.Context, duration time.Duration, server string) <-chan connection {
+	ended := make(chan connection, 1)
+	go func() {
+		out, err := InPod(ctx, "c1", "client-c1-worker", "tcp", "-duration="+duration.String(), server)
+		if err != nil {
+			ended <- connection{err: fmt.Errorf("%w: %s", err, out)}
+			return
+		}
+		_, gap, _ := strings.Cut(out, "longest-gap=")
+		gap, _, _ = strings.Cut(gap, " ")
+		longest, err := time.ParseDuration(strings.TrimSpace(gap))
+		if err != nil {
+			err = fmt.Errorf("expected a report of the connection, found %q: %w", out, err)
+		}
+		ended <- connection{longest, err}
+	}()
+	return ended
+}
+
+// RestartNodeAgent deletes the pod of a node's agent and does not wait.
+func RestartNodeAgent(t *testing.T, cluster, node string) {
+	t.Helper()
+	Kubectl(t, "--context", cluster, "-n", "sealane-system", "delete", "pod", "--wait=false",
+		"-l", "app.kubernetes.io/name=sealane-node", "--field-selector=spec.nodeName="+node)
+}
+
+// WaitForAPI waits until a member's API server serves the resources of CRDs again, a little later than its own.
+func WaitForAPI(t *testing.T, cluster string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	err := waitFor(ctx, func(ctx context.Context) error {
+		_, err := TryKubectl(ctx, "--context", cluster, "get", "serviceexports.multicluster.x-k8s.io", "-A")
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Outage stops a process of the lab, calls meanwhile, and starts the process again when length has passed.
+func Outage(t *testing.T, process string, length time.Duration, meanwhile func()) {
+	t.Helper()
+	// Also if meanwhile fails the test: every other test needs the process.
+	defer func() {
+		if err := Lab().StartProcess(process); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := Lab().StopProcess(t.Context(), process); err != nil {
+		t.Error(err)
+	}
+	over := time.After(length)
+	meanwhile()
+	<-over
+}
+
+// isolationTable is the firewall table with which Isolate drops packets.
+const isolationTable = "e2e_isolate"
+
+// Isolate drops the packets of a gateway's cables, as a firewall on the way would, until Reconnect or the end of the
+// test.
+func Isolate(t *testing.T, node string) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		// The test may have reconnected it already.
+		_, _ = Lab().InNode(ctx, node, "nft", "delete", "table", "inet", isolationTable)
+	})
+	rules := "table inet " + isolationTable + " {\n" +
+		" chain in { type filter hook prerouting priority -500; udp dport 4500 drop; udp sport 4500 drop; }\n" +
+		" chain out { type filter hook output priority -500; udp dport 4500 drop; udp sport 4500 drop; }\n}"
+	if _, err := Lab().InNode(t.Context(), node, "nft", rules); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Reconnect ends an Isolate.
+func Reconnect(t *testing.T, node string) {
+	t.Helper()
+	if _, err := Lab().InNode(t.Context(), node, "nft", "delete", "table", "inet", isolationTable); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// WaitConnection waits until a gateway of a cluster reports a connection to a remote cluster with such a status.
+func WaitConnection(t *testing.T, cluster, remote string, is func(v1alpha1.ConnectionStatus) bool) {
+	t.Helper()
+	a, err := API(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, Patience, func(ctx context.Context) error {
+		list := &v1alpha1.GatewayList{}
+		if err := a.List(ctx, list, client.InNamespace("")); err != nil {
+			return err
+		}
+		var found []string
+		for _, g := range list.Items {
+			for _, c := range g.Status.Connections {
+				if c.Cluster == remote && is(c.Status) {
+					return nil
+				}
+				found = append(found, c.Cluster+": "+string(c.Status))
+			}
+		}
+		return errors.New(strings.Join(found, ", "))
+	})
+}

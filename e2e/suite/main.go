@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sealane-io/sealane/e2e/lab"
+	"github.com/sealane-io/sealane/e2e/sealane"
+)
+
+// defaultLab is the state directory of the tests' lab, below the source tree. It stands apart from that of
+// make lab-up and that of make demo.
+const defaultLab = ".lab-test"
+
+// installed is Sealane in the lab that all scenario packages share; run sets it once.
+var installed *sealane.Sealane
+
+// Main runs the scenarios of a package and returns the exit code. A lab that is up is used and left as it was
+// found; if there is none, the package boots one and removes it, or leaves it with -keep for the next package.
+func Main(m *testing.M) int {
+	name := flag.String("lab", "", "state directory of the lab; by default "+defaultLab+" of the source tree")
+	keep := flag.Bool("keep", false, "leave the lab running, also if this package has booted it")
+	flag.Parse()
+	if list := flag.Lookup("test.list"); list != nil && list.Value.String() != "" {
+		return m.Run()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root, err := lab.SourceRoot(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "find the source tree:", err)
+		return 1
+	}
+	if *name == "" {
+		*name = filepath.Join(root, defaultLab)
+	}
+	_, err = lab.Open(*name)
+	remove := err != nil && !*keep
+	code := runOn(ctx, m, *name)
+	if remove {
+		down, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		defer cancel()
+		if err := lab.Down(down, *name, os.Stderr); err != nil {
+			fmt.Fprintln(os.Stderr, "remove the lab:", err)
+			return 1
+		}
+	}
+	return code
+}
+
+// runOn boots or completes the lab, runs the tests, and checks that they left it as they found it.
+func runOn(ctx context.Context, m *testing.M, name string) int {
+	if err := attach(ctx, name); err != nil {
+		fmt.Fprintln(os.Stderr, "boot the lab:", err)
+		keepLogs()
+		return 1
+	}
+	ended := make(chan int, 1)
+	go func() { ended <- m.Run() }()
+	code := 1
+	select {
+	case code = <-ended:
+	case <-ctx.Done():
+		fmt.Fprintln(os.Stderr, "interrupted")
+	}
+	if code == 0 {
+		if err := waitUnchanged(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "FAIL: the tests did not leave the lab as they found it:", err)
+			code = 1
+		}
+	}
+	if code != 0 {
+		keepLogs()
+	}
+	return code
+}
+
+// topology differs between the members in all that users' clusters differ in: push and pull, kube-proxy's
+// mode, whether the CNI masquerades, and whether the gateway is a node of its own. All drop in FORWARD, as
+// container engines leave it.
+func topology() lab.Topology {
+	t := lab.DefaultTopology()
+	t.Clusters[0].KubeProxyMode, t.Clusters[0].IPMasq = lab.ProxyIPTables, true
+	t.Clusters = append(t.Clusters, lab.Cluster{
+		Name: "c3", Mode: lab.ModePush,
+		PodCIDRs: []string{"10.10.0.0/16"}, ServiceCIDRs: []string{"10.110.0.0/16"},
+		Nodes: []lab.Node{{Name: "c3-gw", Gateway: true}},
+	})
+	return t
+}
+
+// attach boots the lab, or completes the one that is up.
+func attach(ctx context.Context, name string) error {
+	t := topology()
+	if old, err := lab.Open(name); err == nil {
+		t = old.Topology
+	}
+	return complete(ctx, lab.Options{Name: name, Topology: t, Out: os.Stderr})
+}
+
+// complete boots what does not run of a lab, installs Sealane and the workload as far as they are missing, and waits
+// until all of it is ready.
+func complete(ctx context.Context, options lab.Options) error {
+	l, err := lab.Up(ctx, options)
+	if err != nil {
+		return err
+	}
+	if installed == nil {
+		installed = &sealane.Sealane{Lab: l, Out: options.Out}
+	}
+	if err := installed.Install(ctx); err != nil {
+		return err
+	}
+	if err := sealane.Apply(ctx, l, lab.ContextKarmada, []byte(sampleNamespace)); err != nil {
+		return err
+	}
+	replicas := map[string]int{"c1": 1, "c2": 3, "c3": 2}
+	for _, c := range l.Topology.Clusters {
+		if err := (sealane.Workload{Cluster: c, Replicas: replicas[c.Name]}).Apply(ctx, l); err != nil {
+			return err
+		}
+	}
+	for _, c := range l.Topology.Clusters {
+		_, err := l.Kubectl(ctx, "--context", c.Name, "-n", "sample", "wait",
+			"--for=condition=Ready", "pods", "--all", "--timeout=180s")
+		if err != nil {
+			return err
+		}
+	}
+	return waitUnchanged(ctx)
+}
+
+// sampleNamespace is the workload's, on the Karmada API too, for what is exported from there.
+const sampleNamespace = `{apiVersion: v1, kind: Namespace, metadata: {name: sample}}`
+
+// keepLogs copies the logs of a failed run to where a person finds them after the lab is gone.
+func keepLogs() {
+	if installed == nil {
+		return
+	}
+	dir, err := os.MkdirTemp("", "sealane-e2e-logs-")
+	if err == nil {
+		err = os.CopyFS(dir, os.DirFS(filepath.Join(installed.Lab.Dir, "logs")))
+	}
+	fmt.Fprintln(os.Stderr, "logs:", dir, err)
+}
+
+// Lab is the lab.
+func Lab() *lab.Lab { return installed.Lab }
+
+// API is an administrator's access to the API of a context: karmada or a cluster.
+func API(context string) (*sealane.API, error) { return installed.API(context) }
+
+// Install installs Sealane with the controller as a process of the lab, as the other tests expect it.
+func Install(ctx context.Context) error { return installed.Install(ctx) }
+
+// PluginPath is the path of the plugin's program.
+func PluginPath() string { return installed.Plugin() }
+
+// TryPlugin runs a command of the plugin and returns what it printed.
+func TryPlugin(ctx context.Context, args ...string) (string, error) {
+	return installed.Run(ctx, args...)
+}
