@@ -295,7 +295,8 @@ func TestFailureIsNamed(t *testing.T) {
 	node.become(t)
 	want := node.plan
 	want.Routes = append(want.Routes, plan.Route{
-		Table: plan.OutboundTable, Dst: netip.MustParsePrefix("10.66.0.0/16"), Type: plan.Unicast, Link: "sl-none",
+		Table: plan.OutboundTable, Dst: netip.MustParsePrefix("10.66.0.0/16"), Type: plan.Unicast,
+		NextHops: []plan.NextHop{{Link: "sl-none", Weight: 1}},
 	})
 	err := k.Do(t.Context(), plan.Diff(want, plan.Plan{}))
 	if err == nil || !strings.Contains(err.Error(), "add route 10.66.0.0/16 dev sl-none table 5100") {

@@ -147,13 +147,26 @@ func observedRoute(f plan.Family, r netlink.Route, names map[int]string) plan.Ro
 	}
 	switch r.Type {
 	case unix.RTN_UNICAST:
-		route.Type, route.Link, route.Via = plan.Unicast, names[r.LinkIndex], addrOf(r.Gw)
+		route.Type, route.NextHops = plan.Unicast, observedNextHops(r, names)
 	case unix.RTN_THROW:
 		route.Type = plan.Throw
 	case unix.RTN_UNREACHABLE:
 		route.Type = plan.Unreachable
 	}
 	return route
+}
+
+// observedNextHops reads the two forms in which the kernel lists one next hop, and several.
+func observedNextHops(r netlink.Route, names map[int]string) []plan.NextHop {
+	if len(r.MultiPath) == 0 {
+		return []plan.NextHop{{Link: names[r.LinkIndex], Via: addrOf(r.Gw), Weight: 1}}
+	}
+	hops := make([]plan.NextHop, 0, len(r.MultiPath))
+	for _, h := range r.MultiPath {
+		hops = append(hops, plan.NextHop{Link: names[h.LinkIndex], Via: addrOf(h.Gw), Weight: h.Hops + 1})
+	}
+	slices.SortFunc(hops, func(a, b plan.NextHop) int { return cmp.Or(cmp.Compare(a.Link, b.Link), a.Via.Compare(b.Via)) })
+	return hops
 }
 
 func (k *Kernel) observeRules(p *plan.Plan, f plan.Family) error {
@@ -163,7 +176,11 @@ func (k *Kernel) observeRules(p *plan.Plan, f plan.Family) error {
 	}
 	for _, r := range rules {
 		if r.Table == plan.OutboundTable || r.Table == plan.InboundTable {
-			p.Rules = append(p.Rules, plan.Rule{Family: f, Priority: r.Priority, IIF: r.IifName, Table: r.Table})
+			rule := plan.Rule{Family: f, Priority: r.Priority, IIF: r.IifName, Mark: r.Mark, Table: r.Table}
+			if r.Mask != nil {
+				rule.Mask = *r.Mask
+			}
+			p.Rules = append(p.Rules, rule)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ package kernel
 import (
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -26,16 +27,10 @@ func (d *doing) route(r plan.Route, op plan.Op) error {
 		return gone(d.netlink.RouteDel(route))
 	}
 	if r.Type == plan.Unicast {
-		index, err := d.index(r.Link)
-		if err != nil {
+		if err := d.setNextHops(route, r.NextHops); err != nil {
 			return err
 		}
-		route.LinkIndex, route.MTU = index, r.MTU
-		if r.Via.IsValid() {
-			route.Gw, route.Flags = r.Via.AsSlice(), int(netlink.FLAG_ONLINK)
-		} else {
-			route.Scope = netlink.SCOPE_LINK
-		}
+		route.MTU = r.MTU
 		if r.Source.IsValid() {
 			route.Src = r.Source.AsSlice()
 		}
@@ -44,6 +39,31 @@ func (d *doing) route(r plan.Route, op plan.Op) error {
 		route.Scope = netlink.SCOPE_UNIVERSE
 	}
 	return d.netlink.RouteReplace(route)
+}
+
+// setNextHops writes a single next hop into the route itself, as the kernel lists it.
+func (d *doing) setNextHops(route *netlink.Route, hops []plan.NextHop) error {
+	if !slices.ContainsFunc(hops, func(h plan.NextHop) bool { return h.Via.IsValid() }) {
+		route.Scope = netlink.SCOPE_LINK
+	}
+	var infos []*netlink.NexthopInfo
+	for _, h := range hops {
+		index, err := d.index(h.Link)
+		if err != nil {
+			return err
+		}
+		info := &netlink.NexthopInfo{LinkIndex: index, Hops: h.Weight - 1}
+		if h.Via.IsValid() {
+			info.Gw, info.Flags = h.Via.AsSlice(), int(netlink.FLAG_ONLINK)
+		}
+		infos = append(infos, info)
+	}
+	if len(infos) == 1 {
+		route.LinkIndex, route.Gw, route.Flags = infos[0].LinkIndex, infos[0].Gw, infos[0].Flags
+		return nil
+	}
+	route.MultiPath = infos
+	return nil
 }
 
 func routeType(t plan.RouteType) int {
@@ -62,6 +82,9 @@ func (d *doing) rule(r plan.Rule, op plan.Op) error {
 	rule.Priority = r.Priority
 	rule.IifName = r.IIF
 	rule.Table = r.Table
+	if r.Mask != 0 {
+		rule.Mark, rule.Mask = r.Mark, &r.Mask
+	}
 	if op == plan.Delete {
 		return gone(d.netlink.RuleDel(rule))
 	}

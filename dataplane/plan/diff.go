@@ -87,8 +87,7 @@ func Diff(want, have Plan) []Change {
 		func(f FDBEntry) string { return f.Link }, func(f FDBEntry) FDBEntry { return FDBEntry{Link: f.Link, MAC: f.MAC} }, equal))
 	step(diffOn(on, KindNeighbour, want.Neighbours, have.Neighbours,
 		func(n Neighbour) string { return n.Link }, func(n Neighbour) Neighbour { return Neighbour{Link: n.Link, IP: n.IP} }, equal))
-	step(diffOn(on, KindRoute, want.Routes, have.Routes,
-		func(r Route) string { return r.Link }, func(r Route) Route { return Route{Table: r.Table, Dst: r.Dst} }, equal))
+	step(on.routes(want.Routes, have.Routes))
 	step(diff(KindRule, want.Rules, have.Rules, func(r Rule) Rule { return r }, equal))
 	step(diff(KindForward, accepts(want), accepts(have), func(f ForwardAccept) ForwardAccept { return f }, equal))
 	out = append(out, flushes(want.Tables, have.Tables)...)
@@ -125,6 +124,34 @@ func diffOn[E any, K comparable](on carried, kind Kind, want, have []E, link fun
 	set, del = diff(kind, want, have, key, same)
 	del = slices.DeleteFunc(del, func(c Change) bool { return on.gone[link(c.Element.(E))] })
 	return set, del
+}
+
+// routes is diff for routes, which may use several links. A route by a link that is made anew may be gone
+// with it or not, so it is set again; one by nothing but links that go needs no deletion.
+func (c carried) routes(want, have []Route) (set, del []Change) {
+	anew := func(h NextHop) bool { return c.anew[h.Link] }
+	if len(c.anew) > 0 {
+		have = slices.DeleteFunc(slices.Clone(have), func(r Route) bool { return slices.ContainsFunc(r.NextHops, anew) })
+	}
+	set, del = diff(KindRoute, want, have, keyOf, sameRoute)
+	del = slices.DeleteFunc(del, func(change Change) bool {
+		hops := change.Element.(Route).NextHops
+		return len(hops) > 0 && !slices.ContainsFunc(hops, func(h NextHop) bool { return !c.gone[h.Link] })
+	})
+	return set, del
+}
+
+// routeKey identifies a route in the kernel.
+type routeKey struct {
+	table int
+	dst   netip.Prefix
+}
+
+func keyOf(r Route) routeKey { return routeKey{r.Table, r.Dst} }
+
+func sameRoute(want, have Route) bool {
+	return want.Type == have.Type && want.Source == have.Source && want.MTU == have.MTU &&
+		slices.Equal(want.NextHops, have.NextHops)
 }
 
 // diff returns what to add or replace, in the order of want, and what to delete, in the order of have.

@@ -5,6 +5,7 @@ package plan
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -14,11 +15,13 @@ import (
 // For returns what a node's kernel should hold. A node that the topology does not know, or one without
 // remote clusters, holds nothing.
 func For(t topology.Topology, n NodeFacts) Plan {
-	v, ok := newView(t, n)
+	active := Choose(t, n.Alive)
+	v, ok := newView(t, n, active)
 	if !ok {
-		return Plan{}
+		return Plan{Active: active}
 	}
 	p := Plan{
+		Active:         active,
 		Links:          v.links(),
 		Addresses:      v.addresses(),
 		Neighbours:     v.neighbours(),
@@ -38,19 +41,23 @@ type view struct {
 	topology.Topology
 	facts NodeFacts
 	self  topology.Node
-	// gateway is this node's own, nil on a worker; active carries the local cluster's traffic to the
-	// others, nil while there is none.
-	gateway, active *topology.Gateway
+	// gateway is this node's own, nil on a worker.
+	gateway *topology.Gateway
+	active  Active
 	// outer is the family of the overlay's outer packets, families those that reach remote clusters.
 	outer    Family
 	families []Family
 	// slots of the remote gateways, each with its cable; none on a worker.
 	slots []int
-	nodes map[string]topology.Node
+	// behind holds the clusters that have a gateway of a slot, by slot.
+	behind map[int][]topology.Remote
+	nodes  map[string]topology.Node
+	// sources are the addresses that the node's own packets to remote clusters carry, if it has one.
+	sources map[Family]netip.Addr
 }
 
-func newView(t topology.Topology, n NodeFacts) (*view, bool) {
-	v := &view{Topology: t, facts: n, nodes: make(map[string]topology.Node, len(t.Local.Nodes))}
+func newView(t topology.Topology, n NodeFacts, active Active) (*view, bool) {
+	v := &view{Topology: t, facts: n, active: active, nodes: make(map[string]topology.Node, len(t.Local.Nodes))}
 	for _, node := range t.Local.Nodes {
 		v.nodes[node.Name] = node
 	}
@@ -68,14 +75,15 @@ func newView(t topology.Topology, n NodeFacts) (*view, bool) {
 			v.gateway = &t.Local.Gateways[i]
 		}
 	}
-	v.active = best(t.Local.Gateways, n.Alive[t.Cluster])
+	v.sources = v.podAddresses()
 	for _, f := range []Family{IPv4, IPv6} {
 		if (f == IPv4 || n.IPv6) && v.carries(f) {
 			v.families = append(v.families, f)
 		}
 	}
 	if v.gateway != nil {
-		v.slots = slotsOf(t.Remotes)
+		v.behind = bySlot(t.Remotes)
+		v.slots = slices.Sorted(maps.Keys(v.behind))
 	}
 	return v, true
 }
@@ -91,6 +99,24 @@ func overlayFamily(nodes []topology.Node) Family {
 	return IPv4
 }
 
+// Choose decides which gateways carry traffic: of each cluster the best-ranked that is alive. alive holds
+// the slots of the gateways that work, by cluster; where none of a cluster does, the best-ranked carries.
+func Choose(t topology.Topology, alive map[string][]int) Active {
+	var a Active
+	if g := best(t.Local.Gateways, alive[t.Cluster]); g != nil {
+		a.Gateway = g.Node
+	}
+	for _, r := range t.Remotes {
+		if g := best(r.Gateways, alive[r.Name]); g != nil {
+			if a.Remotes == nil {
+				a.Remotes = make(map[string][]int, len(t.Remotes))
+			}
+			a.Remotes[r.Name] = []int{g.Slot}
+		}
+	}
+	return a
+}
+
 // best returns the best-ranked of the gateways that are alive, or else of all; nil if there are none.
 func best(gateways []topology.Gateway, alive []int) *topology.Gateway {
 	for i, g := range gateways {
@@ -104,39 +130,31 @@ func best(gateways []topology.Gateway, alive []int) *topology.Gateway {
 	return nil
 }
 
-func slotsOf(remotes []topology.Remote) []int {
-	var slots []int
+// bySlot returns the clusters that have a gateway of a slot. A slot is at most once in a cluster.
+func bySlot(remotes []topology.Remote) map[int][]topology.Remote {
+	out := map[int][]topology.Remote{}
 	for _, r := range remotes {
 		for _, g := range r.Gateways {
-			if !slices.Contains(slots, g.Slot) {
-				slots = append(slots, g.Slot)
-			}
+			out[g.Slot] = append(out[g.Slot], r)
 		}
 	}
-	slices.Sort(slots)
-	return slots
+	return out
 }
 
 // carries says whether both the local cluster and a remote one have addresses of the family.
 func (v *view) carries(f Family) bool {
-	return len(inFamily(f, v.Local.Pods, v.Local.Services)) > 0 &&
-		slices.ContainsFunc(v.Remotes, func(r topology.Remote) bool {
-			return len(inFamily(f, r.Pods, r.Services)) > 0
-		})
+	return len(inFamily(f, v.Local.Announced)) > 0 && reaches(f, v.Remotes)
 }
 
-// inFamily returns the prefixes of one family, sorted and without duplicates.
-func inFamily(f Family, lists ...[]netip.Prefix) []netip.Prefix {
-	var out []netip.Prefix
-	for _, list := range lists {
-		for _, p := range list {
-			if FamilyOf(p.Addr()) == f {
-				out = append(out, p)
-			}
-		}
+// inFamily returns the part of a sorted list of prefixes that is of one family. It shares the list's memory.
+func inFamily(f Family, sorted []netip.Prefix) []netip.Prefix {
+	first6, _ := slices.BinarySearchFunc(sorted, IPv6, func(p netip.Prefix, _ Family) int {
+		return cmp.Compare(FamilyOf(p.Addr()), IPv6)
+	})
+	if f == IPv4 {
+		return sorted[:first6:first6]
 	}
-	slices.SortFunc(out, comparePrefix)
-	return slices.Compact(out)
+	return sorted[first6:]
 }
 
 func addressOf(n topology.Node, f Family) netip.Addr {
@@ -158,14 +176,16 @@ func (v *view) others() []topology.Node {
 	})
 }
 
-// source returns the address that the node's own packets to remote clusters carry, if it has one.
-func (v *view) source(f Family) netip.Addr {
+// podAddresses returns the node's first address of each family in the cluster's pod CIDRs.
+func (v *view) podAddresses() map[Family]netip.Addr {
+	out := map[Family]netip.Addr{}
 	for _, a := range v.facts.PodAddresses {
-		if FamilyOf(a) == f && slices.ContainsFunc(v.Local.Pods, func(p netip.Prefix) bool { return p.Contains(a) }) {
-			return a
+		inside := slices.ContainsFunc(v.Local.Pods, func(p netip.Prefix) bool { return p.Contains(a) })
+		if f := FamilyOf(a); inside && !out[f].IsValid() {
+			out[f] = a
 		}
 	}
-	return netip.Addr{}
+	return out
 }
 
 // probing says whether this node has addresses inside its cables to probe from.
@@ -207,7 +227,7 @@ func (v *view) pathMTU(r topology.Remote) int {
 	return mtu
 }
 
-func (v *view) isActive() bool { return v.gateway != nil && v.gateway == v.active }
+func (v *view) isActive() bool { return v.gateway != nil && v.active.Gateway == v.self.Name }
 
 func (v *view) links() []Link {
 	links := []Link{{
@@ -277,10 +297,10 @@ func (v *view) outbound() []Route {
 	var out []Route
 	for _, r := range v.Remotes {
 		for _, f := range v.families {
-			hop := v.towards(r, f)
-			for _, dst := range inFamily(f, r.Pods, r.Services) {
-				hop.Dst = dst
-				out = append(out, hop)
+			route := v.towards(r, f)
+			for _, dst := range inFamily(f, r.Routed) {
+				route.Dst = dst
+				out = append(out, route)
 			}
 		}
 	}
@@ -289,16 +309,18 @@ func (v *view) outbound() []Route {
 
 // towards returns the route to a remote cluster, without its destination.
 func (v *view) towards(r topology.Remote, f Family) Route {
-	route := Route{Table: OutboundTable, Type: Unicast, Source: v.source(f), MTU: v.pathMTU(r)}
-	g := best(r.Gateways, v.facts.Alive[r.Name])
+	route := Route{Table: OutboundTable, Type: Unicast, Source: v.sources[f], MTU: v.pathMTU(r)}
+	slots := v.active.Remotes[r.Name]
 	switch {
-	case g == nil || v.active == nil:
+	case len(slots) == 0 || v.active.Gateway == "":
 	case v.isActive():
-		route.Link = CableLink(g.Slot)
+		for _, j := range slots {
+			route.NextHops = append(route.NextHops, NextHop{Link: CableLink(j), Weight: 1})
+		}
 		return route
 	default:
-		if n := v.nodes[v.active.Node]; v.on(n).IsValid() && v.nextHop(n, f).IsValid() {
-			route.Link, route.Via = OverlayLink, v.nextHop(n, f)
+		if n := v.nodes[v.active.Gateway]; v.on(n).IsValid() && v.nextHop(n, f).IsValid() {
+			route.NextHops = []NextHop{{OverlayLink, v.nextHop(n, f), 1}}
 			return route
 		}
 	}
@@ -316,8 +338,7 @@ func (v *view) throws() []Route {
 		for _, g := range r.Gateways {
 			for _, c := range g.Candidates {
 				f := FamilyOf(c.Addr)
-				inside := slices.ContainsFunc(inFamily(f, r.Pods, r.Services),
-					func(p netip.Prefix) bool { return p.Contains(c.Addr) })
+				inside := slices.ContainsFunc(inFamily(f, r.Routed), func(p netip.Prefix) bool { return p.Contains(c.Addr) })
 				if inside && slices.Contains(v.families, f) {
 					out = append(out, Route{Table: OutboundTable, Dst: host(c.Addr), Type: Throw})
 				}
@@ -336,7 +357,7 @@ func (v *view) probes() []Route {
 	for _, r := range v.Remotes {
 		for _, g := range r.Gateways {
 			out = append(out, Route{Table: OutboundTable, Dst: host(ULA(g.PublicKey)), Type: Unicast,
-				Link: CableLink(g.Slot), Source: ULA(v.facts.PublicKey)})
+				NextHops: []NextHop{{Link: CableLink(g.Slot), Weight: 1}}, Source: ULA(v.facts.PublicKey)})
 		}
 	}
 	return out
@@ -355,12 +376,13 @@ func (v *view) inbound() []Route {
 			if !hop.IsValid() {
 				continue
 			}
-			dsts := inFamily(f, n.Pods)
+			dsts := slices.Clone(inFamily(f, n.Pods))
 			if a := addressOf(n, f); a.IsValid() {
 				dsts = append(dsts, host(a))
 			}
 			for _, dst := range dsts {
-				out = append(out, Route{Table: InboundTable, Dst: dst, Type: Unicast, Link: OverlayLink, Via: hop})
+				out = append(out, Route{Table: InboundTable, Dst: dst, Type: Unicast,
+					NextHops: []NextHop{{OverlayLink, hop, 1}}})
 			}
 		}
 	}
@@ -371,12 +393,12 @@ func (v *view) rules() []Rule {
 	var out []Rule
 	for _, f := range v.families {
 		for _, j := range v.slots {
-			out = append(out, Rule{f, InboundPriority, CableLink(j), InboundTable})
+			out = append(out, Rule{Family: f, Priority: InboundPriority, IIF: CableLink(j), Table: InboundTable})
 		}
 	}
 	for _, f := range []Family{IPv4, IPv6} {
 		if slices.Contains(v.families, f) || f == IPv6 && v.probing() && len(v.slots) > 0 {
-			out = append(out, Rule{f, OutboundPriority, "", OutboundTable})
+			out = append(out, Rule{Family: f, Priority: OutboundPriority, Table: OutboundTable})
 		}
 	}
 	return out
@@ -388,7 +410,7 @@ func (v *view) tunnels() []Tunnel {
 	var out []Tunnel
 	for _, j := range v.slots {
 		t := Tunnel{Link: CableLink(j), ListenPort: v.Cable.Port + uint16(j), PublicKey: v.facts.PublicKey}
-		for _, r := range v.Remotes {
+		for _, r := range v.behind[j] {
 			for _, g := range r.Gateways {
 				if g.Slot == j && [32]byte(g.PublicKey) != v.facts.PublicKey {
 					t.Peers = append(t.Peers, v.peer(r, g))
@@ -404,13 +426,13 @@ func (v *view) tunnels() []Tunnel {
 // peer dials the remote gateway at the port of the device that it keeps for this gateway's slot.
 func (v *view) peer(r topology.Remote, g topology.Gateway) Peer {
 	p := Peer{PublicKey: g.PublicKey, Cluster: r.Name, Node: g.Node, KeepaliveSeconds: KeepaliveSeconds}
+	p.Active = v.isActive() && slices.Contains(v.active.Remotes[r.Name], g.Slot)
 	for _, c := range g.Candidates {
 		if c.Addr.Is4() || v.facts.IPv6 {
 			p.Candidates = append(p.Candidates, netip.AddrPortFrom(c.Addr, v.Cable.Port+uint16(v.gateway.Slot)))
 		}
 	}
-	p.AllowedIPs = slices.Concat(inFamily(IPv4, r.Pods, r.Services), inFamily(IPv6, r.Pods, r.Services))
-	p.AllowedIPs = append(p.AllowedIPs, host(ULA(g.PublicKey)))
+	p.AllowedIPs = append(slices.Clip(r.Routed), host(ULA(g.PublicKey)))
 	slices.SortFunc(p.AllowedIPs, comparePrefix)
 	return p
 }

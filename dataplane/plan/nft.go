@@ -58,36 +58,30 @@ func (v *view) sets(f Family) []Set {
 	carried := slices.Contains(v.families, f)
 	if carried {
 		for _, j := range v.slots {
-			add(setCable+strconv.Itoa(j), v.behind(f, j))
+			add(setCable+strconv.Itoa(j), routed(f, v.behind[j]))
 		}
-		add(setLocal, v.local(f))
+		add(setLocal, disjoint(inFamily(f, v.Local.Announced)))
 		add(setPods, disjoint(inFamily(f, v.Local.Pods)))
 	}
 	add(setNodes, v.nodeAddresses(f))
 	if carried {
-		var remote []netip.Prefix
-		for _, r := range v.Remotes {
-			remote = append(remote, inFamily(f, r.Pods, r.Services)...)
-		}
-		add(setRemote, disjoint(remote))
+		add(setRemote, routed(f, v.Remotes))
 	}
 	slices.SortFunc(sets, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
 	return sets
 }
 
-func (v *view) local(f Family) []netip.Prefix {
-	return disjoint(inFamily(f, v.Local.Pods, v.Local.Services))
-}
-
-// behind returns the prefixes of the clusters that have a gateway of slot j.
-func (v *view) behind(f Family, j int) []netip.Prefix {
+// routed returns the prefixes of clusters.
+func routed(f Family, clusters []topology.Remote) []netip.Prefix {
 	var out []netip.Prefix
-	for _, r := range v.Remotes {
-		if slices.ContainsFunc(r.Gateways, func(g topology.Gateway) bool { return g.Slot == j }) {
-			out = append(out, inFamily(f, r.Pods, r.Services)...)
-		}
+	for _, r := range clusters {
+		out = append(out, inFamily(f, r.Routed)...)
 	}
 	return disjoint(out)
+}
+
+func reaches(f Family, clusters []topology.Remote) bool {
+	return slices.ContainsFunc(clusters, func(r topology.Remote) bool { return len(inFamily(f, r.Routed)) > 0 })
 }
 
 func (v *view) nodeAddresses(f Family) []netip.Prefix {
@@ -100,10 +94,10 @@ func (v *view) nodeAddresses(f Family) []netip.Prefix {
 	return disjoint(out)
 }
 
-// disjoint sorts prefixes and leaves out those inside others. Neighbouring prefixes stay apart, so that a
-// new one is seen to be new.
+// disjoint returns prefixes sorted, without those inside others. Neighbouring prefixes stay apart, so that
+// a new one is seen to be new.
 func disjoint(prefixes []netip.Prefix) []netip.Prefix {
-	slices.SortFunc(prefixes, comparePrefix)
+	prefixes = slices.SortedFunc(slices.Values(prefixes), comparePrefix)
 	out := prefixes[:0]
 	for _, p := range prefixes {
 		if len(out) == 0 || !out[len(out)-1].Overlaps(p) {
@@ -134,7 +128,7 @@ func (v *view) guard(f Family) Chain {
 				CablePrefix, ULAPrefix(), ULA(v.facts.PublicKey))
 		}
 		for _, j := range v.slots {
-			if slices.Contains(v.families, f) && len(v.behind(f, j)) > 0 {
+			if slices.Contains(v.families, f) && reaches(f, v.behind[j]) {
 				add(`iifname "%s" %s saddr @%s%d %s daddr @%s accept`, CableLink(j), f, setCable, j, f, setLocal)
 			}
 		}
@@ -197,7 +191,7 @@ func (v *view) nullSNAT(f Family) Chain {
 	if len(v.nodeAddresses(f)) > 0 {
 		c.Rules = append(c.Rules, fmt.Sprintf(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setRemote, f, setNodes, f))
 	}
-	if source := v.source(f); source.IsValid() {
+	if source := v.sources[f]; source.IsValid() {
 		c.Rules = append(c.Rules, fmt.Sprintf(`oifname "%s*" %s saddr != @%s %s daddr @%s snat to %s`,
 			LinkPrefix, f, setLocal, f, setRemote, source))
 	}

@@ -5,13 +5,16 @@ package plan
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
 // String lists the plan as ip, wg and nft would list it. The tables are valid input to nft.
 func (p Plan) String() string {
 	var b strings.Builder
+	b.WriteString(p.Active.String())
 	lines(&b, "link ", p.Links)
 	lines(&b, "address ", p.Addresses)
 	for _, t := range p.Tunnels {
@@ -83,11 +86,8 @@ func (r Route) String() string {
 		fmt.Fprintf(&b, "%s ", r.Type)
 	}
 	fmt.Fprintf(&b, "%s", r.Dst)
-	if r.Via.IsValid() {
-		fmt.Fprintf(&b, " via %s", r.Via)
-	}
-	if r.Link != "" {
-		fmt.Fprintf(&b, " dev %s", r.Link)
+	if len(r.NextHops) == 1 {
+		b.WriteString(r.NextHops[0].path())
 	}
 	fmt.Fprintf(&b, " table %d proto %d", r.Table, Protocol)
 	if r.Source.IsValid() {
@@ -96,17 +96,53 @@ func (r Route) String() string {
 	if r.MTU > 0 {
 		fmt.Fprintf(&b, " mtu %d", r.MTU)
 	}
-	if r.Via.IsValid() {
-		b.WriteString(" onlink")
+	if len(r.NextHops) == 1 {
+		b.WriteString(r.NextHops[0].flags())
+		return b.String()
+	}
+	for _, h := range r.NextHops {
+		fmt.Fprintf(&b, " nexthop%s weight %d%s", h.path(), h.Weight, h.flags())
 	}
 	return b.String()
 }
 
-func (r Rule) String() string {
-	if r.IIF == "" {
-		return fmt.Sprintf("%s %d: from all lookup %d", r.Family, r.Priority, r.Table)
+func (h NextHop) path() string {
+	if h.Via.IsValid() {
+		return fmt.Sprintf(" via %s dev %s", h.Via, h.Link)
 	}
-	return fmt.Sprintf("%s %d: from all iif %s lookup %d", r.Family, r.Priority, r.IIF, r.Table)
+	return " dev " + h.Link
+}
+
+func (h NextHop) flags() string {
+	if h.Via.IsValid() {
+		return " onlink"
+	}
+	return ""
+}
+
+func (r Rule) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %d: from all", r.Family, r.Priority)
+	if r.Mask != 0 {
+		fmt.Fprintf(&b, " fwmark %#x/%#x", r.Mark, r.Mask)
+	}
+	if r.IIF != "" {
+		fmt.Fprintf(&b, " iif %s", r.IIF)
+	}
+	fmt.Fprintf(&b, " lookup %d", r.Table)
+	return b.String()
+}
+
+// String has a line for the local cluster and for each remote one.
+func (a Active) String() string {
+	var b strings.Builder
+	if a.Gateway != "" {
+		fmt.Fprintf(&b, "active gateway %s\n", a.Gateway)
+	}
+	for _, cluster := range slices.Sorted(maps.Keys(a.Remotes)) {
+		fmt.Fprintf(&b, "active remote %s slots %v\n", cluster, a.Remotes[cluster])
+	}
+	return b.String()
 }
 
 func (t Tunnel) String() string {
@@ -118,6 +154,9 @@ func (p Peer) String() string {
 	b.WriteString(base64Key(p.PublicKey))
 	if p.Cluster != "" {
 		fmt.Fprintf(&b, " (%s/%s)", p.Cluster, p.Node)
+	}
+	if p.Active {
+		b.WriteString(" active")
 	}
 	if p.Endpoint.IsValid() {
 		fmt.Fprintf(&b, " endpoint %s", p.Endpoint)

@@ -18,6 +18,17 @@ type Plan struct {
 	Tables     []Table
 	// ForwardAccepts asks for accepting "sl-*" at the head of the iptables FORWARD chains.
 	ForwardAccepts []Family
+	// Active says by which gateways traffic goes. It is not in the kernel, and Diff ignores it.
+	Active Active
+}
+
+// Active names the gateways that carry traffic between the local cluster and the others.
+type Active struct {
+	// Gateway is the node whose cables the local cluster's traffic uses; empty while there is none.
+	Gateway string
+	// Remotes holds, by name of the remote cluster, the slots of its gateways that the traffic uses. A
+	// cluster without gateways is not in it.
+	Remotes map[string][]int
 }
 
 // Family of addresses: 4 or 6.
@@ -89,13 +100,22 @@ const (
 
 // Route in one of our tables. Its key is Table and Dst.
 type Route struct {
-	Table  int
-	Dst    netip.Prefix
-	Type   RouteType
-	Link   string     // unicast only
-	Via    netip.Addr // next hop, onlink; invalid for a device route
-	Source netip.Addr // preferred source; may be invalid
-	MTU    int        // 0 leaves the link's
+	Table int
+	Dst   netip.Prefix
+	Type  RouteType
+	// NextHops of a unicast route, sorted by link and address. Flows are spread over several. For IPv6 the
+	// kernel takes several only if each has an address.
+	NextHops []NextHop
+	Source   netip.Addr // preferred source; may be invalid
+	MTU      int        // 0 leaves the link's
+}
+
+// NextHop of a route.
+type NextHop struct {
+	Link string
+	Via  netip.Addr // onlink; invalid for a device route
+	// Weight is the share of the flows, relative to the other next hops': 1 to 256, and 1 for a single one.
+	Weight int
 }
 
 // Rule of the routing policy. Its key is the whole value.
@@ -103,7 +123,9 @@ type Rule struct {
 	Family   Family
 	Priority int
 	IIF      string // may be empty
-	Table    int
+	// Mark matches packets whose mark, of which only the bits in Mask count, is Mark. A Mask of 0 matches all.
+	Mark, Mask uint32
+	Table      int
 }
 
 // Tunnel is the configuration of a cable's link, without its private key. Its key is Link.
@@ -118,8 +140,10 @@ type Tunnel struct {
 // Peer of a tunnel.
 type Peer struct {
 	PublicKey [32]byte
-	// Cluster and Node say whose it is. They are not in the kernel, and Diff ignores them.
+	// Cluster and Node say whose it is, Active whether traffic to the cluster uses it. They are not in the
+	// kernel, and Diff ignores them.
 	Cluster, Node string
+	Active        bool
 	// Candidates at which the peer may be reached, most preferred first. Diff looks at neither them
 	// nor the endpoint: the handshake decides, and may roam.
 	Candidates []netip.AddrPort

@@ -192,7 +192,8 @@ func (b *builder) buildPeering(spec v1alpha1.PeeringSpec) {
 		b.Cable.Port, b.Cable.VXLANPort = defaultPort, defaultVXLANPort
 	}
 	b.Local.Pods = b.localNetworks(ref, "spec.networks.podCIDRs", spec.Networks.PodCIDRs)
-	b.Local.Services = b.localNetworks(ref, "spec.networks.serviceCIDRs", spec.Networks.ServiceCIDRs)
+	services := b.localNetworks(ref, "spec.networks.serviceCIDRs", spec.Networks.ServiceCIDRs)
+	b.Local.Announced = sorted(slices.Concat(b.Local.Pods, services))
 }
 
 const (

@@ -74,7 +74,7 @@ func TestBuild(t *testing.T) {
 		ClusterSet: "default", Cluster: "c1",
 		Cable: topology.Cable{Driver: "wireguard", Port: 4500, VXLANPort: 4800},
 		Local: topology.Local{
-			Pods: prefixes("10.8.0.0/16"), Services: prefixes("10.88.0.0/16"),
+			Pods: prefixes("10.8.0.0/16"), Announced: prefixes("10.8.0.0/16", "10.88.0.0/16"),
 			Nodes: []topology.Node{
 				{Name: "gw", Addresses: []netip.Addr{netip.MustParseAddr("172.31.1.12")}, Pods: prefixes("10.8.2.0/24")},
 				{Name: "worker", Addresses: []netip.Addr{netip.MustParseAddr("172.31.1.11")}, Pods: prefixes("10.8.1.0/24")},
@@ -82,11 +82,11 @@ func TestBuild(t *testing.T) {
 			Gateways: []topology.Gateway{{Node: "gw", PublicKey: topology.Key{1}, MTU: 1420}},
 		},
 		Remotes: []topology.Remote{
-			{Name: "c2", Pods: prefixes("10.9.0.0/16"), Services: prefixes("10.99.0.0/16"), Gateways: []topology.Gateway{
+			{Name: "c2", Routed: prefixes("10.9.0.0/16", "10.99.0.0/16"), Gateways: []topology.Gateway{
 				{Node: "g0", Slot: 0, PublicKey: topology.Key{2}, MTU: 1420, Candidates: candidate("198.51.100.2")},
 				{Node: "g1", Slot: 1, PublicKey: topology.Key{3}, MTU: 1420, Candidates: candidate("198.51.100.3")},
 			}},
-			{Name: "c3", Pods: prefixes("10.10.0.0/16"), Services: prefixes("10.110.0.0/16"), Gateways: []topology.Gateway{
+			{Name: "c3", Routed: prefixes("10.10.0.0/16", "10.110.0.0/16"), Gateways: []topology.Gateway{
 				{Node: "g0", Slot: 0, PublicKey: topology.Key{4}, MTU: 1420, Candidates: candidate("198.51.100.4")},
 			}},
 		},
@@ -352,10 +352,10 @@ func check(t *testing.T, top topology.Topology) {
 		}
 		taken = append(taken, n.Pods...)
 	}
-	taken = slices.Concat(taken, top.Local.Pods, top.Local.Services)
+	taken = slices.Concat(taken, top.Local.Announced)
 	keys := map[topology.Key]string{}
 	for _, r := range top.Remotes {
-		own := slices.Concat(r.Pods, r.Services)
+		own := r.Routed
 		for _, p := range own {
 			for _, q := range taken {
 				if p.Overlaps(q) {

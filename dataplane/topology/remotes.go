@@ -48,14 +48,12 @@ func (b *builder) remoteNetworks(c v1alpha1.RemoteCluster) Remote {
 			}
 			out = append(out, p)
 		}
-		return sorted(out)
+		return out
 	}
-	r := Remote{
-		Name:     c.Name,
-		Pods:     accept("networks.podCIDRs", c.Networks.PodCIDRs),
-		Services: accept("networks.serviceCIDRs", c.Networks.ServiceCIDRs),
-	}
-	for _, p := range slices.Concat(r.Pods, r.Services) {
+	pods := accept("networks.podCIDRs", c.Networks.PodCIDRs)
+	services := accept("networks.serviceCIDRs", c.Networks.ServiceCIDRs)
+	r := Remote{Name: c.Name, Routed: sorted(slices.Concat(pods, services))}
+	for _, p := range r.Routed {
 		b.remote.add(p, c.Name)
 	}
 	return r

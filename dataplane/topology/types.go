@@ -28,9 +28,12 @@ type Cable struct {
 
 // Local is the cluster that this node is part of.
 type Local struct {
-	Pods, Services []netip.Prefix
-	Nodes          []Node    // sorted by name
-	Gateways       []Gateway // sorted by slot
+	// Pods are the prefixes of the cluster's pods.
+	Pods []netip.Prefix
+	// Announced is what the other clusters route to this one: pods and services.
+	Announced []netip.Prefix
+	Nodes     []Node    // sorted by name
+	Gateways  []Gateway // sorted by slot
 }
 
 // Node of the local cluster.
@@ -44,9 +47,10 @@ type Node struct {
 
 // Remote is another cluster.
 type Remote struct {
-	Name           string
-	Pods, Services []netip.Prefix
-	Gateways       []Gateway // sorted by slot
+	Name string
+	// Routed is what this cluster routes to that one: pods and services.
+	Routed   []netip.Prefix
+	Gateways []Gateway // sorted by slot
 }
 
 // Gateway is a node that carries cables.

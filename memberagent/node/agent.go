@@ -274,6 +274,7 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	a.resolvePublic(ctx, o)
 	if o.Peering == nil {
 		a.top.Local = top.Local
+		a.plan.Active = plan.Choose(a.top, nil)
 		return NodeState{}, nil
 	}
 	a.facts.Alive = a.alive()

@@ -105,7 +105,7 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, n
 		return nil // the node is not known yet
 	}
 	next := v1alpha1.GatewayStatus{
-		HAState:        haState(a.top, a.facts),
+		HAState:        haState(a.plan.Active, a.node),
 		Endpoint:       endpoint(a.gateway, a.facts, a.candidates()),
 		Implementation: a.cable.Implementation(),
 		Version:        a.version,

@@ -38,7 +38,7 @@ func remotes(top topology.Topology, p plan.Plan) []remote {
 			for _, r := range top.Remotes {
 				for _, g := range r.Gateways {
 					if [32]byte(g.PublicKey) == peer.PublicKey {
-						out = append(out, remote{r.Name, g, t.Link, carries(p, r, t.Link)})
+						out = append(out, remote{r.Name, g, t.Link, peer.Active})
 					}
 				}
 			}
@@ -48,14 +48,6 @@ func remotes(top topology.Topology, p plan.Plan) []remote {
 		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.gateway.Slot, b.gateway.Slot))
 	})
 	return out
-}
-
-// carries says whether the routes to a cluster go by a cable.
-func carries(p plan.Plan, r topology.Remote, link string) bool {
-	return slices.ContainsFunc(p.Routes, func(route plan.Route) bool {
-		return route.Table == plan.OutboundTable && route.Link == link &&
-			(slices.Contains(r.Pods, route.Dst) || slices.Contains(r.Services, route.Dst))
-	})
 }
 
 // connection describes a tunnel. Without probes, on a kernel that lacks IPv6, the handshake's age has to do.
@@ -111,8 +103,8 @@ func endpoint(gateway *v1alpha1.Gateway, f plan.NodeFacts, addresses []v1alpha1.
 }
 
 // haState is Active on the gateway that the cluster's traffic uses.
-func haState(top topology.Topology, f plan.NodeFacts) v1alpha1.HAState {
-	if len(top.Local.Gateways) > 0 && top.Local.Gateways[0].Node != f.Name {
+func haState(active plan.Active, node string) v1alpha1.HAState {
+	if active.Gateway != "" && active.Gateway != node {
 		return v1alpha1.GatewayStandby
 	}
 	return v1alpha1.GatewayActive
