@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr/testr"
 	"github.com/prometheus/client_golang/prometheus"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -75,17 +76,19 @@ func (m *member) admin(scheme *runtime.Scheme) client.Client {
 // permissions are those that the agent is installed with, and no more.
 func (m *member) permissions() {
 	m.t.Helper()
-	text, err := sealane.Artifacts.ReadFile("artifacts/deploy/cluster-agent.yaml")
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	for _, document := range strings.Split(string(text), "\n---\n") {
-		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), o); err != nil {
+	for _, file := range []string{"cluster-agent.yaml", "admission.yaml"} {
+		text, err := sealane.Artifacts.ReadFile("artifacts/deploy/" + file)
+		if err != nil {
 			m.t.Fatal(err)
 		}
-		if o.GroupVersionKind().Group == rbacv1.GroupName {
-			m.create(o)
+		for _, document := range strings.Split(string(text), "\n---\n") {
+			o := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(document), o); err != nil {
+				m.t.Fatal(err)
+			}
+			if g := o.GroupVersionKind().Group; g == rbacv1.GroupName || g == admissionregistrationv1.GroupName {
+				m.create(o)
+			}
 		}
 	}
 	m.config = rest.CopyConfig(m.config)

@@ -332,5 +332,10 @@ func (k *Kube) Event(gateway *v1alpha1.Gateway, warning bool, reason, message st
 	if warning {
 		kind = corev1.EventTypeWarning
 	}
-	k.recorder.Event(gateway, kind, reason, message)
+	// Events on what is in no namespace go to "default", where the agent has no rights.
+	about := &corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Gateway",
+		Namespace: k.names.Namespace, Name: gateway.Name, UID: gateway.UID,
+	}
+	k.recorder.Event(about, kind, reason, message)
 }

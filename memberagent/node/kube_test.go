@@ -62,16 +62,18 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 func installNode(t *testing.T, c client.Client) {
 	t.Helper()
 	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace}})
-	text, err := os.ReadFile("../../artifacts/deploy/node.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for doc := range strings.SplitSeq(string(text), "\n---\n") {
-		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(doc), &o.Object); err != nil {
+	for _, file := range []string{"node.yaml", "admission.yaml"} {
+		text, err := os.ReadFile("../../artifacts/deploy/" + file)
+		if err != nil {
 			t.Fatal(err)
 		}
-		create(t, c, o)
+		for doc := range strings.SplitSeq(string(text), "\n---\n") {
+			o := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(doc), &o.Object); err != nil {
+				t.Fatal(err)
+			}
+			create(t, c, o)
+		}
 	}
 }
 
@@ -92,7 +94,7 @@ func TestKube(t *testing.T) {
 		HealthCheck: v1alpha1.HealthCheckSpec{IntervalMilliseconds: 250, FailureThreshold: 4},
 		Conditions:  []metav1.Condition{}, RemoteClusters: []v1alpha1.RemoteCluster{},
 	}
-	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "agent"}}}
+	pod := corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "node", Image: "agent"}}}
 	create(t, c,
 		&v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName}, Spec: spec},
 		&v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
@@ -104,6 +106,9 @@ func TestKube(t *testing.T) {
 	ctrllog.SetLogger(testr.New(t))
 	own := rest.CopyConfig(config)
 	own.Impersonate.UserName = "system:serviceaccount:" + v1alpha1.Namespace + ":sealane-node"
+	own.Impersonate.Extra = map[string][]string{
+		"authentication.kubernetes.io/node-name": {"n1"}, "authentication.kubernetes.io/pod-name": {"sealane-node-x"},
+	}
 	k := start(t, own)
 	o, _, err := k.Objects(t.Context())
 	if err != nil {
