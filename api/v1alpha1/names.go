@@ -17,6 +17,15 @@ const PeeringName = "sealane"
 // app.kubernetes.io/managed-by on every object that Sealane writes.
 const ManagedBy = "sealane.io"
 
+// MaxSlot is the highest slot of a gateway: a cluster has at most 16, and the cables as many UDP ports.
+const MaxSlot = 15
+
+// The shards of a ClusterSet.
+const (
+	MinShards = 1
+	MaxShards = 64
+)
+
 // Labels and annotations.
 const (
 	// LabelGateway on a Node makes it a gateway ("true").

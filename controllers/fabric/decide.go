@@ -5,7 +5,6 @@ package fabric
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/membership"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 // Reasons that this package adds to those of the API.
@@ -91,24 +91,29 @@ func (s *state) name() string { return s.Record.Name }
 func (s *state) active() bool { return s.Record.Spec.Phase == v1alpha1.MemberActive }
 
 func (s *state) problem(reason, message string) {
-	s.problems = append(s.problems, v1alpha1.Problem{Cluster: s.name(), Reason: reason, Message: truncate(message)})
+	s.problems = append(s.problems, v1alpha1.Problem{Cluster: s.name(), Reason: reason, Message: bounded(message)})
 }
 
 // Decide is pure. What a member has once been given it keeps: a later claim, whoever makes it, is
 // weighed against what is in force.
 func Decide(in Input) Decision {
 	states := order(in.Members)
+	taken, byName := new(space), map[string]*state{}
 	for _, s := range states {
-		restore(s)
-	}
-	for _, s := range states {
-		if s.active() {
-			admit(s, states)
+		byName[s.name()] = s
+		if restore(s); s.accepted {
+			taken.take(s.name(), s.force, s.endpoints)
 		}
 	}
 	for _, s := range states {
 		if s.active() {
-			admitEndpoints(s, states)
+			admit(s, taken, byName)
+		}
+	}
+	keys := keysOf(states)
+	for _, s := range states {
+		if s.active() {
+			admitEndpoints(s, &taken.routed, keys)
 		}
 	}
 	for _, s := range states {
@@ -153,15 +158,16 @@ func order(members []Member) []*state {
 	return states
 }
 
-// restore puts the last good state in force. A record that does not parse was written by somebody
-// else, and counts as not accepted.
+// restore puts the last good state in force, less what an earlier version accepted and this one does not: that
+// must not cut off the rest. A record that contradicts itself was written by somebody else, and counts as not
+// accepted.
 func restore(s *state) {
 	status := s.Record.Status
 	if status.AcceptedAt == nil || !s.active() {
 		return
 	}
-	c, err := parseClaim(status.Networks, status.NodeCIDRs)
-	if err != nil {
+	c, _ := usable(status.Networks, status.NodeCIDRs)
+	if len(c.routed()) == 0 || c.consistent() != nil {
 		return
 	}
 	s.force, s.endpoints, s.accepted = c, status.Endpoints, true
@@ -169,14 +175,14 @@ func restore(s *state) {
 }
 
 // admit weighs the networks that a member reports.
-func admit(s *state, states []*state) {
+func admit(s *state, taken *space, states map[string]*state) {
 	refuse := func(reason, message string) {
 		s.problem(reason, message)
 		if s.accepted {
-			s.reason, s.message = ReasonKeptLastGood, truncate(message+"; what was accepted before stays in force")
+			s.reason, s.message = ReasonKeptLastGood, bounded(message+"; what was accepted before stays in force")
 			return
 		}
-		s.reason, s.message = reason, truncate(message)
+		s.reason, s.message = reason, bounded(message)
 	}
 	switch {
 	case s.Report.Problem != nil:
@@ -199,38 +205,43 @@ func admit(s *state, states []*state) {
 		refuse(v1alpha1.ReasonInvalidNetworks, fmt.Sprintf("%s claims %v", s.name(), err))
 		return
 	}
-	for _, other := range states {
-		if other == s || !other.accepted {
-			continue
-		}
-		if why := clash(c, other.force, addressesOf(other.endpoints)); why != "" {
-			refuse(v1alpha1.ReasonCIDROverlap, fmt.Sprintf(
-				"%s is refused because of %s, accepted earlier: %s; give one of them other networks", s.name(), other.name(), why))
-			other.message = truncate(fmt.Sprintf("%s stays connected; %s is refused: %s", other.name(), s.name(), why))
-			other.problem(v1alpha1.ReasonCIDROverlap, other.message)
-			return
-		}
+	if name, why := taken.clash(s.name(), c); why != "" {
+		other := states[name]
+		refuse(v1alpha1.ReasonCIDROverlap, fmt.Sprintf(
+			"%s is refused because of %s, accepted earlier: %s; give one of them other networks", s.name(), name, why))
+		other.message = bounded(fmt.Sprintf("%s stays connected; %s is refused: %s", name, s.name(), why))
+		other.problem(v1alpha1.ReasonCIDROverlap, other.message)
+		return
 	}
+	taken.release(s.name(), s.force, s.endpoints)
 	s.force, s.accepted = c, true
+	taken.take(s.name(), s.force, s.endpoints)
 	s.reason, s.message = v1alpha1.ReasonAccepted, "networks and gateways are known to the other members"
 }
 
+// keysOf returns the public keys in force, and whose they are.
+func keysOf(states []*state) map[string]string {
+	keys := map[string]string{}
+	for _, s := range states {
+		for _, e := range s.endpoints {
+			keys[e.PublicKey] = s.name()
+		}
+	}
+	return keys
+}
+
 // admitEndpoints takes over the gateways that an accepted member reports, after all networks are known.
-func admitEndpoints(s *state, states []*state) {
+func admitEndpoints(s *state, routed *netfacts.Owners, keys map[string]string) {
 	if !s.accepted || !s.Report.Known {
 		return
 	}
-	o := others{keys: map[string]string{}, routed: map[string][]netip.Prefix{}}
-	for _, other := range states {
-		if other == s || !other.accepted {
-			continue
-		}
-		o.routed[other.name()] = other.force.routed()
-		for _, e := range other.endpoints {
-			o.keys[e.PublicKey] = other.name()
-		}
+	good, errs := endpoints(s.Report.Status.Endpoints, s.endpoints, others{cluster: s.name(), keys: keys, routed: routed})
+	for _, e := range s.endpoints {
+		delete(keys, e.PublicKey)
 	}
-	good, errs := endpoints(s.Report.Status.Endpoints, s.endpoints, o)
+	for _, e := range good {
+		keys[e.PublicKey] = s.name()
+	}
 	s.endpoints = good
 	for _, err := range errs {
 		s.problem(v1alpha1.ReasonInvalidEndpoints, fmt.Sprintf("%s reports a gateway that is left out: %v", s.name(), err))

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 // claim is the part of the address space that one member asks for.
@@ -33,132 +34,128 @@ func stringsOf(prefixes []netip.Prefix) []string {
 
 // parseClaim parses the networks of one member, which may be valid while clashing with another's.
 func parseClaim(n v1alpha1.Networks, nodeCIDRs []string) (claim, error) {
-	var c claim
+	c, err := usable(n, nodeCIDRs)
+	if err != nil {
+		return claim{}, err
+	}
+	return c, c.consistent()
+}
+
+// usable returns what of a member's networks can be used, and why the first that cannot is left out.
+func usable(n v1alpha1.Networks, nodeCIDRs []string) (c claim, first error) {
 	for _, l := range []struct {
 		what  string
 		texts []string
+		parse func(string) (netip.Prefix, error)
 		into  *[]netip.Prefix
-	}{{"pod", n.PodCIDRs, &c.pods}, {"service", n.ServiceCIDRs, &c.services}, {"node", nodeCIDRs, &c.nodes}} {
+	}{
+		{"pod network", n.PodCIDRs, netfacts.ParsePrefix, &c.pods},
+		{"service network", n.ServiceCIDRs, netfacts.ParsePrefix, &c.services},
+		{"node address", nodeCIDRs, parseHost, &c.nodes},
+	} {
 		for _, text := range l.texts {
-			p, err := parsePrefix(text)
-			if err != nil {
-				return claim{}, fmt.Errorf("%s network %q: %w", l.what, clip(text), err)
+			p, err := l.parse(text)
+			if err == nil {
+				*l.into = append(*l.into, p)
+			} else if first == nil {
+				first = fmt.Errorf("%s %w", l.what, err)
 			}
-			*l.into = append(*l.into, p)
 		}
-		slices.SortFunc(*l.into, comparePrefix)
+		slices.SortFunc(*l.into, netfacts.Compare)
 		*l.into = slices.Compact(*l.into)
 	}
-	if p, q, ok := overlap(c.pods, c.services); ok {
-		return claim{}, fmt.Errorf("pod network %s overlaps its own service network %s", p, q)
-	}
-	if p, q, ok := overlap(c.routed(), c.nodes); ok {
-		return claim{}, fmt.Errorf("network %s covers its own node address %s; nodes cannot be reached through the tunnels", p, q)
-	}
-	return c, nil
+	return c, first
 }
 
-// neverRouted may not be claimed, in part or as a whole.
-func neverRouted() []netip.Prefix {
-	return []netip.Prefix{
-		netip.MustParsePrefix("0.0.0.0/8"),
-		netip.MustParsePrefix("127.0.0.0/8"),
-		netip.MustParsePrefix("169.254.0.0/16"),
-		netip.MustParsePrefix("224.0.0.0/4"),
-		netip.MustParsePrefix("255.255.255.255/32"),
-		netip.MustParsePrefix("::/127"),
-		netip.MustParsePrefix("::ffff:0:0/96"),
-		netip.MustParsePrefix("fe80::/10"),
-		netip.MustParsePrefix("ff00::/8"),
-	}
-}
-
-// The widest networks accepted: wider ones come close to a default route. No cluster's own network is
-// wider, since RFC 1918 has nothing wider than /8, and sites get /48 in IPv6.
-const (
-	widestIPv4 = 8
-	widestIPv6 = 16
-)
-
-func parsePrefix(text string) (netip.Prefix, error) {
-	p, err := netip.ParsePrefix(text)
+func parseHost(text string) (netip.Prefix, error) {
+	a, err := netfacts.ParseHost(text)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("expected a CIDR such as 10.8.0.0/16: %w", err)
+		return netip.Prefix{}, err
 	}
-	if p != p.Masked() {
-		return netip.Prefix{}, fmt.Errorf("host bits are set, expected %s", p.Masked())
+	return netfacts.Host(a), nil
+}
+
+// consistent says what of a claim excludes what else of it.
+func (c claim) consistent() error {
+	var own netfacts.Owners
+	for _, p := range c.services {
+		own.Add(p, "its own service network")
 	}
-	if p.Bits() == 0 {
-		return netip.Prefix{}, fmt.Errorf("a default route cannot be claimed")
-	}
-	widest := widestIPv6
-	if p.Addr().Is4() {
-		widest = widestIPv4
-	}
-	if p.Bits() < widest {
-		return netip.Prefix{}, fmt.Errorf("wider than /%d, which no single cluster owns", widest)
-	}
-	for _, never := range neverRouted() {
-		if p.Overlaps(never) {
-			return netip.Prefix{}, fmt.Errorf("overlaps %s, which is never routed between clusters", never)
+	for _, p := range c.pods {
+		if other, ok := own.Overlap(p, ""); ok {
+			return fmt.Errorf("pod network %s overlaps %s %s", p, other.Owner, other.Prefix)
 		}
 	}
-	return p, nil
-}
-
-func comparePrefix(a, b netip.Prefix) int {
-	if c := a.Addr().Compare(b.Addr()); c != 0 {
-		return c
+	for _, p := range c.pods {
+		own.Add(p, "its own pod network")
 	}
-	return a.Bits() - b.Bits()
-}
-
-// overlap returns the first pair of prefixes that overlap.
-func overlap(a, b []netip.Prefix) (netip.Prefix, netip.Prefix, bool) {
-	for _, p := range a {
-		for _, q := range b {
-			if p.Overlaps(q) {
-				return p, q, true
-			}
+	for _, p := range c.nodes {
+		if other, ok := own.Overlap(p, ""); ok {
+			return fmt.Errorf("node address %s is in %s %s; nodes cannot be reached through the tunnels",
+				p.Addr(), other.Owner, other.Prefix)
 		}
 	}
-	return netip.Prefix{}, netip.Prefix{}, false
+	return nil
 }
 
-// clash says why two members cannot both have what they claim; "" if they can. The endpoints of other
-// are nodes of it, whether it reports their addresses or not.
-func clash(newcomer claim, other claim, otherEndpoints []netip.Addr) string {
+// space is what the accepted members have. Members that are accepted overlap in no network; their nodes, each
+// in its own site, may well have the same addresses.
+type space struct {
+	routed, nodes, gateways netfacts.Owners
+}
+
+// take notes what a member has.
+func (s *space) take(owner string, c claim, endpoints []v1alpha1.Endpoint) {
+	s.each(c, endpoints, func(table *netfacts.Owners, p netip.Prefix) { table.Add(p, owner) })
+}
+
+// release forgets what a member had.
+func (s *space) release(owner string, c claim, endpoints []v1alpha1.Endpoint) {
+	s.each(c, endpoints, func(table *netfacts.Owners, p netip.Prefix) { table.Remove(p, owner) })
+}
+
+func (s *space) each(c claim, endpoints []v1alpha1.Endpoint, do func(*netfacts.Owners, netip.Prefix)) {
+	for _, p := range c.routed() {
+		do(&s.routed, p)
+	}
+	for _, p := range c.nodes {
+		do(&s.nodes, p)
+	}
+	for _, a := range addressesOf(endpoints) {
+		do(&s.gateways, netfacts.Host(a))
+	}
+}
+
+// maxClashes is how many clashes a message names.
+const maxClashes = 5
+
+// clash says why a member cannot have what it claims beside what another, the first found, has; "" if it can.
+// The gateways of others are nodes of theirs, whether they report their addresses or not.
+func (s *space) clash(newcomer string, c claim) (other, why string) {
 	var found []string
-	for _, c := range []struct {
-		what     string
-		ours, of []netip.Prefix
+	for _, x := range []struct {
+		what   string
+		claims []netip.Prefix
+		of     *netfacts.Owners
 	}{
-		{"network %s overlaps network %s", newcomer.routed(), other.routed()},
-		{"network %s covers the node address %s", newcomer.routed(), other.nodes},
-		{"its own node address %s is in network %s", newcomer.nodes, other.routed()},
+		{"network %s overlaps network %s", c.routed(), &s.routed},
+		{"network %s covers the node address %s", c.routed(), &s.nodes},
+		{"network %s covers the gateway address %s", c.routed(), &s.gateways},
+		{"its own node address %s is in network %s", c.nodes, &s.routed},
 	} {
-		for _, p := range c.ours {
-			for _, q := range c.of {
-				if p.Overlaps(q) && len(found) < 5 {
-					found = append(found, fmt.Sprintf(c.what, p, q))
+		for _, p := range x.claims {
+			for taken := range x.of.Overlapping(p, newcomer) {
+				if other == "" {
+					other = taken.Owner
+				}
+				if taken.Owner == other {
+					found = append(found, fmt.Sprintf(x.what, p, taken.Prefix))
+				}
+				if len(found) == maxClashes {
+					return other, strings.Join(found, ", ")
 				}
 			}
 		}
 	}
-	for _, p := range newcomer.routed() {
-		for _, a := range otherEndpoints {
-			if p.Contains(a) && len(found) < 5 {
-				found = append(found, fmt.Sprintf("network %s covers the gateway address %s", p, a))
-			}
-		}
-	}
-	return strings.Join(found, ", ")
-}
-
-// clip bounds what is quoted from a member.
-func clip(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "..."
-	}
-	return s
+	return other, strings.Join(found, ", ")
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 // Limits on what a member may report; they are those of the CRD, which a hostile member's API server
@@ -21,6 +22,7 @@ const (
 	maxConnections = 1024
 	maxConditions  = 16
 	maxMessage     = 1024
+	maxVersion     = 64
 )
 
 // Report is what the Work of a member's Peering says about it.
@@ -46,7 +48,7 @@ func ParseReport(cluster string, raw []byte, floor int64) Report {
 	}
 	var status v1alpha1.PeeringStatus
 	if err := json.Unmarshal(raw, &status); err != nil {
-		return unusable(cluster, v1alpha1.ReasonInvalidNetworks, truncate(fmt.Sprintf(
+		return unusable(cluster, v1alpha1.ReasonInvalidNetworks, bounded(fmt.Sprintf(
 			"the status of Peering sealane in %s cannot be decoded: %v; is the agent of a matching version?", cluster, err)))
 	}
 	for _, l := range []struct {
@@ -75,10 +77,5 @@ func unusable(cluster, reason, message string) Report {
 	return Report{Problem: &v1alpha1.Problem{Cluster: cluster, Reason: reason, Message: message}}
 }
 
-// truncate bounds a text that a member had a part in.
-func truncate(s string) string {
-	if len(s) <= maxMessage {
-		return s
-	}
-	return s[:maxMessage-3] + "..."
-}
+// bounded limits a message that a member had a part in.
+func bounded(message string) string { return clip.Text(message, maxMessage) }

@@ -15,36 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
-
-func TestParsePrefix(t *testing.T) {
-	for text, want := range map[string]string{
-		"10.8.0.0/16":        "",
-		"fd00:8::/48":        "",
-		"242.0.0.0/16":       "",
-		"10.8.0.1/16":        "host bits",
-		"0.0.0.0/0":          "default route",
-		"::/0":               "default route",
-		"0.0.0.0/1":          "wider than /8",
-		"8000::/1":           "wider than /16",
-		"127.0.0.0/8":        "127.0.0.0/8",
-		"0.0.0.0/8":          "0.0.0.0/8",
-		"169.254.0.0/16":     "169.254.0.0/16",
-		"224.0.0.0/24":       "224.0.0.0/4",
-		"fe80::/64":          "fe80::/10",
-		"ff02::/16":          "ff00::/8",
-		"::1/128":            "::/127",
-		"::ffff:1.2.3.0/120": "::ffff:0.0.0.0/96",
-		"10.8.0.0":           "expected a CIDR",
-		"10.8.0.0/33":        "expected a CIDR",
-		"":                   "expected a CIDR",
-	} {
-		_, err := parsePrefix(text)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
-	}
-}
 
 func TestParseReport(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -94,10 +66,8 @@ func TestEndpoints(t *testing.T) {
 	}
 	good := v1alpha1.Endpoint{Gateway: "g", PublicKey: key(1), Addresses: private("192.0.2.1"), MTU: 1420}
 	last := []v1alpha1.Endpoint{good}
-	o := others{
-		keys:   map[string]string{key(9): "c9"},
-		routed: map[string][]netip.Prefix{"c9": {netip.MustParsePrefix("10.9.0.0/16")}},
-	}
+	o := others{cluster: "c1", keys: map[string]string{key(9): "c9", key(1): "c1"}, routed: new(netfacts.Owners)}
+	o.routed.Add(netip.MustParsePrefix("10.9.0.0/16"), "c9")
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.Endpoint)
 		want   string // of the error; the last good one stays in place
@@ -107,17 +77,17 @@ func TestEndpoints(t *testing.T) {
 		"one bad address":   {func(e *v1alpha1.Endpoint) { e.Addresses = private("127.0.0.1", "192.0.2.1") }, ""},
 		"unknown MTU":       {func(e *v1alpha1.Endpoint) { e.MTU = 0 }, ""},
 		"key of c9":         {func(e *v1alpha1.Endpoint) { e.PublicKey = key(9) }, "a gateway of c9"},
-		"zero key":          {func(e *v1alpha1.Endpoint) { e.PublicKey = key(0) }, "zero"},
+		"zero key":          {func(e *v1alpha1.Endpoint) { e.PublicKey = key(0) }, "all zero"},
 		"short key":         {func(e *v1alpha1.Endpoint) { e.PublicKey = "AAAA" }, "not base64 of 32 bytes"},
 		"key with newlines": {func(e *v1alpha1.Endpoint) { e.PublicKey = key(1)[:20] + "\n" + key(1)[20:] }, "not base64"},
 		"slot":              {func(e *v1alpha1.Endpoint) { e.Slot = 16 }, "slot 16"},
 		"pod of c9":         {func(e *v1alpha1.Endpoint) { e.Addresses = private("10.9.0.1") }, "of c9"},
-		"loopback":          {func(e *v1alpha1.Endpoint) { e.Addresses = private("127.0.0.1") }, "not a plain unicast"},
-		"multicast":         {func(e *v1alpha1.Endpoint) { e.Addresses = private("224.0.0.1") }, "not a plain unicast"},
-		"link-local":        {func(e *v1alpha1.Endpoint) { e.Addresses = private("fe80::1") }, "not a plain unicast"},
-		"zone":              {func(e *v1alpha1.Endpoint) { e.Addresses = private("2001:db8::1%eth0") }, "not a plain unicast"},
-		"mapped":            {func(e *v1alpha1.Endpoint) { e.Addresses = private("::ffff:192.0.2.1") }, "not a plain unicast"},
-		"name":              {func(e *v1alpha1.Endpoint) { e.Addresses = private("gateway") }, "not an IP"},
+		"loopback":          {func(e *v1alpha1.Endpoint) { e.Addresses = private("127.0.0.1") }, "not the address of a node"},
+		"multicast":         {func(e *v1alpha1.Endpoint) { e.Addresses = private("224.0.0.1") }, "not the address of a node"},
+		"link-local":        {func(e *v1alpha1.Endpoint) { e.Addresses = private("fe80::1") }, "not the address of a node"},
+		"zone":              {func(e *v1alpha1.Endpoint) { e.Addresses = private("2001:db8::1%eth0") }, "not a plain IP"},
+		"mapped":            {func(e *v1alpha1.Endpoint) { e.Addresses = private("::ffff:192.0.2.1") }, "not a plain IP"},
+		"name":              {func(e *v1alpha1.Endpoint) { e.Addresses = private("gateway") }, "not a plain IP"},
 		"type":              {func(e *v1alpha1.Endpoint) { e.Addresses[0].Type = "Secret" }, "address type"},
 		"MTU":               {func(e *v1alpha1.Endpoint) { e.MTU = 40 }, "MTU 40"},
 	} {
@@ -170,7 +140,7 @@ func FuzzReport(f *testing.F) {
 		}
 		for _, r := range d.Peerings["c1"].RemoteClusters {
 			for _, e := range r.Endpoints {
-				if err := validEndpoint(&e, others{}); err != nil {
+				if err := validEndpoint(&e, others{routed: new(netfacts.Owners)}); err != nil {
 					t.Errorf("c1 is told of gateway %q of %s: %v", e.Gateway, r.Name, err)
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 // maxProblems is how many problems a ClusterSet shows.
@@ -24,7 +25,7 @@ func memberStatus(s *state, states []*state, now time.Time) v1alpha1.MemberStatu
 	status := *s.Record.Status.DeepCopy()
 	if s.Report.Known {
 		status.ObservedRevision = s.Report.Status.ObservedRevision
-		status.AgentVersion = clip(s.Report.Status.AgentVersion)
+		status.AgentVersion = clip.Text(s.Report.Status.AgentVersion, maxVersion)
 		status.Connections = connections(s, states)
 		for _, t := range []string{v1alpha1.MemberMCSAPI, v1alpha1.PeeringDNSConfigured, v1alpha1.PeeringNodesProgrammed,
 			v1alpha1.PeeringNetworksAccepted} {
@@ -88,7 +89,7 @@ func complain(s *state) {
 	}
 	for _, c := range s.Report.Status.Conditions {
 		if c.Status == metav1.ConditionFalse && slices.Contains(troubles(c.Type), c.Reason) {
-			s.problem(c.Reason, fmt.Sprintf("%s reports: %s", s.name(), strings.ToValidUTF8(c.Message, "?")))
+			s.problem(c.Reason, fmt.Sprintf("%s reports: %s", s.name(), c.Message))
 		}
 	}
 }
@@ -158,7 +159,7 @@ func copyCondition(into *[]metav1.Condition, from []metav1.Condition, kind strin
 		return
 	}
 	meta.SetStatusCondition(into, metav1.Condition{
-		Type: kind, Status: c.Status, Reason: c.Reason, Message: truncate(strings.ToValidUTF8(c.Message, "?")),
+		Type: kind, Status: c.Status, Reason: c.Reason, Message: bounded(c.Message),
 		LastTransitionTime: metav1.NewTime(c.LastTransitionTime.Truncate(time.Second)),
 	})
 }
@@ -211,12 +212,12 @@ func setStatus(in Input, states []*state, statuses map[string]v1alpha1.MemberSta
 				reason = ReasonInvalidSettings
 			}
 		}
-		ready, message = false, truncate(strings.Join(messages, "; "))
+		ready, message = false, bounded(strings.Join(messages, "; "))
 		if reason == ReasonReady {
 			reason = ReasonProblems
 		}
 	case len(waiting) > 0:
-		ready, reason, message = false, v1alpha1.ReasonWaitingForFacts, truncate("waiting for the first report of: "+strings.Join(waiting, ", "))
+		ready, reason, message = false, v1alpha1.ReasonWaitingForFacts, bounded("waiting for the first report of: "+strings.Join(waiting, ", "))
 	}
 	setCondition(&status, in, v1alpha1.ClusterSetReady, ready, reason, message)
 	if status.ConnectedMembers == status.Members {

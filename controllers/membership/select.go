@@ -6,13 +6,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/karmada-io/karmada/pkg/util"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/dnszone"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 // Reasons of problems in a ClusterSet's status.
@@ -29,9 +29,6 @@ const (
 	ReasonNoClusterID = "NoClusterID"
 )
 
-// maxSlots is how many UDP ports the cables take.
-const maxSlots = 16
-
 // Validate says why a ClusterSet cannot be put into force. The CRD refuses most of it already.
 func Validate(set *v1alpha1.ClusterSet) error {
 	var errs []error
@@ -39,11 +36,11 @@ func Validate(set *v1alpha1.ClusterSet) error {
 	if spec.Cable.Driver != v1alpha1.CableWireGuard {
 		errs = append(errs, fmt.Errorf("cable driver %q is unknown: expected wireguard", spec.Cable.Driver))
 	}
-	if p, v := spec.Cable.Port, spec.Cable.VXLANPort; v >= p && v < p+maxSlots {
-		errs = append(errs, fmt.Errorf("vxlanPort %d is among the cable ports %d to %d", v, p, p+maxSlots-1))
+	if err := netfacts.CheckPorts(spec.Cable.Port, spec.Cable.VXLANPort); err != nil {
+		errs = append(errs, err)
 	}
-	if spec.Shards < 1 {
-		errs = append(errs, fmt.Errorf("shards is %d: expected at least 1", spec.Shards))
+	if spec.Shards < v1alpha1.MinShards || spec.Shards > v1alpha1.MaxShards {
+		errs = append(errs, fmt.Errorf("shards is %d: expected %d to %d", spec.Shards, v1alpha1.MinShards, v1alpha1.MaxShards))
 	}
 	if len(spec.DNS.Domains) == 0 {
 		errs = append(errs, errors.New("dns.domains is empty: expected at least clusterset.local"))
@@ -55,8 +52,8 @@ func Validate(set *v1alpha1.ClusterSet) error {
 	}
 	for _, c := range spec.Clusters {
 		for _, text := range slices.Concat(c.Networks.PodCIDRs, c.Networks.ServiceCIDRs) {
-			if p, err := netip.ParsePrefix(text); err != nil || p != p.Masked() {
-				errs = append(errs, fmt.Errorf("network %q of cluster %s is not a CIDR such as 10.8.0.0/16", text, c.Name))
+			if _, err := netfacts.ParsePrefix(text); err != nil {
+				errs = append(errs, fmt.Errorf("network of cluster %s: %w", c.Name, err))
 			}
 		}
 	}

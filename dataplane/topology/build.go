@@ -12,25 +12,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 // Reasons of problems.
 const (
 	ReasonInvalidName      = "InvalidName"
 	ReasonDuplicate        = "Duplicate"
-	ReasonInvalidCIDR      = "InvalidCIDR"
-	ReasonNotMasked        = "NotMasked"
-	ReasonDefaultRoute     = "DefaultRoute"
-	ReasonTooWide          = "TooWide"
-	ReasonReserved         = "Reserved"
+	ReasonInvalidCIDR      = netfacts.ReasonInvalidCIDR
+	ReasonNotMasked        = netfacts.ReasonNotMasked
+	ReasonDefaultRoute     = netfacts.ReasonDefaultRoute
+	ReasonTooWide          = netfacts.ReasonTooWide
+	ReasonReserved         = netfacts.ReasonReserved
 	ReasonContainsNode     = "ContainsNode"
 	ReasonOverlap          = "Overlap"
-	ReasonInvalidAddress   = "InvalidAddress"
+	ReasonInvalidAddress   = netfacts.ReasonInvalidAddress
 	ReasonNoAddress        = "NoAddress"
-	ReasonInvalidPublicKey = "InvalidPublicKey"
-	ReasonInvalidSlot      = "InvalidSlot"
-	ReasonInvalidPort      = "InvalidPort"
-	ReasonInvalidMTU       = "InvalidMTU"
+	ReasonInvalidPublicKey = netfacts.ReasonInvalidPublicKey
+	ReasonInvalidSlot      = netfacts.ReasonInvalidSlot
+	ReasonInvalidPort      = netfacts.ReasonInvalidPort
+	ReasonInvalidMTU       = netfacts.ReasonInvalidMTU
 	ReasonUnknownDriver    = "UnknownDriver"
 	ReasonUnknownNode      = "UnknownNode"
 )
@@ -46,10 +48,7 @@ type Input struct {
 // clusters claim the same, the first by name keeps it: the broker has let in only one of them. A cluster
 // without Peering, or one that is leaving, has no remotes.
 func Build(in Input) Topology {
-	b := &builder{
-		reserved: reserved(), local: newOwnership(), nodes: newOwnership(), remote: newOwnership(),
-		keys: map[Key]string{},
-	}
+	b := &builder{keys: map[Key]string{}}
 	b.buildNodes(in.Nodes)
 	if in.Peering != nil {
 		b.buildPeering(in.Peering.Spec)
@@ -68,12 +67,14 @@ func Build(in Input) Topology {
 // builder is the topology so far, and who has what in it.
 type builder struct {
 	Topology
-	reserved ownership
-	local    ownership      // pods and services of the local cluster
-	nodes    ownership      // addresses of the local nodes
-	remote   ownership      // pods and services of remote clusters
-	keys     map[Key]string // gateways by public key
+	local  netfacts.Owners // pods and services of the local cluster
+	nodes  netfacts.Owners // addresses of the local nodes
+	remote netfacts.Owners // pods and services of remote clusters
+	keys   map[Key]string  // gateways by public key
 }
+
+// nobody is the owner of nothing: whatever overlaps counts.
+const nobody = ""
 
 // fault is a Problem that does not know yet whose it is.
 type fault struct{ reason, message string }
@@ -103,7 +104,7 @@ func unique[E any](b *builder, kind string, elements []E, name func(E) string) [
 		n := name(e)
 		switch {
 		case len(validation.IsDNS1123Subdomain(n)) > 0:
-			b.left(kind+"/"+quote(n), "", faultf(ReasonInvalidName, "not a DNS-1123 subdomain"))
+			b.left(kind+"/"+clip.Quote(n), "", faultf(ReasonInvalidName, "not a DNS-1123 subdomain"))
 		case count[n] > 1:
 			b.left(kind+"/"+n, "", faultf(ReasonDuplicate, "there are %d of that name", count[n]))
 		default:
@@ -123,24 +124,24 @@ func (b *builder) buildNodes(nodes []corev1.Node) {
 			continue
 		}
 		for _, a := range n.Addresses {
-			b.nodes.add(single(a), node.Name)
+			b.nodes.Add(netfacts.Host(a), node.Name)
 		}
 		cidrs := node.Spec.PodCIDRs
 		if len(cidrs) == 0 && node.Spec.PodCIDR != "" {
 			cidrs = []string{node.Spec.PodCIDR}
 		}
 		for _, cidr := range cidrs {
-			p, f := b.parsePrefix(cidr)
+			p, f := parsePrefix(cidr)
 			if f == nil {
-				if owner, taken := b.local.overlap(p); taken && owner != ref {
-					f = faultf(ReasonOverlap, "%s overlaps pods of %s", p, owner)
+				if other, taken := b.local.Overlap(p, ref); taken {
+					f = faultf(ReasonOverlap, "%s overlaps pods of %s", p, other.Owner)
 				}
 			}
 			if f != nil {
 				b.left(ref, "spec.podCIDRs", f)
 				continue
 			}
-			b.local.add(p, ref)
+			b.local.Add(p, ref)
 			n.Pods = append(n.Pods, p)
 		}
 		n.Pods = sorted(n.Pods)
@@ -155,10 +156,10 @@ func (b *builder) nodeAddresses(ref string, addresses []corev1.NodeAddress) []ne
 		if address.Type != corev1.NodeInternalIP {
 			continue
 		}
-		a, f := b.parseAddr(address.Address)
+		a, f := parseAddr(address.Address)
 		if f == nil {
-			if owner, taken := b.nodes.containing(single(a)); taken {
-				f = faultf(ReasonDuplicate, "%s is an address of node %s", a, owner)
+			if other, taken := b.nodes.Overlap(netfacts.Host(a), nobody); taken {
+				f = faultf(ReasonDuplicate, "%s is an address of node %s", a, other.Owner)
 			}
 		}
 		switch {
@@ -176,21 +177,7 @@ func (b *builder) nodeAddresses(ref string, addresses []corev1.NodeAddress) []ne
 func (b *builder) buildPeering(spec v1alpha1.PeeringSpec) {
 	const ref = "Peering/" + v1alpha1.PeeringName
 	b.ClusterSet, b.Cluster = spec.ClusterSet, spec.ClusterID
-	b.Cable = Cable{
-		Driver:    cmp.Or(string(spec.Cable.Driver), string(v1alpha1.CableWireGuard)),
-		Port:      b.port(ref, "spec.cable.port", spec.Cable.Port, defaultPort),
-		VXLANPort: b.port(ref, "spec.cable.vxlanPort", spec.Cable.VXLANPort, defaultVXLANPort),
-	}
-	if b.Cable.Driver != string(v1alpha1.CableWireGuard) {
-		b.left(ref, "spec.cable.driver", faultf(ReasonUnknownDriver, "%s is not known here, using %s",
-			quote(b.Cable.Driver), v1alpha1.CableWireGuard))
-		b.Cable.Driver = string(v1alpha1.CableWireGuard)
-	}
-	if v, p := b.Cable.VXLANPort, b.Cable.Port; v >= p && v <= p+maxSlot {
-		b.left(ref, "spec.cable", faultf(ReasonInvalidPort, "vxlanPort %d is among the cables' ports %d to %d, using %d and %d",
-			v, p, p+maxSlot, defaultPort, defaultVXLANPort))
-		b.Cable.Port, b.Cable.VXLANPort = defaultPort, defaultVXLANPort
-	}
+	b.Cable = b.cable(ref, spec.Cable)
 	b.Local.Pods = b.localNetworks(ref, "spec.networks.podCIDRs", spec.Networks.PodCIDRs)
 	services := b.localNetworks(ref, "spec.networks.serviceCIDRs", spec.Networks.ServiceCIDRs)
 	b.Local.Announced = sorted(slices.Concat(b.Local.Pods, services))
@@ -199,29 +186,33 @@ func (b *builder) buildPeering(spec v1alpha1.PeeringSpec) {
 const (
 	defaultPort      = 4500
 	defaultVXLANPort = 4800
-	maxSlot          = 15
 )
 
-func (b *builder) port(ref, field string, port int32, fallback uint16) uint16 {
-	switch {
-	case port == 0:
-		return fallback
-	case port < 0 || port > 65535-maxSlot:
-		b.left(ref, field, faultf(ReasonInvalidPort, "%d is not a port with %d more above it, using %d", port, maxSlot, fallback))
-		return fallback
+// cable falls back to the defaults of what cannot be used, so that the rest works.
+func (b *builder) cable(ref string, spec v1alpha1.CableSpec) Cable {
+	driver := cmp.Or(spec.Driver, v1alpha1.CableWireGuard)
+	if driver != v1alpha1.CableWireGuard {
+		b.left(ref, "spec.cable.driver", faultf(ReasonUnknownDriver, "%s is not known here, using %s",
+			clip.Quote(string(driver)), v1alpha1.CableWireGuard))
+		driver = v1alpha1.CableWireGuard
 	}
-	return uint16(port)
+	port, vxlanPort := cmp.Or(spec.Port, defaultPort), cmp.Or(spec.VXLANPort, defaultVXLANPort)
+	if f := faultOf(netfacts.CheckPorts(port, vxlanPort)); f != nil {
+		port, vxlanPort = defaultPort, defaultVXLANPort
+		b.left(ref, "spec.cable", faultf(f.reason, "%s, using %d and %d", f.message, port, vxlanPort))
+	}
+	return Cable{Driver: string(driver), Port: uint16(port), VXLANPort: uint16(vxlanPort)}
 }
 
 func (b *builder) localNetworks(ref, field string, cidrs []string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, cidr := range cidrs {
-		p, f := b.parsePrefix(cidr)
+		p, f := parsePrefix(cidr)
 		if f != nil {
 			b.left(ref, field, f)
 			continue
 		}
-		b.local.add(p, ref)
+		b.local.Add(p, ref)
 		out = append(out, p)
 	}
 	return sorted(out)
@@ -233,12 +224,11 @@ func (b *builder) buildGateways(gateways []v1alpha1.Gateway) {
 	for _, g := range unique(b, "Gateway", gateways, func(g v1alpha1.Gateway) string { return g.Name }) {
 		ref := "Gateway/" + g.Name
 		gateway := Gateway{Node: g.Name, Slot: int(g.Spec.Slot)}
-		var f *fault
+		f := faultOf(netfacts.CheckSlot(g.Spec.Slot))
 		switch other, used := taken[gateway.Slot]; {
+		case f != nil:
 		case !slices.ContainsFunc(b.Local.Nodes, func(n Node) bool { return n.Name == g.Name }):
 			f = faultf(ReasonUnknownNode, "there is no node of that name with an address")
-		case gateway.Slot < 0 || gateway.Slot > maxSlot:
-			f = faultf(ReasonInvalidSlot, "slot %d is not in 0 to %d", gateway.Slot, maxSlot)
 		case used:
 			f = faultf(ReasonDuplicate, "slot %d is that of gateway %s", gateway.Slot, other)
 		}
@@ -265,13 +255,10 @@ func sortGateways(gateways []Gateway) {
 	slices.SortFunc(gateways, func(x, y Gateway) int { return cmp.Compare(x.Slot, y.Slot) })
 }
 
-// mtu accepts what can carry IPv6 and counts anything else as unknown.
+// mtu counts what cannot be used as unknown.
 func (b *builder) mtu(ref, part string, mtu int32) int {
-	if mtu == 0 {
-		return 0
-	}
-	if mtu < 1280 || mtu > 65535 {
-		b.left(ref, part, faultf(ReasonInvalidMTU, "%d is not in 1280 to 65535", mtu))
+	if f := faultOf(netfacts.CheckMTU(mtu)); f != nil {
+		b.left(ref, part, f)
 		return 0
 	}
 	return int(mtu)

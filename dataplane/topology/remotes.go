@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 // buildRemotes takes the networks of all clusters before any gateway: a gateway's address must not be
@@ -38,7 +40,7 @@ func (b *builder) remoteNetworks(c v1alpha1.RemoteCluster) Remote {
 	accept := func(field string, cidrs []string) []netip.Prefix {
 		var out []netip.Prefix
 		for _, cidr := range cidrs {
-			p, f := b.parsePrefix(cidr)
+			p, f := parsePrefix(cidr)
 			if f == nil {
 				f = b.conflict(p)
 			}
@@ -51,24 +53,27 @@ func (b *builder) remoteNetworks(c v1alpha1.RemoteCluster) Remote {
 		return out
 	}
 	pods := accept("networks.podCIDRs", c.Networks.PodCIDRs)
-	services := accept("networks.serviceCIDRs", c.Networks.ServiceCIDRs)
-	r := Remote{Name: c.Name, Routed: sorted(slices.Concat(pods, services))}
-	for _, p := range r.Routed {
-		b.remote.add(p, c.Name)
+	for _, p := range pods {
+		b.remote.Add(p, c.Name)
 	}
-	return r
+	// Its services are none of its pods.
+	services := accept("networks.serviceCIDRs", c.Networks.ServiceCIDRs)
+	for _, p := range services {
+		b.remote.Add(p, c.Name)
+	}
+	return Remote{Name: c.Name, Routed: sorted(slices.Concat(pods, services))}
 }
 
 // conflict says who has what a remote cluster claims.
 func (b *builder) conflict(p netip.Prefix) *fault {
-	if node, ok := b.nodes.overlap(p); ok {
-		return faultf(ReasonContainsNode, "%s contains an address of local node %s", p, node)
+	if node, ok := b.nodes.Overlap(p, nobody); ok {
+		return faultf(ReasonContainsNode, "%s contains an address of local node %s", p, node.Owner)
 	}
-	if owner, ok := b.local.overlap(p); ok {
-		return faultf(ReasonOverlap, "%s overlaps the local cluster (%s)", p, owner)
+	if local, ok := b.local.Overlap(p, nobody); ok {
+		return faultf(ReasonOverlap, "%s overlaps the local cluster (%s)", p, local.Owner)
 	}
-	if cluster, ok := b.remote.overlap(p); ok {
-		return faultf(ReasonOverlap, "%s overlaps cluster %s", p, cluster)
+	if remote, ok := b.remote.Overlap(p, nobody); ok {
+		return faultf(ReasonOverlap, "%s overlaps cluster %s", p, remote.Owner)
 	}
 	return nil
 }
@@ -85,15 +90,15 @@ func (b *builder) remoteGateways(c v1alpha1.RemoteCluster) []Gateway {
 	var out []Gateway
 	slots, names := map[int]string{}, map[string]bool{}
 	for _, e := range endpoints {
-		part := "endpoint " + quote(e.Gateway)
+		part := "endpoint " + clip.Quote(e.Gateway)
 		key, f := parseKey(e.PublicKey)
 		switch other, used := slots[int(e.Slot)]; {
 		case len(validation.IsDNS1123Subdomain(e.Gateway)) > 0:
 			f = faultf(ReasonInvalidName, "not a DNS-1123 subdomain")
 		case names[e.Gateway]:
 			f = faultf(ReasonDuplicate, "there is another of that name")
-		case e.Slot < 0 || e.Slot > maxSlot:
-			f = faultf(ReasonInvalidSlot, "slot %d is not in 0 to %d", e.Slot, maxSlot)
+		case netfacts.CheckSlot(e.Slot) != nil:
+			f = faultOf(netfacts.CheckSlot(e.Slot))
 		case used:
 			f = faultf(ReasonDuplicate, "slot %d is that of %s", e.Slot, other)
 		case f == nil && b.keys[key] != "":
@@ -119,7 +124,10 @@ func (b *builder) remoteGateways(c v1alpha1.RemoteCluster) []Gateway {
 func (b *builder) candidates(cluster, part string, addresses []v1alpha1.EndpointAddress) []Candidate {
 	var out []Candidate
 	for _, address := range addresses {
-		a, f := b.parseAddr(address.IP)
+		a, f := parseAddr(address.IP)
+		if f == nil {
+			f = faultOf(netfacts.CheckAddressType(address.Type))
+		}
 		if f == nil {
 			f = b.misplaced(cluster, a)
 		}
@@ -136,29 +144,17 @@ func (b *builder) candidates(cluster, part string, addresses []v1alpha1.Endpoint
 
 // misplaced says why an address cannot be that of a cluster's gateway.
 func (b *builder) misplaced(cluster string, a netip.Addr) *fault {
-	if node, ok := b.nodes.containing(single(a)); ok {
-		return faultf(ReasonInvalidAddress, "%s is an address of local node %s", a, node)
+	host := netfacts.Host(a)
+	if node, ok := b.nodes.Overlap(host, nobody); ok {
+		return faultf(ReasonInvalidAddress, "%s is an address of local node %s", a, node.Owner)
 	}
-	if owner, ok := b.local.containing(single(a)); ok {
-		return faultf(ReasonInvalidAddress, "%s is inside the local cluster (%s)", a, owner)
+	if local, ok := b.local.Overlap(host, nobody); ok {
+		return faultf(ReasonInvalidAddress, "%s is inside the local cluster (%s)", a, local.Owner)
 	}
-	if owner, ok := b.remote.containing(single(a)); ok && owner != cluster {
-		return faultf(ReasonInvalidAddress, "%s is inside cluster %s", a, owner)
+	if remote, ok := b.remote.Overlap(host, cluster); ok {
+		return faultf(ReasonInvalidAddress, "%s is inside cluster %s", a, remote.Owner)
 	}
 	return nil
-}
-
-// parseKey parses an X25519 public key in base64.
-func parseKey(s string) (Key, *fault) {
-	raw, err := base64.StdEncoding.Strict().DecodeString(s)
-	if err != nil || len(raw) != len(Key{}) || len(s) != base64.StdEncoding.EncodedLen(len(raw)) {
-		return Key{}, faultf(ReasonInvalidPublicKey, "public key %s is not 32 bytes in base64", quote(s))
-	}
-	key := Key(raw)
-	if key == (Key{}) {
-		return Key{}, faultf(ReasonInvalidPublicKey, "public key is all zero")
-	}
-	return key, nil
 }
 
 // String returns the key in base64, as wg prints it.

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfacts
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
+)
+
+// Reasons of errors.
+const (
+	ReasonInvalidCIDR      = "InvalidCIDR"
+	ReasonNotMasked        = "NotMasked"
+	ReasonDefaultRoute     = "DefaultRoute"
+	ReasonTooWide          = "TooWide"
+	ReasonReserved         = "Reserved"
+	ReasonInvalidAddress   = "InvalidAddress"
+	ReasonInvalidPublicKey = "InvalidPublicKey"
+	ReasonInvalidSlot      = "InvalidSlot"
+	ReasonInvalidPort      = "InvalidPort"
+	ReasonInvalidMTU       = "InvalidMTU"
+)
+
+// Error says what is wrong with one fact.
+type Error struct {
+	// Reason in CamelCase, one of those above.
+	Reason string
+	// Message shows of a hostile text no more than 64 bytes.
+	Message string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+func errorf(reason, format string, args ...any) error {
+	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// Reason of an error of this package; "" of any other.
+func Reason(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Reason
+	}
+	return ""
+}
+
+// The inner MTU of a gateway's cables, in bytes: IPv6 needs 1280 (RFC 8200 section 5), and a packet has no more
+// than 65535.
+const (
+	MinMTU = 1280
+	MaxMTU = 65535
+)
+
+// CheckMTU accepts 0, which is unknown, and what can carry IPv6. The error is an *Error.
+func CheckMTU(mtu int32) error {
+	if mtu != 0 && (mtu < MinMTU || mtu > MaxMTU) {
+		return errorf(ReasonInvalidMTU, "MTU %d is not in %d to %d", mtu, MinMTU, MaxMTU)
+	}
+	return nil
+}
+
+// CheckSlot accepts the slots of gateways. The error is an *Error.
+func CheckSlot(slot int32) error {
+	if slot < 0 || slot > v1alpha1.MaxSlot {
+		return errorf(ReasonInvalidSlot, "slot %d is not in 0 to %d", slot, v1alpha1.MaxSlot)
+	}
+	return nil
+}
+
+// CheckPorts accepts UDP ports of slot 0 of the cables and of the overlay: every slot's port exists, and the
+// overlay's is none of them. The error is an *Error.
+func CheckPorts(cable, vxlan int32) error {
+	last := int64(cable) + v1alpha1.MaxSlot
+	switch {
+	case cable < 1 || last > 65535:
+		return errorf(ReasonInvalidPort, "cable port %d is not a port with %d more above it", cable, v1alpha1.MaxSlot)
+	case vxlan < 1 || vxlan > 65535:
+		return errorf(ReasonInvalidPort, "vxlanPort %d is not a port", vxlan)
+	case vxlan >= cable && int64(vxlan) <= last:
+		return errorf(ReasonInvalidPort, "vxlanPort %d is among the cables' ports %d to %d", vxlan, cable, last)
+	}
+	return nil
+}
+
+// PublicKeySize of an X25519 public key, in bytes.
+const PublicKeySize = 32
+
+// ParsePublicKey parses an X25519 public key in padded base64. The error is an *Error.
+func ParsePublicKey(text string) ([PublicKeySize]byte, error) {
+	raw, err := base64.StdEncoding.Strict().DecodeString(text)
+	// The decoder skips newlines, which make another text of the same key.
+	if err != nil || len(raw) != PublicKeySize || len(text) != base64.StdEncoding.EncodedLen(PublicKeySize) {
+		return [PublicKeySize]byte{}, errorf(ReasonInvalidPublicKey, "public key %s is not base64 of %d bytes",
+			clip.Quote(text), PublicKeySize)
+	}
+	key := [PublicKeySize]byte(raw)
+	if key == ([PublicKeySize]byte{}) {
+		return key, errorf(ReasonInvalidPublicKey, "public key is all zero")
+	}
+	return key, nil
+}
+
+// CheckAddressType accepts the sources of candidate addresses. The error is an *Error.
+func CheckAddressType(t v1alpha1.AddressType) error {
+	switch t {
+	case v1alpha1.AddressPrivate, v1alpha1.AddressPublic, v1alpha1.AddressLoadBalancer:
+		return nil
+	}
+	return errorf(ReasonInvalidAddress, "address type %s is none of %s, %s, %s", clip.Quote(string(t)),
+		v1alpha1.AddressPrivate, v1alpha1.AddressPublic, v1alpha1.AddressLoadBalancer)
+}
