@@ -8,10 +8,9 @@ SHELL       := /bin/bash
 export CGO_ENABLED ?= 0
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS     := -s -w -X github.com/sealane-io/sealane/internal/version.Version=$(VERSION)
-PACKAGES     = $(shell go list ./... | grep -v /e2e/scenarios)
 GOLANGCI    := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-SCENARIOS   ?= ./e2e/scenarios/...
+SCENARIOS   ?= ./scenarios/...
 RUN         ?=
 LAB_TEST    ?= .lab-test
 
@@ -46,12 +45,14 @@ generate: ## Regenerate deepcopy code, CRDs and the command reference.
 .PHONY: lint
 lint: ## Run the linters, the import directions among them.
 	$(GOLANGCI) run ./...
+	cd e2e && $(GOLANGCI) run ./...
 
 .PHONY: verify
 verify: generate ## Check that generated files and modules are fresh.
 	go mod tidy -diff
+	go -C e2e mod tidy -diff
 	go mod verify >/dev/null
-	@git diff --exit-code -- api artifacts docs go.mod go.sum || { echo "generated files are stale: run 'make generate' and commit the result" >&2; exit 1; }
+	@git diff --exit-code -- api artifacts docs go.mod go.sum e2e/go.mod e2e/go.sum || { echo "generated files are stale: run 'make generate' and commit the result" >&2; exit 1; }
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt-clean: $$(gofmt -l $$(git ls-files '*.go'))" >&2; exit 1; }
 
 ##@ Tests
@@ -61,19 +62,20 @@ test: prerequisites test-unit test-e2e ## Run every test: unit, kernel, API serv
 
 .PHONY: test-unit
 test-unit: prerequisites test-deps ## Run all tests but the end-to-end scenarios.
-	go test -timeout 15m $(PACKAGES)
+	go test -timeout 15m ./...
+	go test -C e2e -timeout 15m $$(go list -C e2e ./... | grep -v /scenarios/)
 
 .PHONY: test-e2e
-test-e2e: prerequisites test-deps ## Run the end-to-end scenarios (SCENARIOS=./e2e/scenarios/... RUN=TestName LAB_TEST=.lab-test).
-	trap 'go run ./e2e/cmd/lab down --quiet --name=$(LAB_TEST)' EXIT; \
-	go test -count=1 -p 1 -shuffle=on -timeout 60m -parallel 8 -v -run '$(RUN)' $(SCENARIOS) -args -keep -lab=$(abspath $(LAB_TEST))
+test-e2e: prerequisites test-deps ## Run the end-to-end scenarios (SCENARIOS=./scenarios/faults RUN=TestName LAB_TEST=.lab-test).
+	trap '$(LABCTL) down --quiet --name=$(abspath $(LAB_TEST))' EXIT; \
+	go test -C e2e -count=1 -p 1 -shuffle=on -timeout 60m -parallel 8 -v -run '$(RUN)' $(SCENARIOS) -args -keep -lab=$(abspath $(LAB_TEST))
 
 .PHONY: bench
 bench: prerequisites lab-deps ## Run the benchmarks; results go to docs/benchmarks.
-	go run ./e2e/cmd/bench
+	go run -C e2e ./cmd/bench
 
 ##@ Try it
 
 .PHONY: demo
 demo: prerequisites ## Boot Karmada with two members, install Sealane, export a service, show the answer.
-	@go run ./e2e/cmd/demo
+	@go run -C e2e ./cmd/demo --name=$(abspath .lab-demo)

@@ -43,6 +43,9 @@ const (
 type Image struct {
 	// Ref is the image's name, with a tag.
 	Ref string
+	// Module is the directory of the program's module relative to the source
+	// tree: "." for Sealane's own, e2e for those of the lab.
+	Module string
 	// Package is the program's directory relative to the module, ./cmd/x. The
 	// program becomes /x, and the entry point.
 	Package string
@@ -54,12 +57,12 @@ type Image struct {
 // images lists what every node gets.
 func images() []Image {
 	return []Image{
-		{Ref: imagePause, Package: "./e2e/images/pause"},
-		{Ref: ImageWhereami, Package: "./e2e/images/whereami"},
-		{Ref: ImageClient, Package: "./e2e/images/client"},
-		{Ref: ImageDNS, Package: "./cmd/sealane-dns"},
-		{Ref: ImageController, Package: "./cmd/sealane-controller"},
-		{Ref: ImageAgent, Package: "./cmd/sealane-agent", Host: firewallPrograms()},
+		{Ref: imagePause, Module: "e2e", Package: "./images/pause"},
+		{Ref: ImageWhereami, Module: "e2e", Package: "./images/whereami"},
+		{Ref: ImageClient, Module: "e2e", Package: "./images/client"},
+		{Ref: ImageDNS, Module: ".", Package: "./cmd/sealane-dns"},
+		{Ref: ImageController, Module: ".", Package: "./cmd/sealane-controller"},
+		{Ref: ImageAgent, Module: ".", Package: "./cmd/sealane-agent", Host: firewallPrograms()},
 	}
 }
 
@@ -78,12 +81,8 @@ func BuildImages(ctx context.Context, root, archive string, list []Image) error 
 		return err
 	}
 	defer unlock()
-	args := []string{"CGO_ENABLED=0", "go", "-C", root, "build", "-trimpath", "-ldflags", "-s -w", "-o", bin + "/"}
-	for _, image := range list {
-		args = append(args, image.Package)
-	}
-	if err := run(ctx, "", "env", args...); err != nil {
-		return fmt.Errorf("build the images' programs: %w", err)
+	if err := buildPrograms(ctx, root, bin, list); err != nil {
+		return err
 	}
 	refs := map[name.Reference]v1.Image{}
 	var digests []string
@@ -112,6 +111,23 @@ func BuildImages(ctx context.Context, root, archive string, list []Image) error 
 		return fmt.Errorf("write image archive: %w", err)
 	}
 	return writeFile(archive+".digest", []byte(digest), 0o644)
+}
+
+// buildPrograms compiles the images' programs into bin, each with the versions
+// of its own module.
+func buildPrograms(ctx context.Context, root, bin string, list []Image) error {
+	packages := map[string][]string{}
+	for _, image := range list {
+		packages[image.Module] = append(packages[image.Module], image.Package)
+	}
+	for _, module := range sortedKeys(packages) {
+		args := []string{"CGO_ENABLED=0", "go", "-C", filepath.Join(root, module), "build", "-trimpath",
+			"-ldflags", "-s -w", "-o", bin + "/"}
+		if err := run(ctx, "", "env", append(args, packages[module]...)...); err != nil {
+			return fmt.Errorf("build the images' programs: %w", err)
+		}
+	}
+	return nil
 }
 
 // programDir is where the programs of a source tree are kept from one build to
@@ -209,7 +225,7 @@ func addFile(w *tar.Writer, dst, src string) error {
 	return nil
 }
 
-func sortedKeys(m map[string]string) []string {
+func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)
@@ -223,7 +239,7 @@ func sortedKeys(m map[string]string) []string {
 func (l *Lab) buildImages(ctx context.Context, root string, built chan<- struct{}) error {
 	var list []Image
 	for _, image := range images() {
-		if sources, _ := filepath.Glob(filepath.Join(root, image.Package, "*.go")); len(sources) > 0 {
+		if sources, _ := filepath.Glob(filepath.Join(root, image.Module, image.Package, "*.go")); len(sources) > 0 {
 			list = append(list, image)
 		}
 	}

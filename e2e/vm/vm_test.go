@@ -10,17 +10,30 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealane-io/sealane/e2e/lab"
 	"github.com/sealane-io/sealane/e2e/vm"
 )
 
 // timeout of one virtual machine: it takes a minute where nothing else runs.
 const timeout = 8 * time.Minute
 
-// program builds a package, or its tests, as a static program.
+// root is the source tree, whose module is not this package's.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := lab.SourceRoot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// program runs go build or go test -c for a static program.
 func program(t *testing.T, args ...string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "program")
-	cmd := exec.CommandContext(t.Context(), "go", append(args[:1:1], append([]string{"-o", out}, args[1:]...)...)...)
+	last := len(args) - 1
+	args = append(args[:last:last], "-o", out, args[last])
+	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go %v: %v\n%s", args, err, text)
@@ -49,7 +62,7 @@ func guest(t *testing.T) vm.Guest {
 // The tests of the node agent, with the WireGuard of a kernel that has it.
 func TestTheNodeAgentUsesTheKernelsWireGuard(t *testing.T) {
 	g := guest(t)
-	g.Files = map[string]string{"/node.test": program(t, "test", "-c", "../../memberagent/node")}
+	g.Files = map[string]string{"/node.test": program(t, "-C", root(t), "test", "-c", "./memberagent/node")}
 	g.Command = []string{"/node.test", "-test.v", "-test.run=TestTwoClusters", "-implementation=Kernel", "-slow=10"}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()

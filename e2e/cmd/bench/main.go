@@ -41,8 +41,8 @@ func main() {
 		exit(serveWireGuard(os.Args[2:]))
 	}
 	var o options
-	flag.StringVar(&o.lab, "name", ".lab-bench", "the lab's state directory; a lab that is up already is used and stays")
-	flag.StringVar(&o.out, "out", "docs/benchmarks/README.md", "where the figures go")
+	flag.StringVar(&o.lab, "name", ".lab-bench", "the lab's state directory, relative to the source tree; a lab that is up already is used and stays")
+	flag.StringVar(&o.out, "out", "docs/benchmarks/README.md", "where the figures go, relative to the source tree")
 	flag.BoolVar(&o.keep, "keep", false, "leave the lab running afterwards")
 	flag.StringVar(&o.parts, "parts", "go,dns,exports,cables,changes", "what to measure")
 	flag.IntVar(&o.exports, "exports", 30, "exports per exporting cluster")
@@ -67,6 +67,13 @@ func exit(err error) {
 
 // run measures the programs' own benchmarks first, while nothing else of ours uses the processors.
 func run(ctx context.Context, o options) (err error) {
+	root, err := lab.SourceRoot(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.Chdir(root); err != nil {
+		return fmt.Errorf("go to the source tree: %w", err)
+	}
 	r := report{Settle: settle}
 	if r.Machine, err = describe(ctx); err != nil {
 		return err

@@ -58,8 +58,9 @@ func newReference(ctx context.Context, name string, wires [2]wire, ends ends) (r
 	if ref.dir, err = os.MkdirTemp("", "sealane-bench-"); err != nil {
 		return ref, fmt.Errorf("make a directory: %w", err)
 	}
-	if _, err := command(ctx, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", ref.dir+"/",
-		"./e2e/images/client", "./e2e/images/whereami"); err != nil {
+	if _, err := command(ctx, "env", "CGO_ENABLED=0", "go", "-C", "e2e", "build", "-trimpath",
+		"-ldflags", "-s -w", "-o", ref.dir+"/",
+		"./images/client", "./images/whereami"); err != nil {
 		return ref, err
 	}
 	ref.Program = filepath.Join(ref.dir, "client")

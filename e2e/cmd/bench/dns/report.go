@@ -50,7 +50,7 @@ func report(o options, results []result) string {
 	load, _ := os.ReadFile("/proc/loadavg")
 	fmt.Fprintf(&b, `DNS: sealane-dns beside CoreDNS's own kubernetes plugin with the same zone as "multicluster"
 
-Written by "go run ./e2e/cmd/bench/dns" on %s, %s, %d processors, load average at the end %s.
+Written by "go run -C e2e ./cmd/bench/dns" on %s, %s, %d processors, load average at the end %s.
 
 Both servers run in one process without any other plugin and read a real API server: both the ServiceImports, the
 kubernetes plugin the EndpointSlices, sealane-dns the Bundles. Three of four imports have a ClusterSetIP; the fourth is

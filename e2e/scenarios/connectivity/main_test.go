@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connectivity
+
+import (
+	"os"
+	"testing"
+
+	"github.com/sealane-io/sealane/e2e/suite"
+)
+
+func TestMain(m *testing.M) { os.Exit(suite.Main(m)) }
