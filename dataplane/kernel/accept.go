@@ -15,9 +15,10 @@ import (
 )
 
 // An accept in our own nftables table does not stop another base chain from dropping, so ours have to be
-// in the chain itself: where container engines set the policy to DROP and host firewalls add rejects.
-// They go to the head when missing, and are left where they are afterwards: network policies that
-// enforce themselves ahead of everybody stay ahead.
+// in the chain itself: where container engines set the policy to DROP and host firewalls add rejects. They
+// accept what our forward chain has marked, which is between the local and the remote networks, and nothing
+// without that chain. They go to the head when missing, and are left where they are afterwards: network
+// policies that enforce themselves ahead of everybody stay ahead.
 
 const (
 	filterTable    = "filter"
@@ -30,9 +31,11 @@ const (
 )
 
 func acceptRules() [][]string {
+	mark := fmt.Sprintf("%#x/%#x", plan.ForwardMark, plan.ForwardMark)
 	var rules [][]string
 	for _, direction := range []string{"-i", "-o"} {
-		rules = append(rules, []string{direction, linkWildcard, "-m", "comment", "--comment", acceptComment, "-j", "ACCEPT"})
+		rules = append(rules, []string{direction, linkWildcard, "-m", "mark", "--mark", mark,
+			"-m", "comment", "--comment", acceptComment, "-j", "ACCEPT"})
 	}
 	return rules
 }
@@ -59,29 +62,46 @@ func backends(f plan.Family) ([]*iptables.IPTables, error) {
 	return out, nil
 }
 
-// accepted says whether every FORWARD chain of the family has our accepts.
+// ownAccepts returns the rules with our comment in a FORWARD chain, each as the arguments that made it.
+func ownAccepts(b *iptables.IPTables) ([][]string, error) {
+	rules, err := b.List(filterTable, forwardChain)
+	if err != nil {
+		return nil, fmt.Errorf("list the FORWARD chain: %w", err)
+	}
+	var own [][]string
+	for _, r := range rules {
+		args, isRule := strings.CutPrefix(r, "-A "+forwardChain+" ")
+		if isRule && strings.Contains(args, "--comment "+acceptComment+" ") {
+			own = append(own, strings.Fields(args))
+		}
+	}
+	return own, nil
+}
+
+// accepted says whether every FORWARD chain of the family has our accepts, and no others of ours.
 func (f *firewall) accepted(family plan.Family) (bool, error) {
 	all, err := backends(family)
 	if err != nil {
 		return false, err
 	}
 	for _, b := range all {
-		rules, err := b.List(filterTable, forwardChain)
+		own, err := ownAccepts(b)
 		if err != nil {
-			return false, fmt.Errorf("list the FORWARD chain: %w", err)
+			return false, err
 		}
 		for _, accept := range acceptRules() {
-			start := "-A " + forwardChain + " " + strings.Join(accept[:2], " ") + " "
-			if !slices.ContainsFunc(rules, func(r string) bool {
-				return strings.HasPrefix(r, start) && strings.HasSuffix(r, "-j ACCEPT")
-			}) {
+			if !slices.ContainsFunc(own, func(o []string) bool { return slices.Equal(o, accept) }) {
 				return false, nil
 			}
+		}
+		if len(own) > len(acceptRules()) {
+			return false, nil
 		}
 	}
 	return true, nil
 }
 
+// insertAccepts removes what an earlier version accepted.
 func (f *firewall) insertAccepts(family plan.Family) error {
 	all, err := backends(family)
 	if err != nil {
@@ -91,6 +111,17 @@ func (f *firewall) insertAccepts(family plan.Family) error {
 	for _, b := range all {
 		for _, accept := range acceptRules() {
 			errs = append(errs, b.InsertUnique(filterTable, forwardChain, 1, accept...))
+		}
+		own, err := ownAccepts(b)
+		errs = append(errs, err)
+		kept := map[string]bool{}
+		for _, o := range own {
+			wanted := slices.ContainsFunc(acceptRules(), func(accept []string) bool { return slices.Equal(o, accept) })
+			if text := strings.Join(o, " "); !wanted || kept[text] {
+				errs = append(errs, b.Delete(filterTable, forwardChain, o...))
+			} else {
+				kept[text] = true
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -103,8 +134,10 @@ func (f *firewall) deleteAccepts(family plan.Family) error {
 	}
 	var errs []error
 	for _, b := range all {
-		for _, accept := range acceptRules() {
-			errs = append(errs, b.DeleteIfExists(filterTable, forwardChain, accept...))
+		own, err := ownAccepts(b)
+		errs = append(errs, err)
+		for _, o := range own {
+			errs = append(errs, b.Delete(filterTable, forwardChain, o...))
 		}
 	}
 	return errors.Join(errs...)

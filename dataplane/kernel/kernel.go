@@ -2,8 +2,8 @@
 
 // Package kernel reads and writes the network state of this node. Observe returns what is there as a
 // plan, Do applies changes. What is Sealane's can be told by looking: links named "sl-…" and what is on
-// them, our routing tables and the rules that look them up, our nftables tables, and our two accepts in
-// the FORWARD chains. Nothing is remembered between calls.
+// them, our routing tables and the rules that look them up, our nftables tables, and our accepts in the
+// FORWARD chains, by their comment. Nothing is remembered between calls.
 package kernel
 
 import (
@@ -61,18 +61,31 @@ func (k *Kernel) IPv6() bool {
 	return err == nil && disabled == 0
 }
 
-// Do applies changes in their order. A change that fails does not keep the others from being tried; every
-// failure is in the error, with the element it is about.
+// ErrUnguarded says that changes were left out, for what has to guard them failed.
+var ErrUnguarded = errors.New("left out, for the guard before it failed")
+
+// Do applies changes in their order. A change that fails does not keep the others from being tried, unless
+// it guards them: then nothing that carries packets is added or changed, and deletions go on. Every failure
+// is in the error, with the element it is about.
 func (k *Kernel) Do(ctx context.Context, changes []plan.Change) error {
 	d := doing{Kernel: k, indexes: map[string]int{}}
 	var errs []error
+	unguarded, left := false, 0
 	for _, c := range changes {
 		if ctx.Err() != nil {
 			return errors.Join(append(errs, ctx.Err())...)
 		}
+		if unguarded && !c.Guards() && c.Op != plan.Delete {
+			left++
+			continue
+		}
 		if err := d.do(ctx, c); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", c, err))
+			unguarded = unguarded || c.Guards() && c.Op != plan.Delete
 		}
+	}
+	if left > 0 {
+		errs = append(errs, fmt.Errorf("%d changes %w", left, ErrUnguarded))
 	}
 	return errors.Join(errs...)
 }

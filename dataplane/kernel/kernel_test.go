@@ -295,7 +295,7 @@ func TestFailureIsNamed(t *testing.T) {
 	node.become(t)
 	want := node.plan
 	want.Routes = append(want.Routes, plan.Route{
-		Table: plan.OutboundTable, Dst: netip.MustParsePrefix("10.66.0.0/16"), Type: plan.Unicast,
+		Table: plan.OutboundTable, Dst: netip.MustParsePrefix("10.66.0.0/16"), Metric: plan.RouteMetric, Type: plan.Unicast,
 		NextHops: []plan.NextHop{{Link: "sl-none", Weight: 1}},
 	})
 	err := k.Do(t.Context(), plan.Diff(want, plan.Plan{}))

@@ -18,6 +18,7 @@ func (d *doing) route(r plan.Route, op plan.Op) error {
 		Family:   nlFamily(plan.FamilyOf(r.Dst.Addr())),
 		Table:    r.Table,
 		Dst:      ipNet(r.Dst),
+		Priority: r.Metric,
 		Type:     routeType(r.Type),
 		Protocol: plan.Protocol,
 	}

@@ -21,7 +21,7 @@ func TestSeveralNextHopsAndMarks(t *testing.T) {
 			p.Tunnels = append(p.Tunnels, plan.Tunnel{Link: name, ListenPort: 4500 + uint16(i), PublicKey: key})
 		}
 		for _, dst := range []string{"10.9.0.0/16", "fd00:9::/32"} {
-			r := plan.Route{Table: plan.OutboundTable, Dst: netip.MustParsePrefix(dst), Type: plan.Unicast}
+			r := plan.Route{Table: plan.OutboundTable, Dst: netip.MustParsePrefix(dst), Metric: plan.RouteMetric, Type: plan.Unicast}
 			for i, w := range weights {
 				hop := plan.NextHop{Link: p.Links[i].Name, Weight: w}
 				if r.Dst.Addr().Is6() {

@@ -24,14 +24,14 @@ type Kind string
 // The kinds of elements, in the order in which they are made.
 const (
 	KindTable      Kind = "table"      // Table
+	KindRoute      Kind = "route"      // Route; one over links comes after the neighbours
+	KindRule       Kind = "rule"       // Rule
 	KindLink       Kind = "link"       // Link
 	KindAddress    Kind = "address"    // Address
 	KindTunnel     Kind = "tunnel"     // Tunnel, without its peers
 	KindPeer       Kind = "peer"       // TunnelPeer
 	KindFDB        Kind = "fdb"        // FDBEntry
 	KindNeighbour  Kind = "neighbour"  // Neighbour
-	KindRoute      Kind = "route"      // Route
-	KindRule       Kind = "rule"       // Rule
 	KindForward    Kind = "forward"    // ForwardAccept
 	KindConnection Kind = "connection" // ConntrackFlush
 )
@@ -57,26 +57,30 @@ type ForwardAccept struct{ Family Family }
 // be bound to a masquerade that the null SNAT cannot undo.
 type ConntrackFlush struct{ Prefix netip.Prefix }
 
-// Diff returns the changes that turn have into want, in an order that is safe to apply one by one:
-// tables first, so that no link is up unguarded and no flow begins without its null SNAT; then from
-// links to rules, and the deletions the other way round. A link that must be made anew is deleted first
-// and takes with it what it carried. Diff(p, p) is empty and Diff(Plan{}, have) removes everything.
+// Diff returns the changes that turn have into want, in an order that is safe to apply one by one. First
+// comes what keeps packets out of the clear and guards the links: tables, the routes that need no link, and
+// rules. Then from links to routes over them, and the deletions the other way round. A link that must be made
+// anew is deleted before that and takes with it what it carried. Diff(p, p) is empty and Diff(Plan{}, have)
+// removes everything.
 func Diff(want, have Plan) []Change {
 	anew, gone := lostLinks(want.Links, have.Links)
 	var out, deletes []Change
+	step := func(set, del []Change) {
+		out, deletes = append(out, set...), append(deletes, del...)
+	}
+	on := carried{anew, gone}
+	routes, oldRoutes := on.routes(want.Routes, have.Routes)
+	step(diff(KindTable, want.Tables, have.Tables,
+		func(t Table) Family { return t.Family }, sameTable))
+	step(filter(routes, Change.standing), filter(oldRoutes, Change.standing))
+	step(diff(KindRule, want.Rules, have.Rules, func(r Rule) Rule { return r }, equal))
 	for _, l := range have.Links {
 		if anew[l.Name] {
 			out = append(out, Change{Delete, KindLink, l})
 		}
 	}
-	step := func(set, del []Change) {
-		out, deletes = append(out, set...), append(deletes, del...)
-	}
-	step(diff(KindTable, want.Tables, have.Tables,
-		func(t Table) Family { return t.Family }, sameTable))
 	step(diff(KindLink, want.Links, slices.DeleteFunc(slices.Clone(have.Links), func(l Link) bool { return anew[l.Name] }),
 		func(l Link) string { return l.Name }, equal))
-	on := carried{anew, gone}
 	step(diffOn(on, KindAddress, want.Addresses, have.Addresses,
 		func(a Address) string { return a.Link }, func(a Address) Address { return Address{Link: a.Link, Prefix: a.Prefix} }, equal))
 	step(diffOn(on, KindTunnel, want.Tunnels, have.Tunnels,
@@ -87,12 +91,37 @@ func Diff(want, have Plan) []Change {
 		func(f FDBEntry) string { return f.Link }, func(f FDBEntry) FDBEntry { return FDBEntry{Link: f.Link, MAC: f.MAC} }, equal))
 	step(diffOn(on, KindNeighbour, want.Neighbours, have.Neighbours,
 		func(n Neighbour) string { return n.Link }, func(n Neighbour) Neighbour { return Neighbour{Link: n.Link, IP: n.IP} }, equal))
-	step(on.routes(want.Routes, have.Routes))
-	step(diff(KindRule, want.Rules, have.Rules, func(r Rule) Rule { return r }, equal))
+	linked := func(c Change) bool { return !c.standing() }
+	step(filter(routes, linked), filter(oldRoutes, linked))
 	step(diff(KindForward, accepts(want), accepts(have), func(f ForwardAccept) ForwardAccept { return f }, equal))
 	out = append(out, flushes(want.Tables, have.Tables)...)
 	slices.Reverse(deletes)
 	return append(out, deletes...)
+}
+
+// standing says that the change is of a route without next hops, which no link takes along.
+func (c Change) standing() bool {
+	r, ok := c.Element.(Route)
+	return ok && len(r.NextHops) == 0
+}
+
+// Guards says that the change is one of those that come first: until all of them are made, nothing that
+// carries packets may be.
+func (c Change) Guards() bool { return c.Kind == KindTable || c.Kind == KindRule || c.standing() }
+
+// Additions returns those of the changes that add what is missing.
+func Additions(changes []Change) []Change {
+	return filter(changes, func(c Change) bool { return c.Op == Add })
+}
+
+func filter(changes []Change, keep func(Change) bool) []Change {
+	var out []Change
+	for _, c := range changes {
+		if keep(c) {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // carried says what becomes of elements on links that are made anew, or that go.
@@ -143,11 +172,11 @@ func (c carried) routes(want, have []Route) (set, del []Change) {
 
 // routeKey identifies a route in the kernel.
 type routeKey struct {
-	table int
-	dst   netip.Prefix
+	table, metric int
+	dst           netip.Prefix
 }
 
-func keyOf(r Route) routeKey { return routeKey{r.Table, r.Dst} }
+func keyOf(r Route) routeKey { return routeKey{r.Table, r.Metric, r.Dst} }
 
 func sameRoute(want, have Route) bool {
 	return want.Type == have.Type && want.Source == have.Source && want.MTU == have.MTU &&

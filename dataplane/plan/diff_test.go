@@ -11,8 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/tools/txtar"
 
 	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/dataplane/topology"
 )
 
 // apply makes changes to a kernel that is nothing but a Plan, with the kernel's own rules: what exists
@@ -51,7 +53,7 @@ func apply(t *testing.T, k *plan.Plan, changes []plan.Change) {
 			for _, h := range e.NextHops {
 				requireLink(t, k, c, h.Link)
 			}
-			k.Routes = put(t, c, k.Routes, e, func(x plan.Route) bool { return x.Table == e.Table && x.Dst == e.Dst })
+			k.Routes = put(t, c, k.Routes, e, func(x plan.Route) bool { return x.Table == e.Table && x.Dst == e.Dst && x.Metric == e.Metric })
 		case plan.Rule:
 			k.Rules = put(t, c, k.Rules, e, func(x plan.Rule) bool { return x == e })
 		case plan.Table:
@@ -173,7 +175,7 @@ delete peer sl-wg0 AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA= (c2/b-gw) active
 	}, {
 		name: "a route that points elsewhere",
 		edit: func(_, have *plan.Plan) { have.Routes[0].Source = netip.Addr{} },
-		want: "replace route 10.9.0.0/16 dev sl-wg0 table 5100 proto 81 src 10.8.2.1 mtu 1420\n",
+		want: "replace route 10.9.0.0/16 dev sl-wg0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420\n",
 	}, {
 		name: "an MTU is set in place",
 		edit: func(_, have *plan.Plan) { have.Links[1].MTU = 1500 },
@@ -186,8 +188,8 @@ add link sl-vx mtu 1420 address 02:51:ac:1f:01:0c type vxlan id 5100 local 172.3
 add address 169.254.51.0/32 dev sl-vx scope link
 add fdb 02:51:ac:1f:01:0b dev sl-vx dst 172.31.1.11 self permanent
 add neighbour 172.31.1.11 dev sl-vx lladdr 02:51:ac:1f:01:0b nud permanent
-add route 10.8.1.0/24 via 172.31.1.11 dev sl-vx table 5101 proto 81 onlink
-add route 172.31.1.11/32 via 172.31.1.11 dev sl-vx table 5101 proto 81 onlink
+add route 10.8.1.0/24 via 172.31.1.11 dev sl-vx table 5101 proto 81 metric 100 onlink
+add route 172.31.1.11/32 via 172.31.1.11 dev sl-vx table 5101 proto 81 metric 100 onlink
 `,
 	}, {
 		name: "rules in the kernel are known by their identifier, and a foreign link-local address stays",
@@ -216,7 +218,7 @@ add route 172.31.1.11/32 via 172.31.1.11 dev sl-vx table 5101 proto 81 onlink
 	}, {
 		name: "routes that a flap took come back without forgetting connections",
 		edit: func(_, have *plan.Plan) { have.Routes = have.Routes[1:] },
-		want: "add route 10.9.0.0/16 dev sl-wg0 table 5100 proto 81 src 10.8.2.1 mtu 1420\n",
+		want: "add route 10.9.0.0/16 dev sl-wg0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420\n",
 	}}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -229,14 +231,66 @@ add route 172.31.1.11/32 via 172.31.1.11 dev sl-vx table 5101 proto 81 onlink
 	}
 }
 
-// TestFirstAndLast: a gateway's tables are there before its first link, and go after the last.
+// TestFirstAndLast: what guards and keeps packets out of the clear is there before the first link, and goes
+// after the last. A link that is made anew is not deleted before either.
 func TestFirstAndLast(t *testing.T) {
-	gateway := find(t, "spine/a-gw")
-	up, down := plan.Diff(gateway, plan.Plan{}), plan.Diff(plan.Plan{}, gateway)
-	if up[0].Kind != plan.KindTable || up[2].Kind != plan.KindLink {
-		t.Errorf("up: %s", texts(up))
+	gateway, anew := find(t, "spine/a-gw"), find(t, "spine/a-gw")
+	anew.Links = slices.Clone(anew.Links)
+	anew.Links[0].MAC, anew.Tables, anew.Rules = "02:51:00:00:00:00", nil, nil
+	for name, changes := range map[string][]plan.Change{
+		"up": plan.Diff(gateway, plan.Plan{}), "anew": plan.Diff(gateway, anew),
+	} {
+		if !slices.IsSortedFunc(changes, guardsFirst) || changes[0].Kind != plan.KindTable {
+			t.Errorf("%s: %s", name, texts(changes))
+		}
 	}
-	if last := down[len(down)-1]; last.Kind != plan.KindTable || down[0].Kind != plan.KindForward {
-		t.Errorf("down: %s", texts(down))
+	down := plan.Diff(plan.Plan{}, gateway)
+	slices.Reverse(down)
+	if !slices.IsSortedFunc(down, guardsFirst) || down[0].Kind != plan.KindTable {
+		t.Errorf("down, reversed: %s", texts(down))
+	}
+}
+
+func guardsFirst(a, b plan.Change) int {
+	order := map[bool]int{true: 0, false: 1}
+	return order[a.Guards()] - order[b.Guards()]
+}
+
+// TestFailClosed: what stands before the first sync is part of every plan, needs no link, and is there for a
+// node that the topology does not know.
+func TestFailClosed(t *testing.T) {
+	eachCase(t, func(path string, _ *txtar.Archive, top topology.Topology, nodes []plan.NodeFacts) {
+		for _, n := range nodes {
+			closed, all := plan.FailClosed(top, n), plan.For(top, n)
+			if changes := plan.Additions(plan.Diff(closed, all)); len(changes) > 0 {
+				t.Errorf("%s, %s: not in the plan: %s", path, n.Name, texts(changes))
+			}
+			for _, c := range plan.Diff(closed, plan.Plan{}) {
+				if !c.Guards() && c.Kind != plan.KindConnection {
+					t.Errorf("%s, %s: %s", path, n.Name, c)
+				}
+			}
+			requireStanding(t, top, n, closed)
+			stranger := n
+			stranger.Name = "stranger"
+			requireStanding(t, top, stranger, plan.For(top, stranger))
+		}
+	})
+}
+
+func requireStanding(t *testing.T, top topology.Topology, n plan.NodeFacts, p plan.Plan) {
+	t.Helper()
+	for _, r := range top.Remotes {
+		for _, dst := range r.Routed {
+			if dst.Addr().Is6() && !n.IPv6 {
+				continue
+			}
+			family := plan.FamilyOf(dst.Addr())
+			if !slices.ContainsFunc(p.Routes, func(r plan.Route) bool {
+				return r.Dst == dst && r.Type == plan.Unreachable && r.Table == plan.OutboundTable
+			}) || !slices.Contains(p.Rules, plan.Rule{Family: family, Priority: plan.OutboundPriority, Table: plan.OutboundTable}) {
+				t.Errorf("node %s: %s may leave in clear:\n%s", n.Name, dst, p)
+			}
+		}
 	}
 }

@@ -12,13 +12,16 @@ import (
 	"github.com/sealane-io/sealane/dataplane/topology"
 )
 
-// For returns what a node's kernel should hold. A node that the topology does not know, or one without
-// remote clusters, holds nothing.
+// For returns what a node's kernel should hold. Without remote clusters it holds nothing. A node that the
+// topology does not know, or that lacks an address for the overlay, holds what FailClosed returns.
 func For(t topology.Topology, n NodeFacts) Plan {
 	active := Choose(t, n.Alive)
-	v, ok := newView(t, n, active)
-	if !ok {
+	if len(t.Remotes) == 0 {
 		return Plan{Active: active}
+	}
+	v := newView(t, n, active)
+	if !v.on(v.self).IsValid() {
+		return v.failClosed()
 	}
 	p := Plan{
 		Active:         active,
@@ -26,12 +29,29 @@ func For(t topology.Topology, n NodeFacts) Plan {
 		Addresses:      v.addresses(),
 		Neighbours:     v.neighbours(),
 		FDB:            v.fdb(),
-		Routes:         slices.Concat(v.throws(), v.outbound(), v.probes(), v.inbound()),
-		Rules:          v.rules(),
+		Routes:         slices.Concat(v.standing(), v.throws(), v.outbound(), v.probes(), v.inbound()),
+		Rules:          slices.Concat(v.inboundRules(), v.outboundRules()),
 		Tunnels:        v.tunnels(),
 		Tables:         v.tables(),
 		ForwardAccepts: v.families,
 	}
+	p.sort()
+	return p
+}
+
+// FailClosed returns the part of For that keeps packets to other clusters out of the clear, and packets
+// that claim to be from them away: the unreachable routes with their rule, and the tables. It needs no link,
+// no address of the node, and no other process, so it can be had from boot on, from the last known topology.
+func FailClosed(t topology.Topology, n NodeFacts) Plan {
+	active := Choose(t, n.Alive)
+	if len(t.Remotes) == 0 {
+		return Plan{Active: active}
+	}
+	return newView(t, n, active).failClosed()
+}
+
+func (v *view) failClosed() Plan {
+	p := Plan{Active: v.active, Routes: v.standing(), Rules: v.outboundRules(), Tables: v.tables()}
 	p.sort()
 	return p
 }
@@ -44,9 +64,10 @@ type view struct {
 	// gateway is this node's own, nil on a worker.
 	gateway *topology.Gateway
 	active  Active
-	// outer is the family of the overlay's outer packets, families those that reach remote clusters.
-	outer    Family
-	families []Family
+	// outer is the family of the overlay's outer packets, families those that reach remote clusters, and
+	// known those in which remote clusters have networks.
+	outer           Family
+	families, known []Family
 	// slots of the remote gateways, each with its cable; none on a worker.
 	slots []int
 	// behind holds the clusters that have a gateway of a slot, by slot.
@@ -56,20 +77,13 @@ type view struct {
 	sources map[Family]netip.Addr
 }
 
-func newView(t topology.Topology, n NodeFacts, active Active) (*view, bool) {
+func newView(t topology.Topology, n NodeFacts, active Active) *view {
 	v := &view{Topology: t, facts: n, active: active, nodes: make(map[string]topology.Node, len(t.Local.Nodes))}
 	for _, node := range t.Local.Nodes {
 		v.nodes[node.Name] = node
 	}
-	self, ok := v.nodes[n.Name]
-	if !ok || len(t.Remotes) == 0 {
-		return nil, false
-	}
-	v.self = self
+	v.self = v.nodes[n.Name]
 	v.outer = overlayFamily(t.Local.Nodes)
-	if !v.on(self).IsValid() {
-		return nil, false
-	}
 	for i, g := range t.Local.Gateways {
 		if g.Node == n.Name {
 			v.gateway = &t.Local.Gateways[i]
@@ -77,7 +91,11 @@ func newView(t topology.Topology, n NodeFacts, active Active) (*view, bool) {
 	}
 	v.sources = v.podAddresses()
 	for _, f := range []Family{IPv4, IPv6} {
-		if (f == IPv4 || n.IPv6) && v.carries(f) {
+		if f == IPv6 && !n.IPv6 || !reaches(f, t.Remotes) {
+			continue
+		}
+		v.known = append(v.known, f)
+		if len(inFamily(f, t.Local.Announced)) > 0 {
 			v.families = append(v.families, f)
 		}
 	}
@@ -85,7 +103,7 @@ func newView(t topology.Topology, n NodeFacts, active Active) (*view, bool) {
 		v.behind = bySlot(t.Remotes)
 		v.slots = slices.Sorted(maps.Keys(v.behind))
 	}
-	return v, true
+	return v
 }
 
 // overlayFamily is IPv4 unless every node has an IPv6 address and some have no IPv4 address.
@@ -139,11 +157,6 @@ func bySlot(remotes []topology.Remote) map[int][]topology.Remote {
 		}
 	}
 	return out
-}
-
-// carries says whether both the local cluster and a remote one have addresses of the family.
-func (v *view) carries(f Family) bool {
-	return len(inFamily(f, v.Local.Announced)) > 0 && reaches(f, v.Remotes)
 }
 
 // inFamily returns the part of a sorted list of prefixes that is of one family. It shares the list's memory.
@@ -291,13 +304,31 @@ func (v *view) fdb() []FDBEntry {
 	return out
 }
 
-// outbound routes every remote CIDR: through the active gateway, on which by the best cable. What cannot
-// be reached is unreachable, rather than sent in clear by the default route.
+// standing makes every remote prefix unreachable wherever no other route leads there: before the first link
+// is up, when one goes and takes its routes along, and when no gateway is left. Else the default route would
+// send packets in clear.
+func (v *view) standing() []Route {
+	var out []Route
+	for _, r := range v.Remotes {
+		for _, f := range v.known {
+			for _, dst := range inFamily(f, r.Routed) {
+				out = append(out, Route{Table: OutboundTable, Dst: dst, Metric: StandingMetric, Type: Unreachable})
+			}
+		}
+	}
+	return out
+}
+
+// outbound routes every remote prefix that can be reached: through the active gateway, on which by the best
+// cable.
 func (v *view) outbound() []Route {
 	var out []Route
 	for _, r := range v.Remotes {
 		for _, f := range v.families {
-			route := v.towards(r, f)
+			route, ok := v.towards(r, f)
+			if !ok {
+				continue
+			}
 			for _, dst := range inFamily(f, r.Routed) {
 				route.Dst = dst
 				out = append(out, route)
@@ -307,9 +338,9 @@ func (v *view) outbound() []Route {
 	return out
 }
 
-// towards returns the route to a remote cluster, without its destination.
-func (v *view) towards(r topology.Remote, f Family) Route {
-	route := Route{Table: OutboundTable, Type: Unicast, Source: v.sources[f], MTU: v.pathMTU(r)}
+// towards returns the route to a remote cluster, without its destination, if there is one.
+func (v *view) towards(r topology.Remote, f Family) (Route, bool) {
+	route := Route{Table: OutboundTable, Metric: RouteMetric, Type: Unicast, Source: v.sources[f], MTU: v.pathMTU(r)}
 	slots := v.active.Remotes[r.Name]
 	switch {
 	case len(slots) == 0 || v.active.Gateway == "":
@@ -317,14 +348,14 @@ func (v *view) towards(r topology.Remote, f Family) Route {
 		for _, j := range slots {
 			route.NextHops = append(route.NextHops, NextHop{Link: CableLink(j), Weight: 1})
 		}
-		return route
+		return route, true
 	default:
 		if n := v.nodes[v.active.Gateway]; v.on(n).IsValid() && v.nextHop(n, f).IsValid() {
 			route.NextHops = []NextHop{{OverlayLink, v.nextHop(n, f), 1}}
-			return route
+			return route, true
 		}
 	}
-	return Route{Table: OutboundTable, Type: Unreachable}
+	return Route{}, false
 }
 
 // throws keep the cables' outer packets out of the cables, where a remote CIDR contains the address of a
@@ -340,7 +371,7 @@ func (v *view) throws() []Route {
 				f := FamilyOf(c.Addr)
 				inside := slices.ContainsFunc(inFamily(f, r.Routed), func(p netip.Prefix) bool { return p.Contains(c.Addr) })
 				if inside && slices.Contains(v.families, f) {
-					out = append(out, Route{Table: OutboundTable, Dst: host(c.Addr), Type: Throw})
+					out = append(out, Route{Table: OutboundTable, Dst: host(c.Addr), Metric: ThrowMetric, Type: Throw})
 				}
 			}
 		}
@@ -356,7 +387,7 @@ func (v *view) probes() []Route {
 	var out []Route
 	for _, r := range v.Remotes {
 		for _, g := range r.Gateways {
-			out = append(out, Route{Table: OutboundTable, Dst: host(ULA(g.PublicKey)), Type: Unicast,
+			out = append(out, Route{Table: OutboundTable, Dst: host(ULA(g.PublicKey)), Metric: RouteMetric, Type: Unicast,
 				NextHops: []NextHop{{Link: CableLink(g.Slot), Weight: 1}}, Source: ULA(v.facts.PublicKey)})
 		}
 	}
@@ -381,7 +412,7 @@ func (v *view) inbound() []Route {
 				dsts = append(dsts, host(a))
 			}
 			for _, dst := range dsts {
-				out = append(out, Route{Table: InboundTable, Dst: dst, Type: Unicast,
+				out = append(out, Route{Table: InboundTable, Dst: dst, Metric: RouteMetric, Type: Unicast,
 					NextHops: []NextHop{{OverlayLink, hop, 1}}})
 			}
 		}
@@ -389,15 +420,20 @@ func (v *view) inbound() []Route {
 	return out
 }
 
-func (v *view) rules() []Rule {
+func (v *view) inboundRules() []Rule {
 	var out []Rule
 	for _, f := range v.families {
 		for _, j := range v.slots {
 			out = append(out, Rule{Family: f, Priority: InboundPriority, IIF: CableLink(j), Table: InboundTable})
 		}
 	}
+	return out
+}
+
+func (v *view) outboundRules() []Rule {
+	var out []Rule
 	for _, f := range []Family{IPv4, IPv6} {
-		if slices.Contains(v.families, f) || f == IPv6 && v.probing() && len(v.slots) > 0 {
+		if slices.Contains(v.known, f) || f == IPv6 && v.probing() && len(v.slots) > 0 {
 			out = append(out, Rule{Family: f, Priority: OutboundPriority, Table: OutboundTable})
 		}
 	}
@@ -442,8 +478,8 @@ func comparePrefix(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
-// sort brings every slice into the order of its keys. Of two routes to the same it keeps the first, the
-// throw: a remote CIDR may be no more than its gateway's address.
+// sort brings every slice into the order of its keys. Candidates of several gateways may be one address, and
+// have one throw.
 func (p *Plan) sort() {
 	slices.SortFunc(p.Links, func(a, b Link) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(p.Addresses, func(a, b Address) int {
@@ -463,5 +499,5 @@ func (p *Plan) sort() {
 }
 
 func compareRoute(a, b Route) int {
-	return cmp.Or(cmp.Compare(a.Table, b.Table), comparePrefix(a.Dst, b.Dst))
+	return cmp.Or(cmp.Compare(a.Table, b.Table), comparePrefix(a.Dst, b.Dst), cmp.Compare(a.Metric, b.Metric))
 }

@@ -22,6 +22,17 @@ const (
 	// OutboundTable holds the remote CIDRs, InboundTable the nodes of the local cluster.
 	OutboundTable = 5100
 	InboundTable  = 5101
+	// Metrics of our routes. A throw comes before the route that contains it, and the unreachable that
+	// stands behind a route takes over when the route goes with its link.
+	ThrowMetric    = 50
+	RouteMetric    = 100
+	StandingMetric = 4096
+	// ForwardMark is a bit of the packet mark. Our forward chain sets it on what passes between the local
+	// cluster and the others, the iptables FORWARD chains accept what has it, and our unmark chain removes
+	// it: it exists for the length of the FORWARD chains. kube-proxy (0x4000, 0x8000), portmap (0x2000),
+	// Calico (0xffff0000), Cilium (0x0f00), the AWS VPC CNI (0x80), OVN-Kubernetes (0x3f0), Istio (0x539)
+	// and Tailscale (0xff0000) use other bits.
+	ForwardMark = 0x4
 	// The rules come after Cilium's local table at 100 and before the per-pod rules of cloud CNIs.
 	InboundPriority  = 103
 	OutboundPriority = 105

@@ -23,10 +23,13 @@ const (
 
 // tables returns one table a family. A packet meets their chains in this order:
 //
-//	guard      raw prerouting        what a cable may deliver, who may speak VXLAN
-//	host       input                 no other cluster opens a connection to the node itself
+//	guard      raw prerouting        what a cable may deliver, who may speak VXLAN, who may be a remote source
+//	host       input                 VXLAN that was not translated, no connections from others to the node
+//	forward    before FORWARD        nothing but local to remote over our links, marked for FORWARD to accept
+//	unmark     after FORWARD         takes the mark away
 //	untracked  raw output            no connection tracking for outer packets
 //	clamp      mangle postrouting    TCP's MSS fits the path
+//	egress     mangle postrouting    nothing to a remote cluster but over our links
 //	nullsnat   nat postrouting, before kube-proxy and CNIs: no masquerade between clusters
 func (v *view) tables() []Table {
 	var out []Table
@@ -35,14 +38,13 @@ func (v *view) tables() []Table {
 			continue
 		}
 		t := Table{Family: f, Sets: v.sets(f)}
-		for _, c := range []Chain{v.clamp(f), v.guard(f), v.host(f), v.nullSNAT(f), v.untracked(f)} {
+		for _, c := range []Chain{v.clamp(f), v.egress(f), v.forward(f), v.guard(f), v.host(f), v.nullSNAT(f),
+			v.unmark(), v.untracked(f)} {
 			if len(c.Rules) > 0 {
 				t.Chains = append(t.Chains, c)
 			}
 		}
-		if len(t.Chains) > 0 {
-			out = append(out, t)
-		}
+		out = append(out, t)
 	}
 	return out
 }
@@ -64,7 +66,7 @@ func (v *view) sets(f Family) []Set {
 		add(setPods, disjoint(inFamily(f, v.Local.Pods)))
 	}
 	add(setNodes, v.nodeAddresses(f))
-	if carried {
+	if slices.Contains(v.known, f) {
 		add(setRemote, routed(f, v.Remotes))
 	}
 	slices.SortFunc(sets, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
@@ -107,50 +109,118 @@ func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 	return out
 }
 
+// rules are a chain's rules, one family's words in them.
+type rules []string
+
+func (r *rules) add(format string, args ...any) { *r = append(*r, fmt.Sprintf(format, args...)) }
+
 // guard drops what a cable delivers unless it is from the networks behind that cable to pods or services
 // of this cluster: else a hostile member could speak to host ports, or for somebody else. Only gateways'
-// probes reach the node itself. VXLAN is spoken between node addresses and nowhere else: its socket listens
-// on every address of the node, and what it unpacks is believed.
+// probes reach the node itself. Whoever else claims to be in a remote network is dropped, whatever rp_filter
+// is. VXLAN is spoken between node addresses, over the links that lead there, and nowhere else: its socket
+// listens on every address of the node, and what it unpacks is believed.
 func (v *view) guard(f Family) Chain {
-	c := Chain{Name: "guard", Type: "filter", Hook: "prerouting", Priority: "raw"}
-	add := func(format string, args ...any) { c.Rules = append(c.Rules, fmt.Sprintf(format, args...)) }
-	haveNodes := len(v.nodeAddresses(f)) > 0
+	var r rules
 	if f == v.outer {
-		add(`udp dport %d %s saddr != @%s %s daddr @%s counter drop`, v.Cable.VXLANPort, f, setNodes, f, setNodes)
-		add(`udp dport %d %s daddr != @%s fib daddr type local counter drop`, v.Cable.VXLANPort, f, setNodes)
+		r.add(`udp dport %d %s saddr != @%s %s daddr @%s counter drop`, v.Cable.VXLANPort, f, setNodes, f, setNodes)
+		r.add(`udp dport %d %s daddr != @%s fib daddr type local counter drop`, v.Cable.VXLANPort, f, setNodes)
+		r.add(`udp dport %d %s daddr @%s fib saddr . iif oif 0 counter drop`, v.Cable.VXLANPort, f, setNodes)
+		r.add(`iifname "%s*" udp dport %d %s daddr @%s counter drop`, LinkPrefix, v.Cable.VXLANPort, f, setNodes)
+	}
+	if a := addressOf(v.self, f); a.IsValid() && len(v.slots) > 0 {
+		// Before the check of remote sources: a remote network may contain its gateway's address.
+		r.add(`iifname != "%s*" %s daddr %s udp dport %s notrack accept`, LinkPrefix, f, a, v.cablePorts())
+	}
+	if slices.Contains(v.known, f) {
+		r.add(`iifname != "lo" iifname != "%s*" %s saddr @%s counter drop`, LinkPrefix, f, setRemote)
 	}
 	if len(v.slots) > 0 {
-		if haveNodes {
-			add(`iifname "%s*" %s daddr @%s counter drop`, CablePrefix, f, setNodes)
+		if len(v.nodeAddresses(f)) > 0 {
+			r.add(`iifname "%s*" %s daddr @%s counter drop`, CablePrefix, f, setNodes)
 		}
 		if f == IPv6 && v.probing() {
-			add(`iifname "%s*" ip6 saddr %s ip6 daddr %s icmpv6 type { echo-request, echo-reply } accept`,
+			r.add(`iifname "%s*" ip6 saddr %s ip6 daddr %s icmpv6 type { echo-request, echo-reply } accept`,
 				CablePrefix, ULAPrefix(), ULA(v.facts.PublicKey))
 		}
 		for _, j := range v.slots {
 			if slices.Contains(v.families, f) && reaches(f, v.behind[j]) {
-				add(`iifname "%s" %s saddr @%s%d %s daddr @%s accept`, CableLink(j), f, setCable, j, f, setLocal)
+				r.add(`iifname "%s" %s saddr @%s%d %s daddr @%s accept`, CableLink(j), f, setCable, j, f, setLocal)
 			}
 		}
-		add(`iifname "%s*" counter drop`, CablePrefix)
+		r.add(`iifname "%s*" counter drop`, CablePrefix)
 	}
 	if f == v.outer {
-		add(`%s saddr @%s %s daddr @%s udp dport %d notrack`, f, setNodes, f, setNodes, v.Cable.VXLANPort)
+		r.add(`%s saddr @%s %s daddr @%s udp dport %d notrack`, f, setNodes, f, setNodes, v.Cable.VXLANPort)
 	}
-	if a := addressOf(v.self, f); a.IsValid() && len(v.slots) > 0 {
-		add(`%s daddr %s udp dport %s notrack`, f, a, v.cablePorts())
-	}
-	return c
+	return Chain{Name: "guard", Type: "filter", Hook: "prerouting", Priority: "raw", Rules: r}
 }
 
 // host drops connections from other clusters to the node's own addresses in the pod network, which the
-// guard lets pass for the sake of replies: on them listens whatever listens on all addresses.
+// guard lets pass for the sake of replies: on them listens whatever listens on all addresses. VXLAN between
+// nodes is not tracked: what is tracked came by a translation, round the guard.
 func (v *view) host(f Family) Chain {
-	c := Chain{Name: "host", Type: "filter", Hook: "input", Priority: "filter"}
-	if slices.Contains(v.families, f) && len(inFamily(f, v.Local.Pods)) > 0 {
-		c.Rules = []string{fmt.Sprintf(`iifname "%s*" %s daddr @%s ct state new counter drop`, LinkPrefix, f, setPods)}
+	var r rules
+	if f == v.outer {
+		r.add(`udp dport %d %s saddr != @%s counter drop`, v.Cable.VXLANPort, f, setNodes)
+		r.add(`udp dport %d ct state != untracked counter drop`, v.Cable.VXLANPort)
 	}
-	return c
+	if slices.Contains(v.families, f) && len(inFamily(f, v.Local.Pods)) > 0 {
+		r.add(`iifname "%s*" %s daddr @%s ct state new counter drop`, LinkPrefix, f, setPods)
+	}
+	return Chain{Name: "host", Type: "filter", Hook: "input", Priority: "filter", Rules: r}
+}
+
+// forward lets over our links only what is between local and remote networks, and nothing from a cable to a
+// cable or back into the overlay: a service whose backends are elsewhere would make this cluster a relay. What
+// passes is marked, for the FORWARD chains to accept. Destinations are looked at after a service's translation,
+// when they may be nodes, and so are the sources of answers. VXLAN is not forwarded after a translation, which
+// could have given it a node's source.
+func (v *view) forward(f Family) Chain {
+	var r rules
+	if f == v.outer {
+		r.add(`udp dport %d %s daddr @%s ct state != untracked counter drop`, v.Cable.VXLANPort, f, setNodes)
+	}
+	if len(v.slots) > 0 {
+		r.add(`iifname "%s*" oifname "%s*" counter drop`, CablePrefix, CablePrefix)
+	}
+	r.add(`iifname "%s" oifname "%s" counter drop`, OverlayLink, OverlayLink)
+	if slices.Contains(v.families, f) {
+		inside := []string{setLocal}
+		if len(v.nodeAddresses(f)) > 0 {
+			inside = append(inside, setNodes)
+		}
+		for _, set := range inside {
+			r.add(`oifname "%s*" %s saddr @%s %s daddr @%s meta mark set meta mark | 0x%08x accept`,
+				LinkPrefix, f, set, f, setRemote, ForwardMark)
+			r.add(`iifname "%s*" %s saddr @%s %s daddr @%s meta mark set meta mark | 0x%08x accept`,
+				LinkPrefix, f, setRemote, f, set, ForwardMark)
+		}
+	}
+	for _, direction := range []string{"iifname", "oifname"} {
+		r.add(`%s "%s*" counter drop`, direction, LinkPrefix)
+	}
+	return Chain{Name: "forward", Type: "filter", Hook: "forward", Priority: "filter-1", Rules: r}
+}
+
+func (v *view) unmark() Chain {
+	var r rules
+	for _, direction := range []string{"iifname", "oifname"} {
+		r.add(`%s "%s*" meta mark set meta mark & 0x%08x`, direction, LinkPrefix, ^uint32(ForwardMark))
+	}
+	return Chain{Name: "unmark", Type: "filter", Hook: "forward", Priority: "filter+1", Rules: r}
+}
+
+// egress drops what would leave for a remote network in clear, where somebody's rule or route comes before
+// ours, or by the throw for a remote gateway's address. Only the cables' own outer packets go there.
+func (v *view) egress(f Family) Chain {
+	var r rules
+	if slices.Contains(v.known, f) {
+		if len(v.slots) > 0 {
+			r.add(`udp sport %s fib saddr type local accept`, v.cablePorts())
+		}
+		r.add(`oifname != "lo" oifname != "%s*" %s daddr @%s counter drop`, LinkPrefix, f, setRemote)
+	}
+	return Chain{Name: "egress", Type: "filter", Hook: "postrouting", Priority: "mangle", Rules: r}
 }
 
 func (v *view) untracked(f Family) Chain {
@@ -178,7 +248,8 @@ func (v *view) cablePorts() string {
 }
 
 // nullSNAT binds a flow between clusters to its own source before any masquerade can. A flow of the host
-// whose source was chosen before a service's DNAT gets the node's pod address, or no reply would come.
+// whose source was chosen before a service's DNAT gets the node's pod address, or no reply would come. No
+// other flow does: forwarded ones would hide their origin behind this node.
 func (v *view) nullSNAT(f Family) Chain {
 	c := Chain{Name: "nullsnat", Type: "nat", Hook: "postrouting", Priority: "srcnat-5"}
 	if !slices.Contains(v.families, f) {
@@ -192,7 +263,7 @@ func (v *view) nullSNAT(f Family) Chain {
 		c.Rules = append(c.Rules, fmt.Sprintf(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setRemote, f, setNodes, f))
 	}
 	if source := v.sources[f]; source.IsValid() {
-		c.Rules = append(c.Rules, fmt.Sprintf(`oifname "%s*" %s saddr != @%s %s daddr @%s snat to %s`,
+		c.Rules = append(c.Rules, fmt.Sprintf(`oifname "%s*" fib saddr type local %s saddr != @%s %s daddr @%s snat to %s`,
 			LinkPrefix, f, setLocal, f, setRemote, source))
 	}
 	return c

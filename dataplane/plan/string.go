@@ -93,6 +93,7 @@ func (r Route) String() string {
 	if r.Source.IsValid() {
 		fmt.Fprintf(&b, " src %s", r.Source)
 	}
+	fmt.Fprintf(&b, " metric %d", r.Metric)
 	if r.MTU > 0 {
 		fmt.Fprintf(&b, " mtu %d", r.MTU)
 	}
@@ -170,7 +171,9 @@ func (p Peer) String() string {
 
 func (p TunnelPeer) String() string { return p.Link + " " + p.Peer.String() }
 
-func (f ForwardAccept) String() string { return fmt.Sprintf("%s accept %s*", f.Family, LinkPrefix) }
+func (f ForwardAccept) String() string {
+	return fmt.Sprintf("%s accept %s* mark %#x/%#x", f.Family, LinkPrefix, ForwardMark, ForwardMark)
+}
 
 func (f ConntrackFlush) String() string { return "flush " + f.Prefix.String() }
 
@@ -184,7 +187,7 @@ func (t Table) String() string {
 	}
 	for _, c := range t.Chains {
 		fmt.Fprintf(&b, "\tchain %s {\n\t\ttype %s hook %s priority %s; policy accept;\n",
-			c.Name, c.Type, c.Hook, strings.Replace(c.Priority, "-", " - ", 1))
+			c.Name, c.Type, c.Hook, strings.NewReplacer("-", " - ", "+", " + ").Replace(c.Priority))
 		for _, r := range c.Rules {
 			fmt.Fprintf(&b, "\t\t%s\n", r)
 		}

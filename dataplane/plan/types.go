@@ -98,11 +98,14 @@ const (
 	Unreachable RouteType = "unreachable"
 )
 
-// Route in one of our tables. Its key is Table and Dst.
+// Route in one of our tables. Its key is Table, Dst and Metric.
 type Route struct {
 	Table int
 	Dst   netip.Prefix
-	Type  RouteType
+	// Metric of the route; of several to one destination the lowest counts. It is never 0, of which the
+	// kernel makes 1024 for IPv6.
+	Metric int
+	Type   RouteType
 	// NextHops of a unicast route, sorted by link and address. Flows are spread over several. For IPv6 the
 	// kernel takes several only if each has an address.
 	NextHops []NextHop
