@@ -46,6 +46,9 @@ const (
 	AnnotationExportedAnnotations = "sealane.io/exported-annotations"
 )
 
+// MessageExported begins the message of a ServiceExport's condition Ready=True; what is said of it besides follows.
+const MessageExported = "exported to the ClusterSet"
+
 // BundleName returns the name of a shard's Bundle: "sealane-0", "sealane-1", …
 func BundleName(shard int32) string { return "sealane-" + strconv.Itoa(int(shard)) }
 

@@ -132,7 +132,11 @@ func (o *options) memberAt(ctx context.Context, contextName string) (*api, strin
 		return nil, "", err
 	}
 	var peering v1alpha1.Peering
-	if err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.PeeringName}, &peering); err != nil {
+	err = c.Get(ctx, client.ObjectKey{Name: v1alpha1.PeeringName}, &peering)
+	if err != nil && !gone(err) {
+		return nil, "", c.unanswered("the member", "--context", err)
+	}
+	if err != nil {
 		return nil, "", &finding{
 			expected: fmt.Sprintf("context %s to lead to a member, which has a Peering %s", contextName, v1alpha1.PeeringName),
 			found:    err.Error(),

@@ -5,12 +5,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/sealane-io/sealane/cmd/kubectl-karmada-sealane/dnspath"
 )
@@ -96,6 +94,9 @@ func (d *diagnose) dns(ctx context.Context, text string) error {
 	if err := f.known(d.clusters, d.invocation); err != nil {
 		return err
 	}
+	if len(f.members) == 0 {
+		return &finding{expected: "a member to look from", found: "there is none", remedy: "make a cluster one: " + d.invocation + " join CLUSTER"}
+	}
 	var all []diagnosis
 	for i := range f.members {
 		m := &f.members[i]
@@ -167,7 +168,7 @@ func (d *diagnose) print(all []diagnosis) error {
 
 // marks are signs in colour on a terminal; elsewhere the verdicts stand as words.
 func (d *diagnose) marks() dnspath.Marks {
-	if file, ok := d.Out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+	if colourful(d.Out) {
 		return dnspath.Marks{dnspath.OK: "\x1b[32m✓\x1b[0m", dnspath.Note: "\x1b[33m!\x1b[0m", dnspath.Broken: "\x1b[31m✗\x1b[0m"}
 	}
 	return nil

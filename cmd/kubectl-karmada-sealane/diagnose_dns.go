@@ -45,7 +45,7 @@ func (d *diagnose) follow(ctx context.Context, karmada *api, f *fleet, m *fleetM
 	if err != nil {
 		return []dnspath.Step{{
 			Name: "member", Verdict: dnspath.Broken, Expected: "to reach the API server of " + m.Name + ", to look around there",
-			Found: err.Error(), Remedy: "add a kubeconfig context named " + m.Name + ", or look from another member with -C",
+			Found: refusal(err) + ": " + err.Error(), Remedy: "add a kubeconfig context named " + m.Name + ", or look from another member with -C",
 		}}, nil
 	}
 	facts := &dnspath.Facts{

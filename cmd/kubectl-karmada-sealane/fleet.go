@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
@@ -26,7 +27,9 @@ type fleet struct {
 	only        []string
 	namespace   string
 	clusterSets []v1alpha1.ClusterSet
-	members     []fleetMember
+	// all are the names of every member, members those that were asked for.
+	all     []string
+	members []fleetMember
 	// templates are the ServiceExports on the Karmada API, policies the ServicePolicies there.
 	templates []exportTemplate
 	policies  []v1alpha1.ServicePolicy
@@ -42,6 +45,17 @@ type fleetMember struct {
 	err      error
 	// bundles as the Karmada API holds them, with the status that the member reported.
 	bundles []v1alpha1.Bundle
+}
+
+// unavailable says why the member could not be asked.
+func (m *fleetMember) unavailable() string { return refusal(m.err) + ": " + m.err.Error() }
+
+// within says what services were narrowed to, for a text.
+func (f *fleet) within() string {
+	if f.namespace == "" {
+		return ""
+	}
+	return " in namespace " + f.namespace
 }
 
 // subjects say which parts of a fleet are needed.
@@ -96,10 +110,14 @@ func (s *scope) aim(ctx context.Context, o *options, contextName string) error {
 func (f *fleet) known(clusters []string, invocation string) error {
 	for _, name := range clusters {
 		if f.member(name) == nil {
+			found := "no Member of that name on the Karmada API"
+			if len(f.all) > 0 {
+				found += "; members: " + strings.Join(f.all, ", ")
+			}
 			return &finding{
 				expected: fmt.Sprintf("%q to be a member", name),
-				found:    "no Member of that name on the Karmada API",
-				remedy:   "see kubectl get members there, or make it one: " + invocation + " join " + name,
+				found:    found,
+				remedy:   didYouMean(name, f.all) + "make it one: " + invocation + " join " + name,
 			}
 		}
 	}
@@ -120,6 +138,7 @@ func (o *options) gather(ctx context.Context, karmada *api, want subjects, withi
 		return nil, err
 	}
 	for i := range members {
+		f.all = append(f.all, members[i].Name)
 		if len(within.clusters) == 0 || slices.Contains(within.clusters, members[i].Name) {
 			f.members = append(f.members, fleetMember{Member: members[i]})
 		}

@@ -42,7 +42,17 @@ type importRow struct {
 	Ready     string         `json:"ready"`
 	Message   string         `json:"message,omitempty"`
 	Source    string         `json:"source"`
+	presence  presence
 }
+
+// presence says whether a ServiceImport of Sealane's is in the member.
+type presence int
+
+const (
+	importAbsent presence = iota
+	importPresent
+	importUnknown
+)
 
 func (r importRow) cells() []string {
 	var endpoints []string
@@ -56,7 +66,10 @@ func (r importRow) cells() []string {
 }
 
 func importTable(f *fleet) table {
-	return newTable("imports", importRows(f), 9, strings.Fields("CLUSTER NAMESPACE NAME TYPE IPS FROM ENDPOINTS READY MESSAGE MODE PORTS SOURCE")...)
+	t := newTable("imports", importRows(f), 9,
+		strings.Fields("CLUSTER NAMESPACE NAME TYPE IPS FROM ENDPOINTS READY MESSAGE MODE PORTS SOURCE")...)
+	t.within = f.within()
+	return t
 }
 
 // importRows are the imports of each member: what the broker wants there, and what is.
@@ -81,6 +94,9 @@ func memberImports(f *fleet, m *fleetMember) []importRow {
 	if m.services != nil {
 		for i := range m.services.imports {
 			im := &m.services.imports[i]
+			if f.namespace != "" && f.namespace != im.Namespace {
+				continue
+			}
 			key := im.Namespace + "/" + im.Name
 			rows[key] = presentImport(m, im, rows[key])
 		}
@@ -107,9 +123,10 @@ func wantedImport(m *fleetMember, im *v1alpha1.Import) *importRow {
 		}
 	}
 	if m.services == nil {
+		row.presence = importUnknown
 		row.Message = "as the broker wants it"
 		if m.err != nil {
-			row.Message += "; " + unreachable + ": " + m.err.Error()
+			row.Message += "; " + m.unavailable()
 		}
 		return row
 	}
@@ -159,9 +176,11 @@ func presentImport(m *fleetMember, im *mcsv1beta1.ServiceImport, wanted *importR
 		row.Endpoints[c.Cluster] = 0
 	}
 	maps.Copy(row.Endpoints, readyEndpoints(m.services.slices, im.Namespace, im.Name))
+	row.presence = importPresent
 	row.Ready, row.Message = importReady(im)
 	switch {
 	case !managed(im):
+		row.presence = importAbsent
 		row.Message = "not made by Sealane, and in its way"
 	case wanted == nil:
 		row.Message = "no longer exported: about to go"

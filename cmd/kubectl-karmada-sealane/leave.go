@@ -5,9 +5,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -65,6 +67,9 @@ func (l *leave) run(ctx context.Context) error {
 	if err := named(l.clusters); err != nil {
 		return err
 	}
+	if err := l.checkMembership(ctx, karmada, clusters); err != nil {
+		return err
+	}
 	changed, err := karmada.editAffinity(ctx, l.clusterSet, l.clusters, labelsOf(clusters), dismiss)
 	if err != nil {
 		return err
@@ -72,7 +77,7 @@ func (l *leave) run(ctx context.Context) error {
 	if changed {
 		p.say("ClusterSet %s: took out %s", l.clusterSet, strings.Join(l.clusters, ", "))
 	} else {
-		p.say("ClusterSet %s does not select %s", l.clusterSet, strings.Join(l.clusters, ", "))
+		p.warn("ClusterSet %s does not select %s: nothing to change", l.clusterSet, strings.Join(l.clusters, ", "))
 	}
 	if l.force {
 		if err := karmada.forceLeave(ctx, l.clusters, p); err != nil {
@@ -86,6 +91,32 @@ func (l *leave) run(ctx context.Context) error {
 		return err
 	}
 	return l.waitWithdrawn(ctx, karmada)
+}
+
+// checkMembership refuses names that stand for nothing: neither for a cluster of Karmada, nor for a member or a
+// name in the ClusterSet that outlived its cluster. A member of another ClusterSet leaves that one.
+func (l *leave) checkMembership(ctx context.Context, karmada *api, clusters []clusterv1alpha1.Cluster) error {
+	var set v1alpha1.ClusterSet
+	if err := karmada.Get(ctx, client.ObjectKey{Name: l.clusterSet}, &set); err != nil {
+		return karmada.explainClusterSet(ctx, l.clusterSet, err)
+	}
+	members, err := karmada.members(ctx)
+	if err != nil {
+		return err
+	}
+	known := slices.Clone(set.Spec.ClusterAffinity.ClusterNames)
+	for i := range members {
+		m := &members[i]
+		known = append(known, m.Name)
+		if m.Spec.ClusterSet != l.clusterSet && slices.Contains(l.clusters, m.Name) {
+			return &finding{
+				expected: fmt.Sprintf("%s to be a member of ClusterSet %s", m.Name, l.clusterSet),
+				found:    "it is a member of ClusterSet " + m.Spec.ClusterSet,
+				remedy:   fmt.Sprintf("%s leave %s --clusterset %s", l.invocation, m.Name, m.Spec.ClusterSet),
+			}
+		}
+	}
+	return chosen(withoutAll(l.clusters, known), clusters)
 }
 
 // waitWithdrawn waits until Karmada took the agents back. A cluster that joined again before would keep
@@ -142,7 +173,7 @@ func (a *api) forceLeave(ctx context.Context, clusters []string, p *progress) er
 
 // waitLeft waits until the members' records are gone: all of them for nil.
 func (o *options) waitLeft(ctx context.Context, karmada *api, clusters []string, p *progress) error {
-	wanted := map[string]bool{}
+	wanted, seen := map[string]bool{}, map[string]bool{}
 	for _, name := range clusters {
 		wanted[name] = true
 	}
@@ -161,7 +192,7 @@ func (o *options) waitLeft(ctx context.Context, karmada *api, clusters []string,
 				text := leavingState(m)
 				left = append(left, m.Name+": "+text)
 				p.state(m.Name, text)
-				wanted[m.Name] = true
+				seen[m.Name] = true
 			}
 		}
 		return len(left) == 0, nil
@@ -173,8 +204,13 @@ func (o *options) waitLeft(ctx context.Context, karmada *api, clusters []string,
 			remedy:   "see that sealane-controller runs and that Karmada reaches the clusters; for a lost one use " + o.invocation + " leave --force",
 		}
 	}
-	for name := range wanted {
+	for _, name := range slices.Sorted(maps.Keys(seen)) {
 		p.say("%s: left", name)
+	}
+	for _, name := range clusters {
+		if !seen[name] {
+			p.say("%s: is no member", name)
+		}
 	}
 	return nil
 }

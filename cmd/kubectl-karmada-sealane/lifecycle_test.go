@@ -361,11 +361,38 @@ func TestJoinAndLeave(t *testing.T) {
 	}
 	k.succeeds(t, "leave", "c2")
 	k.fails(t, []string{"nowhere", "[default]"}, "join", "c2", "--clusterset=nowhere")
+	if out := k.succeeds(t, "leave", "c3", "--timeout=10s"); strings.Contains(out, "c3: left") || !strings.Contains(out, "c3: is no member") {
+		t.Errorf("leave of a cluster that is no member: %s", out)
+	}
+
+	// A name that stands for nothing changes nothing.
+	k.get(t, set)
+	before := set.ResourceVersion
+	k.fails(t, []string{"did you mean c1", "cluster of this Karmada"}, "leave", "c11", "--wait=false")
+	k.fails(t, []string{"did you mean c1"}, "join", "c11", "--wait=false")
+	k.fails(t, []string{"did you mean c1"}, "export", "web", "-n", "default", "-C", "c11")
+	k.fails(t, []string{"did you mean c1"}, "show", "connections", "-C", "c11")
+	if k.get(t, set); set.ResourceVersion != before {
+		t.Errorf("leave and join of a cluster that does not exist changed the ClusterSet: %+v", set.Spec.ClusterAffinity)
+	}
+	// The name of a cluster that Karmada no longer has can be taken out.
+	set.Spec.ClusterAffinity.ClusterNames = []string{"c1", "former"}
+	if err := k.Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	k.succeeds(t, "leave", "former")
+	if k.get(t, set); fmt.Sprint(set.Spec.ClusterAffinity.ClusterNames) != "[c1]" {
+		t.Errorf("cluster names after leave of a cluster that is gone: %v", set.Spec.ClusterAffinity.ClusterNames)
+	}
+	other := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "c3"}, Spec: v1alpha1.MemberSpec{ClusterSet: "other", Phase: v1alpha1.MemberActive}}
+	k.create(t, other)
+	k.fails(t, []string{"leave c3 --clusterset other"}, "leave", "c3")
 }
 
 func TestDiagnoseNeedsANameAndAMember(t *testing.T) {
 	k := newKarmada(t)
 	k.install(t, "-C", "c1")
+	k.fails(t, []string{"a member to look from"}, "diagnose", "dns", "whereami", "-n", "sample")
 	k.fails(t, []string{"none of the domains clusterset.local", "the path is broken at name"}, "diagnose", "dns", "www.example.org")
 	k.fails(t, []string{"which has a Peering"}, "diagnose", "dns", "whereami", "--context=lost-member")
 	k.fails(t, []string{"no Member of that name"}, "diagnose", "dns", "whereami", "-n", "sample", "-C", "c1")

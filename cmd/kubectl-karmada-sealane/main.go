@@ -75,5 +75,9 @@ func newRoot(arg0 string, streams genericiooptions.IOStreams) *cobra.Command {
 		newShow(o), newDiagnose(o), newVersion(o),
 		newDocs(root),
 	)
+	root.SetHelpCommand(newHelp(root))
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	refuseUnknown(root)
 	return root
 }

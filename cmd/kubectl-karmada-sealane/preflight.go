@@ -33,11 +33,7 @@ func (o *options) karmadaClusters(ctx context.Context, karmada *api) ([]clusterv
 			remedy:   "name the context of the Karmada API with --karmada-context; contexts: " + strings.Join(o.contextNames(""), ", "),
 		}
 	default:
-		return nil, &finding{
-			expected: fmt.Sprintf("the Karmada API at %s (context %q) to answer", karmada.config.Host, karmada.context),
-			found:    err.Error(),
-			remedy:   "see that it runs and can be reached from here, or name another context with --karmada-context",
-		}
+		return nil, karmada.unanswered("the Karmada API", "--karmada-context", err)
 	}
 }
 
@@ -105,7 +101,7 @@ func chosen(names []string, clusters []clusterv1alpha1.Cluster) error {
 			return &finding{
 				expected: fmt.Sprintf("%q to be a cluster of this Karmada", name),
 				found:    "clusters: " + strings.Join(all, ", "),
-				remedy:   "check the name, or join the cluster to Karmada first (karmadactl join, karmadactl register)",
+				remedy:   didYouMean(name, all) + "check the name, or join the cluster to Karmada first (karmadactl join, karmadactl register)",
 			}
 		}
 	}
@@ -126,7 +122,7 @@ func (o *options) installed(ctx context.Context, karmada *api) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("list clustersets: %w", err)
+		return karmada.unanswered("the Karmada API", "--karmada-context", fmt.Errorf("list clustersets: %w", err))
 	}
 	return nil
 }

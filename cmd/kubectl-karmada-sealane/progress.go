@@ -25,11 +25,18 @@ type progress struct {
 }
 
 func newProgress(out io.Writer) *progress {
+	return &progress{out: out, start: time.Now(), last: map[string]string{}, colour: colourful(out)}
+}
+
+// colourful says whether what is written there may have colours.
+func colourful(out io.Writer) bool {
 	f, ok := out.(*os.File)
-	return &progress{
-		out: out, start: time.Now(), last: map[string]string{},
-		colour: ok && term.IsTerminal(int(f.Fd())),
-	}
+	return ok && term.IsTerminal(int(f.Fd())) && wantsColour(os.Getenv)
+}
+
+// wantsColour heeds what users say in the environment: see https://no-color.org.
+func wantsColour(getenv func(string) string) bool {
+	return getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 }
 
 // say prints a line that stands for something done.

@@ -40,16 +40,19 @@ const (
 
 // serviceRow is one service that is exported, or that somebody means to export.
 type serviceRow struct {
-	Namespace  string      `json:"namespace"`
-	Name       string      `json:"name"`
-	Type       string      `json:"type,omitempty"`
-	Ports      []string    `json:"ports,omitempty"`
-	Mode       string      `json:"mode,omitempty"`
-	Policy     *policyRow  `json:"policy,omitempty"`
-	ExportedBy []string    `json:"exportedBy,omitempty"`
-	ImportedBy []string    `json:"importedBy,omitempty"`
-	Clusters   []exportRow `json:"clusters,omitempty"`
-	Problems   []string    `json:"problems,omitempty"`
+	Namespace  string     `json:"namespace"`
+	Name       string     `json:"name"`
+	Type       string     `json:"type,omitempty"`
+	Ports      []string   `json:"ports,omitempty"`
+	Mode       string     `json:"mode,omitempty"`
+	Policy     *policyRow `json:"policy,omitempty"`
+	ExportedBy []string   `json:"exportedBy,omitempty"`
+	// ImportedBy are the clusters that have the ServiceImport. UnknownImporters are to have it and could not be
+	// asked.
+	ImportedBy       []string    `json:"importedBy,omitempty"`
+	UnknownImporters []string    `json:"unknownImporters,omitempty"`
+	Clusters         []exportRow `json:"clusters,omitempty"`
+	Problems         []string    `json:"problems,omitempty"`
 }
 
 // exportRow is a service in one cluster that exports it, or is expected to.
@@ -61,6 +64,16 @@ type exportRow struct {
 	Scope         string `json:"scope,omitempty"`
 	Conflict      string `json:"conflict,omitempty"`
 	Message       string `json:"message,omitempty"`
+}
+
+// importers are the clusters that import it; a question mark is behind one that could not be asked.
+func (r *serviceRow) importers() []string {
+	out := slices.Clone(r.ImportedBy)
+	for _, name := range r.UnknownImporters {
+		out = append(out, name+"?")
+	}
+	slices.Sort(out)
+	return out
 }
 
 // lines of the table: one per cluster, or one for a service without any.
@@ -80,7 +93,7 @@ func (r *serviceRow) lines() [][]string {
 			backends = backendCount(*c.ReadyBackends, r.Type)
 		}
 		out = append(out, []string{
-			r.Namespace, r.Name, r.Type, c.Cluster, string(c.State), backends, list(r.ImportedBy),
+			r.Namespace, r.Name, r.Type, c.Cluster, string(c.State), backends, list(r.importers()),
 			strings.Join(slices.DeleteFunc(problems, func(s string) bool { return s == "" }), "; "),
 			list(r.Ports), r.Mode, r.Policy.text(), c.Scope,
 		})
@@ -143,6 +156,9 @@ func serviceRows(f *fleet) []serviceRow {
 	}
 	rows := make([]serviceRow, 0, len(views))
 	for _, v := range views {
+		if f.namespace != "" && v.row.Namespace != f.namespace {
+			continue
+		}
 		if row, ok := v.finish(f); ok {
 			rows = append(rows, row)
 		}
@@ -172,13 +188,23 @@ func addMember(f *fleet, m *fleetMember, at func(namespace, name string) *servic
 		}
 		for j := range b.Spec.Imports {
 			im := &b.Spec.Imports[j]
-			v := at(im.Namespace, im.Name)
-			v.row.ImportedBy = append(v.row.ImportedBy, m.Name)
-			v.settle(&im.Settings, cmp.Or(im.Mode, v1alpha1.ServiceModeClusterSetIP))
+			at(im.Namespace, im.Name).settle(&im.Settings, cmp.Or(im.Mode, v1alpha1.ServiceModeClusterSetIP))
 		}
 		for _, c := range b.Spec.ExportConditions {
 			e := at(c.Namespace, c.Name).in(m)
 			e.said = append(e.said, metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
+		}
+	}
+	for _, im := range memberImports(f, m) {
+		v := at(im.Namespace, im.Name)
+		switch {
+		case im.presence == importPresent:
+			v.row.ImportedBy = append(v.row.ImportedBy, m.Name)
+		case im.presence == importUnknown:
+			v.row.UnknownImporters = append(v.row.UnknownImporters, m.Name)
+		}
+		if im.presence != importUnknown && im.Message != "" {
+			v.row.Problems = append(v.row.Problems, importProblem+m.Name+": "+im.Message)
 		}
 	}
 }
@@ -234,7 +260,8 @@ func (v *serviceView) finish(f *fleet) (serviceRow, bool) {
 	if v.template != nil {
 		v.row.Problems = append(v.row.Problems, v.rivals()...)
 	}
-	if v.template == nil && len(v.row.Clusters) == 0 && len(v.row.ImportedBy) > 0 && len(f.only) == 0 {
+	importing := len(v.row.ImportedBy)+len(v.row.UnknownImporters) > 0
+	if v.template == nil && len(v.row.Clusters) == 0 && importing && len(f.only) == 0 {
 		v.row.Problems = append(v.row.Problems, "no cluster exports it any more: about to go")
 	}
 	if v.policy != nil {
@@ -243,7 +270,7 @@ func (v *serviceView) finish(f *fleet) (serviceRow, bool) {
 			v.row.Problems = append(v.row.Problems, "ServicePolicy: "+p.Message)
 		}
 	}
-	return v.row, len(v.row.Clusters) > 0 || v.template != nil || v.policy != nil || len(v.row.ImportedBy) > 0
+	return v.row, len(v.row.Clusters) > 0 || v.template != nil || v.policy != nil || importing
 }
 
 // rivals are conflicts that the Karmada API knows of and no cluster does: with Karmada's own imports of the
@@ -327,6 +354,9 @@ func (e *exportView) row(t *exportTemplate) exportRow {
 		row.Conflict = reasoned(c)
 	}
 	row.State, row.Message = e.judge(t, conditions)
+	if row.State == stateExported && *row.ReadyBackends == 0 {
+		row.Message = strings.TrimPrefix(row.Message+"; "+noBackends, "; ")
+	}
 	return row
 }
 
@@ -339,7 +369,7 @@ func (e *exportView) judge(t *exportTemplate, conditions []metav1.Condition) (ex
 	case e.reported == nil && valid != nil && valid.Status == metav1.ConditionFalse:
 		return stateFailed, reasoned(valid)
 	case e.reported != nil && ready != nil && ready.Status == metav1.ConditionTrue:
-		return stateExported, ""
+		return stateExported, remarks(ready.Message)
 	case e.reported != nil && ready != nil && ready.Reason != exportPending:
 		return stateFailed, reasoned(ready)
 	case e.reported != nil:
@@ -347,11 +377,22 @@ func (e *exportView) judge(t *exportTemplate, conditions []metav1.Condition) (ex
 	case e.own != nil:
 		return statePending, "the ServiceExport is there, the cluster agent has not reported it yet"
 	case e.member.err != nil:
-		return statePending, "the member reports no such export and is " + unreachable + ": " + e.member.err.Error()
+		return statePending, "the member reports no such export and is " + e.member.unavailable()
 	case e.notApplied(t) != "":
 		return stateFailed, "Karmada could not apply the ServiceExport: " + e.notApplied(t)
 	}
 	return statePending, "Karmada has not brought the ServiceExport there yet"
+}
+
+// importProblem begins the text of a service's problem that one of its imports has.
+const importProblem = "import in "
+
+// noBackends is said of a service that nothing serves.
+const noBackends = "no ready backend: see the pods and the selector of the Service there"
+
+// remarks are what the message of a Ready export says beyond that it is one, such as backends that are left out.
+func remarks(message string) string {
+	return strings.TrimLeft(strings.TrimPrefix(message, v1alpha1.MessageExported), ";:. ")
 }
 
 // valid is what the member says of its own ServiceExport, there or by way of Karmada.
@@ -406,7 +447,7 @@ func readyBackends(groups []v1alpha1.Backends) int {
 
 func serviceTable(f *fleet) table {
 	t := table{
-		subject: "services", narrow: 8,
+		subject: "services", within: f.within(), narrow: 8,
 		columns: strings.Fields("NAMESPACE NAME TYPE CLUSTER EXPORT BACKENDS IMPORTED-BY PROBLEMS PORTS MODE POLICY SCOPE"),
 	}
 	rows := serviceRows(f)

@@ -153,6 +153,14 @@ func exportedShop() *fleet {
 	}
 	f.imports("gone", v1alpha1.ClusterSetIP, []string{"c3"}, "c1")
 	f.says("c2", "lingering", "Ready", metav1.ConditionTrue, "Exported", "")
+	f.exports("idle", v1alpha1.ClusterSetIP, 0, "c1")
+	f.says("c1", "idle", "Ready", metav1.ConditionTrue, "Exported", v1alpha1.MessageExported+"; left out: 1 backend outside the accepted networks")
+	// c1 has the import of cart, c2 lacks the namespace, c3 cannot be asked.
+	f.member("c1").services.imports = []mcsv1beta1.ServiceImport{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", Labels: map[string]string{labelManagedBy: v1alpha1.ManagedBy}},
+		Spec:       mcsv1beta1.ServiceImportSpec{Type: mcsv1beta1.ClusterSetIP, IPs: []string{"10.88.0.9"}},
+	}}
+	f.member("c2").services.namespaces = map[string]bool{}
 	return f
 }
 

@@ -40,6 +40,8 @@ func showSubjects() []shown {
 		{"networks", "pod and service networks of each member", subjects{}, networkTable},
 		{"services", "exported services: from which clusters, how far each export has come, and who imports it",
 			subjects{bundles: true, exports: true, services: true}, serviceTable},
+		{"problems", "everything that needs somebody's attention: of ClusterSets, members, gateways, tunnels, exports and imports",
+			subjects{gateways: true, bundles: true, exports: true, services: true}, problemTable},
 		{"imports", "imported services in each member: addresses, source clusters, endpoints, and what is missing",
 			subjects{bundles: true, services: true}, importTable},
 	}
@@ -65,24 +67,33 @@ member that cannot be reached last reported is shown, and marked.`,
 			RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), false, subject) },
 		}
 		if subject.need.services {
-			c.Flags().StringVarP(&s.namespace, "namespace", "n", "", "namespace of the services (default: all)")
+			s.addNamespace(c)
 		}
-		if subject.need.services && !subject.need.exports {
+		if subject.name == "imports" {
 			c.Flags().StringVar(&s.context, "context", "", "kubeconfig context of the one member to show")
 		}
 		cmd.AddCommand(c)
 	}
+	all := &cobra.Command{
+		Use: "all", Short: "Show everything", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), true, showSubjects()...) },
+	}
+	s.addNamespace(all)
 	cmd.AddCommand(
+		all,
 		&cobra.Command{
 			Use: "versions", Short: "Show versions of the controller and of the members' agents", Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), true) },
 		},
-		&cobra.Command{
-			Use: "all", Short: "Show everything", Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), true, showSubjects()...) },
-		},
 	)
 	return cmd
+}
+
+// addNamespace adds the flags that narrow what is shown of services.
+func (s *show) addNamespace(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&s.namespace, "namespace", "n", "", "namespace of the services (default: all)")
+	cmd.Flags().BoolP("all-namespaces", "A", false, "services of all namespaces, as without -n")
+	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 }
 
 func (s *show) run(ctx context.Context, versions bool, list ...shown) error {

@@ -6,14 +6,19 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -141,6 +146,38 @@ func TestShowNothing(t *testing.T) {
 	var out bytes.Buffer
 	if err := write(&out, outputTable, connectionTable(&fleet{})); err != nil || out.String() != "no connections\n" {
 		t.Errorf("got %q, %v", out.String(), err)
+	}
+}
+
+func TestServicesOfOneNamespace(t *testing.T) {
+	f := exportedShop()
+	all := len(serviceRows(f))
+	f.namespace = "shop"
+	if got := len(serviceRows(f)); got != all || all == 0 {
+		t.Errorf("-n shop shows %d services, expected all %d", got, all)
+	}
+	f.namespace = "elsewhere"
+	var out bytes.Buffer
+	if err := write(&out, outputTable, serviceTable(f)); err != nil || out.String() != "no services in namespace elsewhere\n" {
+		t.Errorf("-n elsewhere shows %q, %v", out.String(), err)
+	}
+}
+
+func TestAnApiServerThatRefusesIsNotUnreachable(t *testing.T) {
+	what := schema.GroupResource{Resource: "members"}
+	for want, err := range map[string]error{
+		forbidden:    fmt.Errorf("list members: %w", apierrors.NewForbidden(what, "", errors.New("no"))),
+		unauthorized: apierrors.NewUnauthorized("who are you"),
+		unreachable:  errors.New("dial tcp 10.0.0.1:443: connect: connection refused"),
+		failed:       apierrors.NewInternalError(errors.New("etcd")),
+	} {
+		if got := refusal(err); got != want {
+			t.Errorf("refusal(%v) = %s, want %s", err, got, want)
+		}
+		text := (&api{config: &rest.Config{}}).unanswered("the Karmada API", "--karmada-context", err).Error()
+		if runs := strings.Contains(text, "see that it runs"); runs != (want == unreachable) {
+			t.Errorf("%s: %s", want, text)
+		}
 	}
 }
 

@@ -32,6 +32,8 @@ func checkOutput(format string) error {
 type table struct {
 	// subject is the key in JSON and the title among several tables.
 	subject string
+	// within is what the rows are narrowed to, for a table without any: " in namespace x".
+	within string
 	// columns of the rows' cells; those from narrow on are shown with -o wide only.
 	columns []string
 	narrow  int
@@ -75,7 +77,7 @@ func write(out io.Writer, format string, tables ...table) error {
 
 func (t table) write(out io.Writer, wide bool) error {
 	if len(t.cells) == 0 {
-		_, err := fmt.Fprintf(out, "no %s\n", t.subject)
+		_, err := fmt.Fprintf(out, "no %s%s\n", t.subject, t.within)
 		return err
 	}
 	n := t.narrow

@@ -23,8 +23,7 @@ func newVersion(o *options) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if clientOnly {
-				fmt.Fprintln(o.Out, version.Version)
-				return nil
+				return s.client()
 			}
 			return s.run(cmd.Context(), true)
 		},
@@ -35,6 +34,18 @@ func newVersion(o *options) *cobra.Command {
 	f.DurationVar(&s.memberTimeout, "member-timeout", defaultMemberTimeout, "how long to wait for each member")
 	s.host.addFlags(f)
 	return cmd
+}
+
+// client prints the version of this command: the bare word, unless a format asks for a table.
+func (s *show) client() error {
+	if err := checkOutput(s.output); err != nil {
+		return err
+	}
+	if s.output == outputTable {
+		_, err := fmt.Fprintln(s.Out, version.Version)
+		return err
+	}
+	return write(s.Out, s.output, versionTable([]versionRow{{Component: "plugin", Version: version.Version}}))
 }
 
 func versionTable(rows []versionRow) table {
@@ -52,7 +63,7 @@ func (o *options) versions(ctx context.Context, karmada *api, host *hostCluster,
 		m := &f.members[i]
 		rows = append(rows, versionRow{Component: "cluster agent", Cluster: m.Name, Version: m.Status.AgentVersion, Image: image})
 		if m.err != nil {
-			rows = append(rows, versionRow{Component: "gateway", Cluster: m.Name, Message: unreachable + ": " + m.err.Error()})
+			rows = append(rows, versionRow{Component: "gateway", Cluster: m.Name, Message: m.unavailable()})
 		}
 		for j := range m.gateways {
 			g := &m.gateways[j]

@@ -16,9 +16,6 @@ import (
 // staleAfter is the age at which a Gateway's report is unknown.
 const staleAfter = 90 * time.Second
 
-// unreachable is shown where a member cannot be asked.
-const unreachable = "unreachable"
-
 func clusterSetRows(f *fleet) []clusterSetRow {
 	var rows []clusterSetRow
 	for i := range f.clusterSets {
@@ -64,11 +61,11 @@ func reportedConnections(m *fleetMember) []connectionRow {
 	for _, c := range m.Status.Connections {
 		rows = append(rows, connectionRow{
 			Cluster: m.Name, RemoteCluster: c.Cluster, Status: string(c.Status),
-			Message: unreachable + ", as last reported: " + m.err.Error(),
+			Message: "as last reported; " + m.unavailable(),
 		})
 	}
 	if len(rows) == 0 {
-		rows = append(rows, connectionRow{Cluster: m.Name, Status: unreachable, Message: m.err.Error()})
+		rows = append(rows, connectionRow{Cluster: m.Name, Status: refusal(m.err), Message: m.err.Error()})
 	}
 	return rows
 }
@@ -118,7 +115,7 @@ func gatewayRows(f *fleet) []gatewayRow {
 	for i := range f.members {
 		m := &f.members[i]
 		if m.err != nil {
-			rows = append(rows, gatewayRow{Cluster: m.Name, HAState: unreachable, Summary: m.err.Error()})
+			rows = append(rows, gatewayRow{Cluster: m.Name, HAState: refusal(m.err), Summary: m.err.Error()})
 			continue
 		}
 		for j := range m.gateways {

@@ -27,7 +27,7 @@ const (
 )
 
 // Exported is the message of Ready where it is true. What importers do not get of the export follows, after "; ".
-const Exported = "exported to the ClusterSet"
+const Exported = v1alpha1.MessageExported
 
 // fit gives every member its imports and conditions, the oldest services first. What does not fit is left
 // out of that member's Bundle, and nothing else: a later one that is smaller may still fit.

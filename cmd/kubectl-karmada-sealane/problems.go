@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// problemRow is something that needs a person's attention, wherever it is said.
+type problemRow struct {
+	// Cluster that it is about; empty for what concerns no single one.
+	Cluster string `json:"cluster,omitempty"`
+	// Object that says it, as "Kind name" or "Kind namespace/name".
+	Object  string `json:"object"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+func (r problemRow) cells() []string { return []string{r.Cluster, r.Object, r.Reason, r.Message} }
+
+func problemTable(f *fleet) table {
+	t := newTable("problems", problemRows(f), 4, "CLUSTER", "OBJECT", "REASON", "MESSAGE")
+	t.within = f.within()
+	return t
+}
+
+// Reasons of problems that no condition states.
+const (
+	reasonStale    = "Stale"
+	reasonTunnel   = "NotConnected"
+	reasonExport   = "Export"
+	reasonConflict = "Conflict"
+	reasonImport   = "Import"
+	reasonService  = "Service"
+)
+
+// problemRows are the problems of the network, the largest scope first: ClusterSets, members, gateways and their
+// tunnels; then those of services. With a namespace given there are only those of its services.
+func problemRows(f *fleet) []problemRow {
+	var rows []problemRow
+	if f.namespace == "" {
+		for i := range f.clusterSets {
+			rows = append(rows, clusterSetProblems(f, &f.clusterSets[i])...)
+		}
+		for i := range f.members {
+			rows = append(rows, memberProblems(f, &f.members[i])...)
+		}
+	}
+	rows = append(rows, serviceProblems(f)...)
+	return withoutRepeats(rows)
+}
+
+// withoutRepeats keeps the first of several that say the same of one cluster: the broker sums up in a ClusterSet what
+// its Members say.
+func withoutRepeats(rows []problemRow) []problemRow {
+	seen := map[[2]string]bool{}
+	return slices.DeleteFunc(rows, func(r problemRow) bool {
+		key := [2]string{r.Cluster, r.Message}
+		repeated := seen[key]
+		seen[key] = true
+		return repeated
+	})
+}
+
+func clusterSetProblems(f *fleet, set *v1alpha1.ClusterSet) []problemRow {
+	object := "ClusterSet " + set.Name
+	var rows []problemRow
+	for _, p := range set.Status.Problems {
+		if len(f.only) == 0 || slices.Contains(f.only, p.Cluster) {
+			rows = append(rows, problemRow{Cluster: p.Cluster, Object: object, Reason: p.Reason, Message: p.Message})
+		}
+	}
+	if len(f.only) > 0 {
+		return rows
+	}
+	if set.Status.ObservedGeneration < set.Generation {
+		rows = append(rows, problemRow{Object: object, Reason: reasonStale,
+			Message: "the controller has not looked at its last change yet; see that sealane-controller runs"})
+	}
+	if len(set.Status.Problems) == 0 {
+		rows = append(rows, conditionProblems("", object, set.Status.Conditions)...)
+	}
+	return rows
+}
+
+// conditionProblems are conditions that are not True: all of ours are positive.
+func conditionProblems(cluster, object string, conditions []metav1.Condition, besides ...string) []problemRow {
+	var rows []problemRow
+	for i := range conditions {
+		c := &conditions[i]
+		if c.Status == metav1.ConditionTrue || slices.Contains(besides, c.Type) {
+			continue
+		}
+		message := strings.TrimSuffix(c.Type+"="+string(c.Status)+": "+c.Message, ": ")
+		if c.Message != "" && c.Status == metav1.ConditionFalse {
+			message = c.Message
+		}
+		rows = append(rows, problemRow{Cluster: cluster, Object: object, Reason: cmp.Or(c.Reason, c.Type), Message: message})
+	}
+	return rows
+}
+
+func memberProblems(f *fleet, m *fleetMember) []problemRow {
+	object := "Member " + m.Name
+	// That it has not cleaned its nodes is a problem of none that stays.
+	rows := conditionProblems(m.Name, object, m.Status.Conditions, v1alpha1.MemberCleaned)
+	if m.err != nil {
+		rows = append(rows, problemRow{Cluster: m.Name, Object: object, Reason: refusal(m.err),
+			Message: "it could not be asked from here: " + m.err.Error()})
+	}
+	for i := range m.gateways {
+		rows = append(rows, gatewayProblems(f, m.Name, &m.gateways[i])...)
+	}
+	return rows
+}
+
+func gatewayProblems(f *fleet, cluster string, g *v1alpha1.Gateway) []problemRow {
+	object := "Gateway " + g.Name
+	if _, stale := reportAge(f, g); stale {
+		return []problemRow{{Cluster: cluster, Object: object, Reason: reasonStale, Message: gatewaySummary(f, g)}}
+	}
+	rows := conditionProblems(cluster, object, g.Status.Conditions)
+	for i := range g.Status.Connections {
+		c := &g.Status.Connections[i]
+		if c.Status == v1alpha1.ConnectionConnected {
+			continue
+		}
+		rows = append(rows, problemRow{Cluster: cluster, Object: object, Reason: reasonTunnel,
+			Message: strings.TrimSuffix("the tunnel to "+c.Gateway+" of "+c.Cluster+" is "+string(c.Status)+": "+c.Message, ": ")})
+	}
+	return rows
+}
+
+func serviceProblems(f *fleet) []problemRow {
+	var rows []problemRow
+	for _, service := range serviceRows(f) {
+		name := service.Namespace + "/" + service.Name
+		for _, e := range service.Clusters {
+			if e.Conflict != "" {
+				rows = append(rows, problemRow{Cluster: e.Cluster, Object: "ServiceExport " + name, Reason: reasonConflict, Message: e.Conflict})
+			}
+			if e.Message != "" {
+				rows = append(rows, problemRow{Cluster: e.Cluster, Object: "ServiceExport " + name, Reason: reasonExport, Message: e.Message})
+			}
+		}
+		for _, problem := range service.Problems {
+			if !strings.HasPrefix(problem, importProblem) {
+				rows = append(rows, problemRow{Object: "Service " + name, Reason: reasonService, Message: problem})
+			}
+		}
+	}
+	for _, im := range importRows(f) {
+		if im.Message != "" && im.presence != importUnknown {
+			rows = append(rows, problemRow{Cluster: im.Cluster, Object: "ServiceImport " + im.Namespace + "/" + im.Name,
+				Reason: reasonImport, Message: im.Message})
+		}
+	}
+	return rows
+}

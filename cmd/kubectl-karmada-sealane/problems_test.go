@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// troubled is a fleet with a problem of every kind.
+func troubled() *fleet {
+	f := twoAndLost()
+	f.clusterSets = append(f.clusterSets, v1alpha1.ClusterSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "edited", Generation: 2},
+		Status:     v1alpha1.ClusterSetStatus{ObservedGeneration: 1},
+	})
+	c1 := &f.members[0]
+	c1.Status.Conditions = append(c1.Status.Conditions, condition(v1alpha1.PeeringDNSConfigured, metav1.ConditionFalse, v1alpha1.ReasonDomainTaken, "the Corefile serves com"))
+	g := &c1.gateways[0]
+	g.Status.Conditions = []metav1.Condition{condition("NetworksAccepted", metav1.ConditionFalse, "PrefixRefused", "8.0.0.0/8 of c2 covers the resolver 8.8.8.8")}
+	g.Status.Connections[0].Status, g.Status.Connections[0].Message = v1alpha1.ConnectionError, "no probe was answered"
+	// c2's gateway reported two minutes ago; c3 cannot be asked, and what the ClusterSet says of it is said once.
+	services := shop()
+	services.imports("cart", v1alpha1.ClusterSetIP, []string{"c1"}, "c2")
+	services.exports("cart", v1alpha1.ClusterSetIP, 0, "c2")
+	services.member("c1").services.namespaces = map[string]bool{}
+	for i := range f.members {
+		f.members[i].bundles, f.members[i].services = services.members[i].bundles, services.members[i].services
+	}
+	f.members[2].err = errors.New("cluster proxy: dial tcp: i/o timeout")
+	return f
+}
+
+func TestShowProblemsListsEveryKind(t *testing.T) {
+	for _, format := range []string{outputTable, outputWide, outputJSON, outputYAML} {
+		var out bytes.Buffer
+		if err := write(&out, format, problemTable(troubled())); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "problems."+format, out.Bytes())
+	}
+	f := troubled()
+	f.namespace = "shop"
+	for _, row := range problemRows(f) {
+		if !strings.Contains(row.Object, " shop/") {
+			t.Errorf("-n shop shows %+v", row)
+		}
+	}
+}
+
+func TestNoProblems(t *testing.T) {
+	f := twoAndLost()
+	f.clusterSets[0].Status = v1alpha1.ClusterSetStatus{}
+	f.members = f.members[:1]
+	f.members[0].bundles = nil
+	var out bytes.Buffer
+	if err := write(&out, outputTable, problemTable(f)); err != nil || out.String() != "no problems\n" {
+		t.Errorf("got %q, %v", out.String(), err)
+	}
+}
+
+// TestEveryShowHasEveryFormat: a table of each subject in each format, with and without rows, decodes, and its rows
+// are there.
+func TestEveryShowHasEveryFormat(t *testing.T) {
+	for _, f := range []*fleet{troubled(), {}} {
+		for _, subject := range showSubjects() {
+			table := subject.table(f)
+			for _, format := range []string{outputTable, outputWide, outputJSON, outputYAML} {
+				var out bytes.Buffer
+				if err := write(&out, format, table); err != nil {
+					t.Fatalf("show %s -o %s: %v", subject.name, format, err)
+				}
+				switch format {
+				case outputJSON, outputYAML:
+					content, err := yaml.YAMLToJSON(out.Bytes())
+					decoded := map[string][]map[string]any{}
+					if err == nil {
+						err = json.Unmarshal(content, &decoded)
+					}
+					if rows, ok := decoded[table.subject]; err != nil || !ok || rows == nil || len(rows) == 0 && len(table.cells) > 0 {
+						t.Errorf("show %s -o %s: %v, rows %v", subject.name, format, err, rows)
+					}
+				default:
+					columns := table.columns[:table.narrow]
+					if format == outputWide {
+						columns = table.columns
+					}
+					if len(table.cells) > 0 && len(strings.Fields(strings.SplitN(out.String(), "\n", 2)[0])) != len(columns) {
+						t.Errorf("show %s -o %s: the header is not %v: %s", subject.name, format, columns, out.String())
+					}
+				}
+			}
+		}
+	}
+}
