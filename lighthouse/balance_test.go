@@ -36,7 +36,7 @@ type part struct {
 func balanced(policy *v1alpha1.ClusterChoice, parts ...part) *index {
 	x := newIndex(nil)
 	x.setPeering(peering("c1", v1alpha1.DNSSpec{}))
-	x.setBundle(balancedBundle(policy, parts...))
+	made(x, balancedBundle(policy, parts...))
 	x.setServiceImport(&serviceImport{name: "web", namespace: "sample"})
 	return x
 }
@@ -250,7 +250,7 @@ func TestClusterIPModeFollowsTheMergedPorts(t *testing.T) {
 	e.Backends[0].Ports = []v1alpha1.BackendPort{{Protocol: corev1.ProtocolTCP, Port: 8080}}
 	b.Spec.Imports[0].Clusters[0].Ports = []string{"http"}
 	x := balanced(nil)
-	x.setBundle(b)
+	made(x, b)
 	l := serve(t, x)
 	if got, want := tally(t, l, "_http._tcp."+web, dns.TypeSRV), "80 c1."+web+"*100"; got != want {
 		t.Errorf("a port with a generated name: got %q, want %q", got, want)
@@ -269,7 +269,7 @@ func TestTurnsGoOnAcrossSnapshots(t *testing.T) {
 	for i := range 100 {
 		count[addressesOf(ask(t, l, web, dns.TypeA))]++
 		parts[0].reported = int32(i + 1)
-		x.setBundle(balancedBundle(nil, parts...))
+		made(x, balancedBundle(nil, parts...))
 		status := v1alpha1.ConnectionConnected
 		if i%2 == 0 {
 			status = v1alpha1.ConnectionError
@@ -365,7 +365,7 @@ func TestModeChanges(t *testing.T) {
 	}
 	b := balancedBundle(nil, cluster2("http"))
 	b.Spec.Imports[0].Mode = v1alpha1.ServiceModeClusterSetIP
-	x.setBundle(b)
+	made(x, b)
 	if got := addressesOf(ask(t, serve(t, x), web, dns.TypeA)); got != "10.88.1.1" {
 		t.Errorf("in ClusterSetIP mode: %q", got)
 	}

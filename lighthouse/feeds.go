@@ -85,6 +85,8 @@ type serviceImport struct {
 	name, namespace string
 	headless        bool
 	ips             []string
+	// own says that Sealane wrote it: another gives no name.
+	own bool
 }
 
 // serviceImports feeds the ServiceImports, in the newest version that is served.
@@ -93,8 +95,12 @@ func (w *watcher) serviceImports() *feed {
 		resource: mcsv1beta1.ServiceImportPluralName,
 		version:  w.servedMCS,
 		set: func(obj any) {
-			if s := parseServiceImport(obj); s != nil {
+			switch s := parseServiceImport(obj); {
+			case s == nil:
+			case s.own:
 				w.reject("ServiceImport", w.index.setServiceImport(s))
+			default:
+				w.index.deleteServiceImport(s.name, s.namespace)
 			}
 		},
 		remove: func(obj any) {
@@ -105,7 +111,7 @@ func (w *watcher) serviceImports() *feed {
 		replace: func(objs []any) {
 			all := make([]*serviceImport, 0, len(objs))
 			for _, obj := range objs {
-				if s := parseServiceImport(obj); s != nil {
+				if s := parseServiceImport(obj); s != nil && s.own {
 					all = append(all, s)
 				}
 			}
@@ -120,12 +126,12 @@ func parseServiceImport(obj any) *serviceImport {
 	case *mcsv1beta1.ServiceImport:
 		return &serviceImport{
 			name: s.Name, namespace: s.Namespace,
-			headless: s.Spec.Type == mcsv1beta1.Headless, ips: s.Spec.IPs,
+			headless: s.Spec.Type == mcsv1beta1.Headless, ips: s.Spec.IPs, own: v1alpha1.OwnsServiceImport(s),
 		}
 	case *mcsv1alpha1.ServiceImport:
 		return &serviceImport{
 			name: s.Name, namespace: s.Namespace,
-			headless: s.Spec.Type == mcsv1alpha1.Headless, ips: s.Spec.IPs,
+			headless: s.Spec.Type == mcsv1alpha1.Headless, ips: s.Spec.IPs, own: v1alpha1.OwnsServiceImport(s),
 		}
 	}
 	return nil

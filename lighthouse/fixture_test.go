@@ -57,6 +57,22 @@ func ready(ip, hostname string) v1alpha1.Backend {
 	return v1alpha1.Backend{IP: ip, Hostname: hostname, Ready: true, Serving: true}
 }
 
+// ownLabels are those of a ServiceImport that Sealane wrote.
+func ownLabels(name string) map[string]string {
+	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: name}
+}
+
+// made takes over a Bundle, each import of which has a ServiceImport, and returns how many entries were rejected.
+func made(x *index, b *v1alpha1.Bundle) (rejected int) {
+	for i := range b.Spec.Imports {
+		i := &b.Spec.Imports[i]
+		if _, ok := x.serviceImports[i.Name+"."+i.Namespace]; !ok {
+			x.setServiceImport(&serviceImport{name: i.Name, namespace: i.Namespace, headless: i.Settings.Type == v1alpha1.Headless})
+		}
+	}
+	return x.setBundle(b)
+}
+
 func bundle(name string, imports ...v1alpha1.Import) *v1alpha1.Bundle {
 	return &v1alpha1.Bundle{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -246,16 +246,16 @@ func (x *index) balance(next *Snapshot, key string) {
 	}
 }
 
-// merge makes a service of its records, or nil when there are none. The import in a Bundle decides the
-// type; the ServiceImport has the ClusterSetIPs. The Bundles are named in their order: should two claim a
+// merge makes a service of its records, or nil when it has no ServiceImport of Sealane's: a name exists where its
+// import does. The import in a Bundle decides the type; the ServiceImport has the ClusterSetIPs. The Bundles are named in their order: should two claim a
 // service, which is in one shard, the first has it.
 func (x *index) merge(key string, bundles []string) *service {
 	inCluster, materialised := x.serviceImports[key]
+	if !materialised {
+		return nil
+	}
 	from, own := x.find(key, bundles)
 	if from == nil {
-		if !materialised {
-			return nil
-		}
 		return &service{key: key, namespace: inCluster.namespace, headless: inCluster.headless, vips: inCluster.vips}
 	}
 	s := *from

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -20,13 +23,13 @@ import (
 func TestMissingReportsChangeNothing(t *testing.T) {
 	x := sample()
 	b := bundle("sealane-0", headless("ss", withBackends("c1"), withBackends("c2", ready("10.9.1.4", "ss-0"))))
-	x.setBundle(b)
+	made(x, b)
 	const name = "ss-0.c1.ss.sample.svc.clusterset.local."
 	if got := addressesOf(ask(t, serve(t, x), name, dns.TypeA)); got != "10.8.1.4" {
 		t.Errorf("without status: %s is %q, want the last reported address", name, got)
 	}
 	b.Status.ObservedRevision = 2
-	x.setBundle(b)
+	made(x, b)
 	if got := ask(t, serve(t, x), name, dns.TypeA); got.Rcode != dns.RcodeNameError {
 		t.Errorf("with an empty report: %s is %v, want no such name", name, got)
 	}
@@ -48,8 +51,8 @@ func TestServiceImportsComeAndGo(t *testing.T) {
 	if got := addressesOf(ask(t, l, name, dns.TypeA)); got != "10.88.1.9" {
 		t.Errorf("replaced: %q", got)
 	}
-	if got := ask(t, l, "cs.sample.svc.clusterset.local.", dns.TypeA); got.Rcode != dns.RcodeSuccess || len(got.Answer) != 0 {
-		t.Errorf("an import of which the ServiceImport is gone: %v, want no data", got)
+	if got := ask(t, l, "cs.sample.svc.clusterset.local.", dns.TypeA); got.Rcode != dns.RcodeNameError {
+		t.Errorf("an import of which the ServiceImport is gone: %v, want no such name", got)
 	}
 }
 
@@ -79,7 +82,7 @@ func TestMalformedEntriesAreLeftOut(t *testing.T) {
 	bad := clusterIP("not.a.label", exporter("c2", "10.99.0.9"))
 	hosts := headless("ss", withBackends("c2", ready("0.0.0.0", "a"), ready("169.254.169.254", "b"), ready("fe80::1%eth0", "c"),
 		ready("224.0.0.1", "d"), ready("10.9.1.1", "x.y"), ready("::ffff:10.9.1.2", "Mixed")))
-	if rejected := x.setBundle(bundle("sealane-0", good, bad, hosts)); rejected != 8 {
+	if rejected := made(x, bundle("sealane-0", good, bad, hosts)); rejected != 8 {
 		t.Errorf("%d entries rejected, want 8", rejected)
 	}
 	l := serve(t, x)
@@ -214,7 +217,7 @@ func FuzzBundle(f *testing.F) {
 		}
 		x := newIndex(nil)
 		x.setPeering(peering("c1", v1alpha1.DNSSpec{}))
-		x.setBundle(&b)
+		made(x, &b)
 		s, _ := x.snapshot(time.Now(), true)
 		l.current.Store(s)
 		for key, s := range l.current.Load().services {
@@ -238,4 +241,81 @@ func FuzzBundle(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A name exists exactly where its ServiceImport does: in a cluster that lacks the namespace there is none, whatever the
+// Bundle holds.
+func TestANameExistsWhereItsServiceImportDoes(t *testing.T) {
+	mode := clusterIP("mode", exporter("c2", "10.99.0.8"))
+	mode.Mode = v1alpha1.ServiceModeClusterIP
+	b := bundle("sealane-0",
+		clusterIP("cs", exporter("c2", "10.99.0.7")), mode,
+		headless("ss", withBackends("c2", ready("10.9.1.4", "ss-0"))),
+	)
+	queries := map[string]uint16{
+		"cs.sample": dns.TypeA, "mode.sample": dns.TypeA, "ss.sample": dns.TypeA,
+		"c2.cs.sample": dns.TypeA, "c2.mode.sample": dns.TypeA, "c2.ss.sample": dns.TypeA, "ss-0.c2.ss.sample": dns.TypeA,
+		"_http._tcp.cs.sample": dns.TypeSRV, "_http._tcp.mode.sample": dns.TypeSRV, "_http._tcp.ss.sample": dns.TypeSRV,
+		"_http._tcp.c2.cs.sample": dns.TypeSRV, "_http._tcp.c2.ss.sample": dns.TypeSRV, "sample": dns.TypeA,
+	}
+	x := newIndex(nil)
+	x.setBundle(b)
+	expect := func(when string, want int) {
+		t.Helper()
+		l := serve(t, x)
+		for name, qtype := range queries {
+			if got := ask(t, l, name+".svc.clusterset.local.", qtype); got.Rcode != want {
+				t.Errorf("%s, %s is %s, want %s", when, name, dns.RcodeToString[got.Rcode], dns.RcodeToString[want])
+			}
+		}
+	}
+	expect("without ServiceImports", dns.RcodeNameError)
+	for _, s := range []*serviceImport{
+		{name: "cs", namespace: "sample", ips: []string{"10.88.1.1"}}, {name: "mode", namespace: "sample"},
+		{name: "ss", namespace: "sample", headless: true},
+	} {
+		x.setServiceImport(s)
+	}
+	expect("with ServiceImports", dns.RcodeSuccess)
+	x.replaceServiceImports(nil)
+	expect("with the ServiceImports gone", dns.RcodeNameError)
+}
+
+// Of ServiceImports only those count that Sealane wrote, by name and labels, and that Karmada did not take over.
+func TestTheServiceImportIsSealanes(t *testing.T) {
+	ours := ownLabels("cs")
+	for name, c := range map[string]struct {
+		labels map[string]string
+		want   int
+	}{
+		"Sealane's":                      {ours, dns.RcodeSuccess},
+		"a user's":                       {nil, dns.RcodeNameError},
+		"a user's with our label":        {map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, dns.RcodeNameError},
+		"a user's with another's labels": {map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: "other"}, dns.RcodeNameError},
+		"Karmada's": {map[string]string{
+			v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: "cs", "karmada.io/managed": "true",
+		}, dns.RcodeNameError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newIndex(nil)
+			x.setBundle(bundle("sealane-0", headless("cs", withBackends("c2", ready("10.9.1.4", "")))))
+			m, err := newMeasures(prometheus.NewRegistry())
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := &watcher{index: x, measures: m}
+			feed := w.serviceImports()
+			before := &mcsv1beta1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "cs", Labels: ours}}
+			after := &mcsv1beta1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "cs", Labels: c.labels}}
+			for _, step := range []func(){
+				func() { feed.replace([]any{after}) },
+				func() { feed.set(before); feed.set(after) },
+			} {
+				step()
+				if got := ask(t, serve(t, x), "cs.sample.svc.clusterset.local.", dns.TypeA); got.Rcode != c.want {
+					t.Errorf("got %s, want %s", dns.RcodeToString[got.Rcode], dns.RcodeToString[c.want])
+				}
+			}
+		})
+	}
 }

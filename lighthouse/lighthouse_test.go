@@ -42,7 +42,7 @@ func sample() *index {
 		Settings: headless("ss").Settings,
 		Backends: group(ready("10.8.1.4", "ss-0")),
 	}}}
-	x.setBundle(b)
+	made(x, b)
 	x.setServiceImport(&serviceImport{name: "cs", namespace: "sample", ips: []string{"10.88.1.1", "fd00:88::1"}})
 	x.setServiceImport(&serviceImport{name: "both", namespace: "sample", ips: []string{"10.88.1.2"}})
 	x.setServiceImport(&serviceImport{name: "byhand", namespace: "other", ips: []string{"10.88.1.3"}})
@@ -268,7 +268,7 @@ func TestLargeAnswers(t *testing.T) {
 		backends = append(backends, ready(fmt.Sprintf("10.9.%d.%d", i/250, 1+i%250), fmt.Sprintf("big-%d", i)))
 	}
 	x := newIndex(nil)
-	x.setBundle(bundle("sealane-0", headless("big", withBackends("c2", backends...))))
+	made(x, bundle("sealane-0", headless("big", withBackends("c2", backends...))))
 	l := serve(t, x)
 	const name = "big.sample.svc.clusterset.local."
 	for _, c := range []struct {
@@ -310,7 +310,7 @@ func longest() *v1alpha1.Bundle {
 func TestTargetsThatAreTooLongAreLeftOut(t *testing.T) {
 	b := longest()
 	x := newIndex(nil)
-	x.setBundle(b)
+	made(x, b)
 	m := ask(t, serve(t, x), b.Spec.Imports[0].Name+"."+b.Spec.Imports[0].Namespace+".svc.clusterset.local.", SRV)
 	if len(m.Answer) != 1 || !strings.HasPrefix(m.Answer[0].(*dns.SRV).Target, "short.") {
 		t.Errorf("got %v", m)
@@ -328,7 +328,7 @@ func TestAdditionalRecordsDoNotTruncate(t *testing.T) {
 			backends = append(backends, ready(fmt.Sprintf("10.9.0.%d", i+1), fmt.Sprintf("h-%d", i)))
 		}
 		x := newIndex(nil)
-		x.setBundle(bundle("sealane-0", headless("ss", withBackends("c2", backends...))))
+		made(x, bundle("sealane-0", headless("ss", withBackends("c2", backends...))))
 		query := new(dns.Msg).SetQuestion("_http._tcp."+ss, SRV)
 		rec := dnstest.NewRecorder(&test.ResponseWriter{})
 		if _, err := serve(t, x).ServeDNS(t.Context(), request.NewScrubWriter(query, rec), query); err != nil {
@@ -358,7 +358,7 @@ func TestTruncatedAnswersHaveEveryAddressInTurn(t *testing.T) {
 		backends = append(backends, ready(fmt.Sprintf("10.9.0.%d", 1+i), ""))
 	}
 	x := newIndex(nil)
-	x.setBundle(bundle("sealane-0", headless("ss", withBackends("c2", backends...))))
+	made(x, bundle("sealane-0", headless("ss", withBackends("c2", backends...))))
 	l := serve(t, x)
 	for _, qtype := range []uint16{A, SRV} {
 		seen := map[string]bool{}

@@ -251,17 +251,24 @@ func TestFollowsTheAPIServer(t *testing.T) {
 	m.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sample"}})
 	b := wireBundle(clusterIP("cs", exporter("c2", "10.99.0.7")), headless("ss", withBackends("c2", ready("10.9.1.4", "ss-0"))))
 	m.create(b)
-	m.answers("c2.cs.sample.svc.clusterset.local.", "10.99.0.7")
+	m.create(&mcsv1beta1.ServiceImport{
+		ObjectMeta: metav1.ObjectMeta{Name: "ss", Namespace: "sample", Labels: ownLabels("ss")},
+		Spec:       mcsv1beta1.ServiceImportSpec{Type: mcsv1beta1.Headless, Ports: []mcsv1beta1.ServicePort{}},
+	})
 	m.answers("ss-0.c2.ss.sample.svc.clusterset.local.", "10.9.1.4")
+	if got := ask(t, m.dns, "c2.cs.sample.svc.clusterset.local.", dns.TypeA); got.Rcode != dns.RcodeNameError {
+		t.Errorf("without its ServiceImport: %v", got)
+	}
 
 	imp := &mcsv1beta1.ServiceImport{
-		ObjectMeta: metav1.ObjectMeta{Name: "cs", Namespace: "sample"},
+		ObjectMeta: metav1.ObjectMeta{Name: "cs", Namespace: "sample", Labels: ownLabels("cs")},
 		Spec: mcsv1beta1.ServiceImportSpec{
 			Type: mcsv1beta1.ClusterSetIP, IPs: []string{"10.88.1.1"}, Ports: []mcsv1beta1.ServicePort{{Port: 80}},
 		},
 	}
 	m.create(imp)
 	m.answers("cs.sample.svc.clusterset.local.", "10.88.1.1")
+	m.answers("c2.cs.sample.svc.clusterset.local.", "10.99.0.7")
 
 	gw := gateway("n1", map[string]v1alpha1.ConnectionStatus{"c2": v1alpha1.ConnectionError})
 	status := gw.Status
@@ -283,13 +290,10 @@ func TestFollowsTheAPIServer(t *testing.T) {
 	m.answers("cs.sample.svc.mesh.example.org.", "10.88.1.1")
 
 	m.remove(b)
-	m.remove(imp)
-	m.answers("cs.sample.svc.mesh.example.org.", "")
 	if got := addressesOf(ask(t, m.dns, "c2.cs.sample.svc.mesh.example.org.", dns.TypeA)); got != "10.99.0.7" {
 		t.Errorf("after the Bundle is deleted: %q, want what it said", got)
 	}
-	b = wireBundle()
-	m.create(b)
+	m.remove(imp)
 	m.until("the unexported service is gone", func() bool {
 		return ask(t, m.dns, "cs.sample.svc.mesh.example.org.", dns.TypeA).Rcode == dns.RcodeNameError
 	})
@@ -317,7 +321,7 @@ func TestReadsServiceImportsOfV1alpha1(t *testing.T) {
 	m.install(apiserver.MCSCRDs, onlyAlpha)
 	m.until("the plugin is ready", m.dns.Ready)
 	m.create(&mcsv1alpha1.ServiceImport{
-		ObjectMeta: metav1.ObjectMeta{Name: "cs", Namespace: "default"},
+		ObjectMeta: metav1.ObjectMeta{Name: "cs", Namespace: "default", Labels: ownLabels("cs")},
 		Spec: mcsv1alpha1.ServiceImportSpec{
 			Type: mcsv1alpha1.ClusterSetIP, IPs: []string{"10.88.1.1"}, Ports: []mcsv1alpha1.ServicePort{{Port: 80}},
 		},

@@ -206,7 +206,7 @@ func importReady(im *mcsv1beta1.ServiceImport) (ready, message string) {
 
 // managed says whether Sealane wrote a ServiceImport or Service.
 func managed(o metav1.Object) bool {
-	return o.GetLabels()[labelManagedBy] == v1alpha1.ManagedBy || o.GetLabels()[v1alpha1.LabelImport] != ""
+	return v1alpha1.OwnsServiceImport(o)
 }
 
 // readyEndpoints counts the endpoints of an import by the cluster that they are in: of both families, the

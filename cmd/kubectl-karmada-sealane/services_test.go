@@ -190,9 +190,11 @@ func importedShop() *fleet {
 	f.member("c2").services.namespaces = map[string]bool{}
 	present := func(name string, kind mcsv1beta1.ServiceImportType, ips ...string) mcsv1beta1.ServiceImport {
 		return mcsv1beta1.ServiceImport{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{labelManagedBy: v1alpha1.ManagedBy}},
-			Spec:       mcsv1beta1.ServiceImportSpec{Type: kind, IPs: ips, Ports: []mcsv1beta1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}},
-			Status:     mcsv1beta1.ServiceImportStatus{Clusters: []mcsv1beta1.ClusterStatus{{Cluster: "c2"}, {Cluster: "c3"}}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{
+				v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: name,
+			}},
+			Spec:   mcsv1beta1.ServiceImportSpec{Type: kind, IPs: ips, Ports: []mcsv1beta1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}},
+			Status: mcsv1beta1.ServiceImportStatus{Clusters: []mcsv1beta1.ClusterStatus{{Cluster: "c2"}, {Cluster: "c3"}}},
 		}
 	}
 	ring := present("ring", mcsv1beta1.Headless)

@@ -152,20 +152,28 @@ func removeImports(ctx context.Context, member *api, p *progress) error {
 	}
 	var objects []client.Object
 	for i := range services.Items {
-		objects = append(objects, &services.Items[i])
+		if v1alpha1.OwnsService(&services.Items[i]) {
+			objects = append(objects, &services.Items[i])
+		}
 	}
+	derived := len(objects)
 	for i := range slices.Items {
-		objects = append(objects, &slices.Items[i])
+		if v1alpha1.OwnsSlice(&slices.Items[i]) {
+			objects = append(objects, &slices.Items[i])
+		}
 	}
+	sliced := len(objects) - derived
 	for i := range imports.Items {
-		objects = append(objects, &imports.Items[i])
+		if v1alpha1.OwnsServiceImport(&imports.Items[i]) {
+			objects = append(objects, &imports.Items[i])
+		}
 	}
 	for _, object := range objects {
 		if err := member.removeOne(ctx, object); err != nil {
 			return err
 		}
 	}
-	p.say("%d imports, %d derived Services and %d EndpointSlices removed", len(imports.Items), len(services.Items), len(slices.Items))
+	p.say("%d imports, %d derived Services and %d EndpointSlices removed", len(objects)-derived-sliced, derived, sliced)
 	return nil
 }
 

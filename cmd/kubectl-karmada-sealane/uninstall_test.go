@@ -92,10 +92,12 @@ func TestUninstallCleansALostMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	ours := map[string]string{labelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: "whereami"}
-	derived := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "sl-0123456789", Labels: ours}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
-	users := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "whereami"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	derived := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: v1alpha1.DerivedName("default", "whereami"), Labels: ours}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	users := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "whereami", Labels: ours}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: "sl-0123456789-c2", Labels: map[string]string{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: derived.Name + "-c2", Labels: map[string]string{
+			discoveryv1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: "whereami",
+		}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
 	}
 	export := &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "whereami"}}

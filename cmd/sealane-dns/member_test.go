@@ -144,10 +144,22 @@ func pods(hostname string, n int) (out []v1alpha1.Backend) {
 	return out
 }
 
+// headlessImports returns the ServiceImports of headless services.
+func headlessImports(names ...string) (out []client.Object) {
+	for _, name := range names {
+		s := serviceImport(name, "")
+		s.Spec.Type = mcsv1beta1.Headless
+		out = append(out, s)
+	}
+	return out
+}
+
 // serviceImport returns the ServiceImport of a ClusterSetIP service with these addresses, separated by spaces.
 func serviceImport(name, ips string) *mcsv1beta1.ServiceImport {
 	return &mcsv1beta1.ServiceImport{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "sample"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "sample", Labels: map[string]string{
+			v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: name,
+		}},
 		Spec: mcsv1beta1.ServiceImportSpec{
 			Type: mcsv1beta1.ClusterSetIP, IPs: strings.Fields(ips), Ports: []mcsv1beta1.ServicePort{{Name: "http", Port: 80}},
 		},

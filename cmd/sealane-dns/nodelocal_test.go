@@ -129,6 +129,7 @@ func TestNodeLocalDNSCache(t *testing.T) {
 	b := bundle(0, imported("ss", v1alpha1.Headless, exporter("c2", "", ready("10.9.1.4", "ss-0")), exporter("c3", "", ready("10.6.1.4", "ss-0"))),
 		imported("big", v1alpha1.Headless, exporter("c2", "", pods("big", 1000)...)))
 	m.create(b)
+	m.create(headlessImports("ss", "big")...)
 	g := &v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	m.report(g, map[string]v1alpha1.ConnectionStatus{"c2": v1alpha1.ConnectionConnected, "c3": v1alpha1.ConnectionConnected})
 	c := startChain(t)

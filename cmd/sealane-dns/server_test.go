@@ -29,6 +29,7 @@ func populate(t *testing.T) {
 		exporter("c2", "10.99.0.3", ready("10.99.0.3", "")), exporter("c3", "10.66.0.3", ready("10.66.0.3", "")))
 	balanced.Mode = v1alpha1.ServiceModeClusterIP
 	m := newMember(t)
+	m.create(headlessImports("ss", "one", "big", "hostile", label63("s"))...)
 	m.create(
 		serviceImport("cs", "10.88.1.1 fd00:88::1"), serviceImport("both", "10.88.1.2"), serviceImport("web", ""),
 		peering("clusterset.local", longDomain()),

@@ -49,8 +49,10 @@ func healthy(text string) *Facts {
 				{Cluster: "c2", Status: v1alpha1.ConnectionConnected}, {Cluster: "c3", Status: v1alpha1.ConnectionConnected}}},
 		}},
 		ServiceImport: &mcsv1beta1.ServiceImport{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", Labels: map[string]string{v1alpha1.LabelImport: "cart"}},
-			Spec:       mcsv1beta1.ServiceImportSpec{Type: mcsv1beta1.ClusterSetIP, IPs: []string{"10.88.1.1"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", Labels: map[string]string{
+				v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: "cart",
+			}},
+			Spec: mcsv1beta1.ServiceImportSpec{Type: mcsv1beta1.ClusterSetIP, IPs: []string{"10.88.1.1"}},
 		},
 		Derived: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "sl-0123456789"}, Spec: corev1.ServiceSpec{ClusterIP: "10.88.1.1", ClusterIPs: []string{"10.88.1.1"}}},
 		Slices:  []discoveryv1.EndpointSlice{slice("c2", "10.9.0.1", "10.9.0.2"), slice("c3", "10.10.0.1", "10.10.0.2")},

@@ -165,7 +165,7 @@ func serviceImport(f *Facts) []Step {
 	if im == nil {
 		return verdict("the cluster agent has not made it", f.agentLogs())
 	}
-	if im.Labels["app.kubernetes.io/managed-by"] != v1alpha1.ManagedBy && im.Labels[v1alpha1.LabelImport] == "" {
+	if !v1alpha1.OwnsServiceImport(im) {
 		return verdict("one that Sealane did not make is in the way", "delete or rename it; Sealane then makes its own")
 	}
 	c := meta.FindStatusCondition(im.Status.Conditions, string(mcsv1beta1.ServiceImportConditionReady))

@@ -170,7 +170,11 @@ func TestExportedLabels(t *testing.T) {
 
 func TestConditions(t *testing.T) {
 	external := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}}
-	derived := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelImport: "web"}}}
+	labelled := metav1.ObjectMeta{Namespace: "sample", Name: "mine", Labels: map[string]string{
+		v1alpha1.LabelImport: "web", v1alpha1.LabelManagedBy: v1alpha1.ManagedBy,
+	}}
+	derived, users := &corev1.Service{ObjectMeta: labelled}, &corev1.Service{ObjectMeta: labelled}
+	derived.Name = v1alpha1.DerivedName("sample", "web")
 	verdict := []v1alpha1.ExportCondition{
 		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Exported"}, {Type: "Conflict", Status: metav1.ConditionFalse, Reason: "NoConflicts"},
 	}
@@ -184,6 +188,7 @@ func TestConditions(t *testing.T) {
 		{"no Service", nil, verdict, false, "Valid=False/NoService Ready=False/Pending "},
 		{"ExternalName", external, nil, false, "Valid=False/InvalidServiceType Ready=False/Pending "},
 		{"a derived Service", derived, nil, false, "Valid=False/InvalidServiceType Ready=False/Pending "},
+		{"a user's Service with our labels", users, verdict, false, "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts "},
 		{"before the broker spoke", &corev1.Service{}, nil, false, "Valid=True/Valid Ready=False/Pending "},
 		{"after", &corev1.Service{}, verdict, false, "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts "},
 		{"a scope that cannot be understood", &corev1.Service{}, verdict, false, "Valid=False/InvalidAnnotation Ready=False/Failed "},

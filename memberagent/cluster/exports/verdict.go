@@ -12,7 +12,6 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
 // ReasonInvalidAnnotation is the Valid condition's reason where an annotation that narrows who imports the
@@ -31,7 +30,7 @@ func Verdict(export *mcs.ServiceExport, service *corev1.Service) metav1.Conditio
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		return valid(metav1.ConditionFalse, mcs.ServiceExportReasonInvalidServiceType,
 			"the Service is of type ExternalName and has no addresses to export; export a Service of type ClusterIP or a headless one")
-	case index.Managed(service):
+	case v1alpha1.OwnsService(service):
 		return valid(metav1.ConditionFalse, mcs.ServiceExportReasonInvalidServiceType,
 			"the Service is derived from an import; export the Service in the cluster it comes from")
 	}

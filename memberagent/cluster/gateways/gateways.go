@@ -233,7 +233,7 @@ func (r *Reconciler) apply(ctx context.Context, want map[string]int32, have []v1
 	for name, slot := range want {
 		log.FromContext(ctx).Info("the node is a gateway", "gateway", name, "slot", slot)
 		g := &v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{index.ManagedLabel: v1alpha1.ManagedBy},
+			Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
 		}}
 		g.Spec.Slot = slot
 		if err := r.Create(ctx, g); err != nil && !apierrors.IsAlreadyExists(err) {

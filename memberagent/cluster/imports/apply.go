@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	"github.com/sealane-io/sealane/memberagent/cluster/index"
+	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
 // Objects are created and updated whole rather than applied: an apply would leave in place what somebody
@@ -53,7 +53,10 @@ func (r *Reconciler) apply(ctx context.Context, in *Input, d Decision) error {
 		g.Go(func() error { return r.applySlice(ctx, was, want) })
 	}
 	for _, s := range have {
-		g.Go(func() error { return r.remove(ctx, "EndpointSlice", s) })
+		g.Go(func() error {
+			r.own.forget(s)
+			return r.remove(ctx, "EndpointSlice", s)
+		})
 	}
 	return g.Wait()
 }
@@ -148,16 +151,19 @@ func nodeHints(s *discoveryv1.EndpointSlice) bool {
 	return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Hints != nil && len(e.Hints.ForNodes) > 0 })
 }
 
-// createSlice makes a slice. One of that name from which somebody removed the labels is in the way: nobody else
-// names slices so.
+// createSlice makes a slice. One of that name from which somebody removed the labels is in the way and is replaced;
+// one that was never Sealane's is left alone.
 func (r *Reconciler) createSlice(ctx context.Context, want *discoveryv1.EndpointSlice) error {
 	err := r.create(ctx, "EndpointSlice", want)
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	there := &discoveryv1.EndpointSlice{}
-	if r.Get(ctx, client.ObjectKeyFromObject(want), there) != nil || index.ManagedSlice(there) {
+	if r.Get(ctx, client.ObjectKeyFromObject(want), there) != nil || v1alpha1.ImportOfSlice(there) != "" {
 		return err
+	}
+	if !r.own.slice(there) {
+		return fmt.Errorf("the EndpointSlice %s exists and was not made by Sealane; delete or rename it", client.ObjectKeyFromObject(there))
 	}
 	if err := r.remove(ctx, "EndpointSlice", there); err != nil {
 		return err

@@ -6,8 +6,6 @@ package imports
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"maps"
 	"slices"
 	"strings"
@@ -21,7 +19,6 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
 // Outlive is how long a derived Service stays after its import, so that no DNS answer that is still cached
@@ -72,8 +69,7 @@ type Decision struct {
 
 // DerivedName is the name of the derived Service of an import, and the prefix of its EndpointSlices' names.
 func DerivedName(key types.NamespacedName) string {
-	sum := sha256.Sum256([]byte(key.Namespace + "/" + key.Name))
-	return "sl-" + hex.EncodeToString(sum[:5])
+	return v1alpha1.DerivedName(key.Namespace, key.Name)
 }
 
 // Decide is pure.
@@ -171,7 +167,7 @@ func serviceImport(in *Input, families []corev1.IPFamily) *mcs.ServiceImport {
 		Namespace: in.Key.Namespace, Name: in.Key.Name,
 		Labels: maps.Clone(i.Settings.Labels), Annotations: i.Settings.Annotations,
 	}}
-	metav1.SetMetaDataLabel(&out.ObjectMeta, index.ManagedLabel, v1alpha1.ManagedBy)
+	metav1.SetMetaDataLabel(&out.ObjectMeta, v1alpha1.LabelManagedBy, v1alpha1.ManagedBy)
 	metav1.SetMetaDataLabel(&out.ObjectMeta, v1alpha1.LabelImport, in.Key.Name)
 	out.Spec = mcs.ServiceImportSpec{
 		Type:                  mcs.ServiceImportType(i.Settings.Type),
@@ -225,7 +221,7 @@ func join(families []corev1.IPFamily) string {
 func steers(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	return prefix == v1alpha1.GroupName || strings.HasSuffix(prefix, "."+v1alpha1.GroupName) ||
-		prefix == "karmada.io" || strings.HasSuffix(prefix, ".karmada.io") || key == index.ManagedLabel
+		prefix == "karmada.io" || strings.HasSuffix(prefix, ".karmada.io") || key == v1alpha1.LabelManagedBy
 }
 
 // derivedService is the Service whose ClusterIP is the ClusterSetIP. Every field that the API server would
@@ -246,7 +242,7 @@ func derivedService(in *Input, families []corev1.IPFamily) *corev1.Service {
 		known = append(known, in.ServiceImport.Spec.IPs...)
 	}
 	out.Namespace, out.Name = in.Key.Namespace, DerivedName(in.Key)
-	metav1.SetMetaDataLabel(&out.ObjectMeta, index.ManagedLabel, v1alpha1.ManagedBy)
+	metav1.SetMetaDataLabel(&out.ObjectMeta, v1alpha1.LabelManagedBy, v1alpha1.ManagedBy)
 	metav1.SetMetaDataLabel(&out.ObjectMeta, v1alpha1.LabelImport, in.Key.Name)
 
 	policy, internal := corev1.IPFamilyPolicySingleStack, corev1.ServiceInternalTrafficPolicyCluster

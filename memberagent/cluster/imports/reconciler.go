@@ -112,7 +112,7 @@ func (r *Reconciler) observe(ctx context.Context, in *Input) error {
 		return fmt.Errorf("get ServiceImport %s: %w", in.Key, err)
 	}
 	switch {
-	case r.own.is(in.Key, imported):
+	case r.own.serviceImport(in.Key, imported):
 		in.ServiceImport = imported
 	case imported != nil:
 		in.Import = nil
@@ -124,13 +124,19 @@ func (r *Reconciler) observe(ctx context.Context, in *Input) error {
 	if in.Service != nil && !ours(in) {
 		return fmt.Errorf("the Service %s exists and was not made by Sealane; delete or rename it", derived)
 	}
-	in.Slices, err = index.SlicesFor(ctx, r, in.Key)
-	return err
+	if in.Slices, err = index.SlicesFor(ctx, r, in.Key); err != nil {
+		return err
+	}
+	for i := range in.Slices {
+		r.own.remember(&in.Slices[i])
+	}
+	return nil
 }
 
-// ours is a Service with either label, or with neither but the address of our own ServiceImport.
+// ours is a Service of the derived name with either label, or with neither but the address of our own ServiceImport.
 func ours(in *Input) bool {
-	return index.Managed(in.Service) ||
+	labels := in.Service.Labels
+	return labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy || labels[v1alpha1.LabelImport] == in.Key.Name ||
 		(in.ServiceImport != nil && len(in.ServiceImport.Spec.IPs) > 0 && in.ServiceImport.Spec.IPs[0] == in.Service.Spec.ClusterIP)
 }
 

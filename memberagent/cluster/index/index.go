@@ -4,7 +4,6 @@
 package index
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -13,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -25,29 +23,6 @@ const (
 	// SliceByImport finds the EndpointSlices that Sealane wrote for an import.
 	SliceByImport = "sealane.import"
 )
-
-// ManagedLabel and its value v1alpha1.ManagedBy mark every Service and ServiceImport that Sealane wrote.
-const ManagedLabel = "app.kubernetes.io/managed-by"
-
-// Managed says whether Sealane wrote the Service or ServiceImport. Either label is enough, so that one that
-// somebody removed comes back; an object without both is somebody else's.
-func Managed(o client.Object) bool {
-	return o.GetLabels()[ManagedLabel] == v1alpha1.ManagedBy || o.GetLabels()[v1alpha1.LabelImport] != ""
-}
-
-// propagatedLabel is on everything that Karmada propagates into a member.
-const propagatedLabel = "karmada.io/managed"
-
-// Propagated says whether Karmada keeps the object, also where it took over one that was Sealane's.
-func Propagated(o client.Object) bool { return o.GetLabels()[propagatedLabel] == "true" }
-
-// OwnImport says whether a ServiceImport is Sealane's to write.
-func OwnImport(o client.Object) bool { return Managed(o) && !Propagated(o) }
-
-// ManagedSlice says whether Sealane wrote the EndpointSlice, by either label again.
-func ManagedSlice(o client.Object) bool {
-	return o.GetLabels()[discoveryv1.LabelManagedBy] == v1alpha1.ManagedBy || o.GetLabels()[v1alpha1.LabelImport] != ""
-}
 
 // Karmada's controllers that write EndpointSlices of other clusters into a member: those of a
 // MultiClusterService under the very name of the local Service, those of an exported one under "derived-".
@@ -61,19 +36,19 @@ const (
 func ServiceOfSlice(o client.Object) (types.NamespacedName, bool) {
 	name := o.GetLabels()[discoveryv1.LabelServiceName]
 	by := o.GetLabels()[discoveryv1.LabelManagedBy]
-	local := !ManagedSlice(o) && by != karmadaDispatched && by != karmadaCollected
+	local := v1alpha1.ImportOfSlice(o) == "" && by != karmadaDispatched && by != karmadaCollected
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, name != "" && local
 }
 
 // ImportOfSlice returns the import that one of Sealane's EndpointSlices belongs to.
 func ImportOfSlice(o client.Object) (types.NamespacedName, bool) {
-	name := cmp.Or(o.GetLabels()[v1alpha1.LabelImport], o.GetLabels()[mcs.LabelServiceName])
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, name != "" && ManagedSlice(o)
+	name := v1alpha1.ImportOfSlice(o)
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, name != ""
 }
 
 // ImportOfService returns the import that a derived Service belongs to.
 func ImportOfService(o client.Object) (types.NamespacedName, bool) {
-	name := o.GetLabels()[v1alpha1.LabelImport]
+	name := v1alpha1.ImportOfService(o)
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, name != ""
 }
 

@@ -61,13 +61,19 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 		}
 	}
 	for i := range imported.Items {
-		out = append(out, "ServiceImport "+client.ObjectKeyFromObject(&imported.Items[i]).String())
+		if o := &imported.Items[i]; v1alpha1.OwnsServiceImport(o) {
+			out = append(out, "ServiceImport "+client.ObjectKeyFromObject(o).String())
+		}
 	}
 	for i := range services.Items {
-		out = append(out, "Service "+client.ObjectKeyFromObject(&services.Items[i]).String())
+		if o := &services.Items[i]; v1alpha1.OwnsService(o) {
+			out = append(out, "Service "+client.ObjectKeyFromObject(o).String())
+		}
 	}
 	for i := range endpoints.Items {
-		out = append(out, "EndpointSlice "+client.ObjectKeyFromObject(&endpoints.Items[i]).String())
+		if o := &endpoints.Items[i]; v1alpha1.ImportOfSlice(o) != "" {
+			out = append(out, "EndpointSlice "+client.ObjectKeyFromObject(o).String())
+		}
 	}
 	slices.Sort(out)
 	if dns.Reason == clusterdns.ReasonPending {

@@ -201,7 +201,7 @@ func (r *Peering) obstacles(ctx context.Context) (missing, foreign []string, err
 		there[namespaces.Items[i].Name] = true
 	}
 	for i := range imported.Items {
-		if o := &imported.Items[i]; !index.OwnImport(o) {
+		if o := &imported.Items[i]; !v1alpha1.OwnsServiceImport(o) {
 			others[client.ObjectKeyFromObject(o)] = o
 		}
 	}
@@ -213,7 +213,7 @@ func (r *Peering) obstacles(ctx context.Context) (missing, foreign []string, err
 			switch {
 			case !there[key.Namespace]:
 				lacking[key.Namespace] = true
-			case o != nil && index.Propagated(o):
+			case o != nil && v1alpha1.Propagated(o):
 				foreign = append(foreign, key.String()+" (propagated by Karmada: delete the ServiceImport on the Karmada API)")
 			case o != nil:
 				foreign = append(foreign, key.String())
