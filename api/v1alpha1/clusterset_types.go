@@ -20,7 +20,8 @@ type ClusterOverride struct {
 	// Name of the Karmada Cluster.
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
-	// Networks replaces what the agent discovers, each list that is not empty on its own.
+	// Networks replaces what the agent discovers, each list that is not empty on its own. The cluster may claim
+	// these networks and no others, whether or not they are in allowedCIDRs.
 	// +optional
 	Networks Networks `json:"networks,omitempty"`
 }
@@ -64,12 +65,32 @@ type ClusterSetSpec struct {
 	// +optional
 	Shards int32 `json:"shards,omitempty"`
 
+	// AllowedCIDRs hold the pod and service networks that members may claim; one that claims others is refused.
+	// Default: the private networks of RFC 1918, RFC 6598 and RFC 4193. State public networks here if all clusters
+	// may have them, and in clusters if one has. What is accepted stays in force when the list gets narrower.
+	// +kubebuilder:default={"10.0.0.0/8","172.16.0.0/12","192.168.0.0/16","100.64.0.0/10","fc00::/7"}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=49
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c) && cidr(c).masked() == cidr(c))",message="allowedCIDRs holds networks in CIDR notation without host bits, such as 10.0.0.0/8"
+	// +listType=atomic
+	// +optional
+	AllowedCIDRs []string `json:"allowedCIDRs,omitempty"`
+
 	// Clusters states facts about single clusters.
 	// +kubebuilder:validation:MaxItems=1000
 	// +listType=map
 	// +listMapKey=name
 	// +optional
 	Clusters []ClusterOverride `json:"clusters,omitempty"`
+}
+
+// Allowed returns AllowedCIDRs, or the default where an older client has written none.
+func (s *ClusterSetSpec) Allowed() []string {
+	if len(s.AllowedCIDRs) > 0 {
+		return s.AllowedCIDRs
+	}
+	return []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"}
 }
 
 // Problem is something that needs a person, named so that the person can act.

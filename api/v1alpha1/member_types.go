@@ -20,9 +20,11 @@ const (
 
 // Reasons of MemberAccepted.
 const (
-	ReasonAccepted         = "Accepted"
-	ReasonWaitingForFacts  = "WaitingForFacts"
-	ReasonCIDROverlap      = "CIDROverlap"
+	ReasonAccepted        = "Accepted"
+	ReasonWaitingForFacts = "WaitingForFacts"
+	ReasonCIDROverlap     = "CIDROverlap"
+	// ReasonNotAllowed: the cluster claims networks that the ClusterSet does not allow it.
+	ReasonNotAllowed       = "NotAllowed"
 	ReasonInvalidNetworks  = "InvalidNetworks"
 	ReasonInvalidEndpoints = "InvalidEndpoints"
 	ReasonStatusTooLarge   = "StatusTooLarge"
@@ -63,7 +65,7 @@ type MemberStatus struct {
 	// Networks accepted.
 	// +optional
 	Networks Networks `json:"networks,omitempty"`
-	// NodeCIDRs hold the cluster's node addresses; nobody may claim them as pod or service networks.
+	// NodeCIDRs are the cluster's node addresses, /32 and /128; nobody may claim them as pod or service networks.
 	// +listType=atomic
 	// +optional
 	NodeCIDRs []string `json:"nodeCIDRs,omitempty"`
@@ -75,7 +77,8 @@ type MemberStatus struct {
 	// +listType=atomic
 	// +optional
 	Connections []MemberConnection `json:"connections,omitempty"`
-	// AcceptedAt is when the networks were first accepted. Of two that overlap, the earlier stays.
+	// AcceptedAt is when the networks were first accepted. Of two that overlap, the earlier stays. A member that
+	// leaves gives them up.
 	// +optional
 	AcceptedAt *metav1.MicroTime `json:"acceptedAt,omitempty"`
 	// AgentVersion that the member runs.

@@ -62,8 +62,8 @@ type PeeringStatus struct {
 	// Networks of this cluster as discovered or given.
 	// +optional
 	Networks Networks `json:"networks,omitempty"`
-	// NodeCIDRs hold the node addresses, as /32 and /128 or wider.
-	// +kubebuilder:validation:MaxItems=1024
+	// NodeCIDRs are the node addresses, as /32 and /128.
+	// +kubebuilder:validation:MaxItems=10240
 	// +listType=atomic
 	// +optional
 	NodeCIDRs []string `json:"nodeCIDRs,omitempty"`

@@ -296,6 +296,11 @@ func (in *ClusterSetSpec) DeepCopyInto(out *ClusterSetSpec) {
 	in.DNS.DeepCopyInto(&out.DNS)
 	out.Services = in.Services
 	out.HealthCheck = in.HealthCheck
+	if in.AllowedCIDRs != nil {
+		in, out := &in.AllowedCIDRs, &out.AllowedCIDRs
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Clusters != nil {
 		in, out := &in.Clusters, &out.Clusters
 		*out = make([]ClusterOverride, len(*in))

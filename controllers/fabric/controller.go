@@ -234,8 +234,14 @@ func (r *Reconciler) applyRecord(ctx context.Context, m Member, status v1alpha1.
 	return nil
 }
 
+// EventNetworksChanged: a member has other networks than it was accepted with.
+const EventNetworksChanged = "NetworksChanged"
+
 // announce tells of transitions.
 func (r *Reconciler) announce(before, after *v1alpha1.Member) {
+	if text := networksChanged(before.Status, after.Status); text != "" {
+		r.Events.Event(after, corev1.EventTypeNormal, EventNetworksChanged, text)
+	}
 	for _, kind := range []string{v1alpha1.MemberAccepted, v1alpha1.MemberConnected} {
 		was, is := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
 		if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {

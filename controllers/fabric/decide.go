@@ -101,13 +101,15 @@ func Decide(in Input) Decision {
 	taken, byName := new(space), map[string]*state{}
 	for _, s := range states {
 		byName[s.name()] = s
-		if restore(s); s.accepted {
+		if restore(s, taken); s.accepted {
 			taken.take(s.name(), s.force, s.endpoints)
 		}
 	}
+	allowed := limitsOf(&in.Set)
 	for _, s := range states {
 		if s.active() {
-			admit(s, taken, byName)
+			admit(s, allowed, taken, byName)
+			grandfather(s, allowed)
 		}
 	}
 	keys := keysOf(states)
@@ -159,64 +161,98 @@ func order(members []Member) []*state {
 }
 
 // restore puts the last good state in force, less what an earlier version accepted and this one does not: that
-// must not cut off the rest. A record that contradicts itself was written by somebody else, and counts as not
-// accepted.
-func restore(s *state) {
+// must not cut off the rest. A record that contradicts itself, or that of one accepted earlier, was written by
+// somebody else or comes from a backup, and counts as not accepted.
+func restore(s *state, taken *space) {
 	status := s.Record.Status
 	if status.AcceptedAt == nil || !s.active() {
 		return
 	}
 	c, _ := usable(status.Networks, status.NodeCIDRs)
-	if len(c.routed()) == 0 || c.consistent() != nil {
+	if len(c.routed()) == 0 || c.consistent() != nil || taken.overlaps(s.name(), c) {
 		return
 	}
 	s.force, s.endpoints, s.accepted = c, status.Endpoints, true
+	s.accept()
+}
+
+func (s *state) accept() {
+	s.accepted = true
 	s.reason, s.message = v1alpha1.ReasonAccepted, "networks and gateways are known to the other members"
 }
 
+// refuse leaves in force what was accepted before.
+func (s *state) refuse(reason, message string) {
+	s.problem(reason, message)
+	if s.accepted {
+		reason, message = ReasonKeptLastGood, message+"; what was accepted before stays in force"
+	}
+	s.reason, s.message = reason, bounded(message)
+}
+
 // admit weighs the networks that a member reports.
-func admit(s *state, taken *space, states map[string]*state) {
-	refuse := func(reason, message string) {
-		s.problem(reason, message)
-		if s.accepted {
-			s.reason, s.message = ReasonKeptLastGood, bounded(message+"; what was accepted before stays in force")
-			return
-		}
-		s.reason, s.message = reason, bounded(message)
-	}
-	switch {
-	case s.Report.Problem != nil:
-		refuse(s.Report.Problem.Reason, s.Report.Problem.Message)
-		return
-	case !s.Report.Known:
-		if !s.accepted {
-			s.reason, s.message = v1alpha1.ReasonWaitingForFacts, "the agent has not reported yet; see the pods in sealane-system in the member"
-		}
+func admit(s *state, allowed limits, taken *space, states map[string]*state) {
+	c, ok := reportedClaim(s)
+	if !ok {
 		return
 	}
-	reported := s.Report.Status
-	if len(reported.Networks.PodCIDRs) == 0 || len(reported.Networks.ServiceCIDRs) == 0 {
-		refuse(v1alpha1.ReasonWaitingForFacts, fmt.Sprintf(
-			"%s reports no pod or no service network; state them in spec.clusters of the ClusterSet", s.name()))
-		return
-	}
-	c, err := parseClaim(reported.Networks, reported.NodeCIDRs)
-	if err != nil {
-		refuse(v1alpha1.ReasonInvalidNetworks, fmt.Sprintf("%s claims %v", s.name(), err))
+	// A list that gets narrower, maybe by mistake, cuts off nobody: only what is new is judged by it.
+	if why := allowed.outside(s.name(), c.beyond(s.force)); why != "" {
+		s.refuse(v1alpha1.ReasonNotAllowed, fmt.Sprintf("%s claims more than it may: %s", s.name(), why))
 		return
 	}
 	if name, why := taken.clash(s.name(), c); why != "" {
-		other := states[name]
-		refuse(v1alpha1.ReasonCIDROverlap, fmt.Sprintf(
+		s.refuse(v1alpha1.ReasonCIDROverlap, fmt.Sprintf(
 			"%s is refused because of %s, accepted earlier: %s; give one of them other networks", s.name(), name, why))
+		other := states[name]
 		other.message = bounded(fmt.Sprintf("%s stays connected; %s is refused: %s", name, s.name(), why))
 		other.problem(v1alpha1.ReasonCIDROverlap, other.message)
 		return
 	}
 	taken.release(s.name(), s.force, s.endpoints)
-	s.force, s.accepted = c, true
+	s.force = c
 	taken.take(s.name(), s.force, s.endpoints)
-	s.reason, s.message = v1alpha1.ReasonAccepted, "networks and gateways are known to the other members"
+	s.accept()
+}
+
+// grandfather says that a member has what it could not claim today. It keeps it: a mistake in a list that all
+// depend on would otherwise cut off every cluster at once.
+func grandfather(s *state, allowed limits) {
+	why := allowed.outside(s.name(), s.force)
+	if !s.accepted || why == "" {
+		return
+	}
+	message := fmt.Sprintf("%s keeps what it may no longer claim: %s; to take the network from it, make it leave", s.name(), why)
+	s.problem(v1alpha1.ReasonNotAllowed, message)
+	if s.reason == v1alpha1.ReasonAccepted {
+		s.message = bounded(message)
+	}
+}
+
+// reportedClaim returns what a member reports, unless there is nothing, or nothing valid, to weigh.
+func reportedClaim(s *state) (claim, bool) {
+	switch {
+	case s.Report.Problem != nil:
+		s.refuse(s.Report.Problem.Reason, s.Report.Problem.Message)
+		return claim{}, false
+	case !s.Report.Known:
+		if !s.accepted {
+			s.reason, s.message = v1alpha1.ReasonWaitingForFacts, "the agent has not reported yet; see the pods in sealane-system in the member"
+		}
+		return claim{}, false
+	}
+	reported := s.Report.Status
+	if len(reported.Networks.PodCIDRs) == 0 || len(reported.Networks.ServiceCIDRs) == 0 {
+		s.refuse(v1alpha1.ReasonWaitingForFacts, fmt.Sprintf(
+			"%s reports no pod or no service network; state them in spec.clusters of the ClusterSet", s.name()))
+		return claim{}, false
+	}
+	c, err := parseClaim(reported.Networks, reported.NodeCIDRs)
+	if err != nil {
+		s.refuse(v1alpha1.ReasonInvalidNetworks, fmt.Sprintf("%s cannot have what it claims: %v", s.name(), err))
+		return claim{}, false
+	}
+	return c, true
 }
 
 // keysOf returns the public keys in force, and whose they are.

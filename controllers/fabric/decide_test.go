@@ -147,6 +147,28 @@ func TestFirstComeFirstServed(t *testing.T) {
 		w.member("c1").Record.Spec.Phase = v1alpha1.MemberLeaving
 		w.step()
 		w.expect(t, "accepted", w.accepted(), "c2=True/Accepted c1=True/Accepted")
+		w.member("c1").Record.Spec.Phase = v1alpha1.MemberActive
+		w.step()
+		w.expect(t, "c1 is back too late", w.accepted(), "c2=True/Accepted c1=False/CIDROverlap")
+	})
+	t.Run("of two records that overlap, as from a backup, the later counts as not accepted", func(t *testing.T) {
+		w := newWorld(known(1), known(2))
+		w.step()
+		w.member("c2").Record.Status.Networks.PodCIDRs = []string{"10.1.9.0/24"}
+		w.member("c2").Report = Report{}
+		w.step()
+		w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=False/WaitingForFacts")
+	})
+	t.Run("what an earlier version accepted is left out, and the rest stays", func(t *testing.T) {
+		w := newWorld(known(1), known(2))
+		w.step()
+		c2 := w.member("c2")
+		c2.Record.Status.Networks.PodCIDRs = append(c2.Record.Status.Networks.PodCIDRs, "240.0.0.0/8")
+		c2.Record.Status.NodeCIDRs = append(c2.Record.Status.NodeCIDRs, "172.20.0.0/16")
+		c2.Report = Report{}
+		w.step()
+		w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=True/Accepted")
+		w.expect(t, "c1 is told of", w.remotes("c1"), "c2:10.2.0.0/16:1")
 	})
 	t.Run("node addresses cannot be claimed, nor lie in another's networks", func(t *testing.T) {
 		inside := known(3)
@@ -202,7 +224,10 @@ func TestWhoIsReleasedIsNotWrittenTo(t *testing.T) {
 	c2.Sent, c2.Report = nil, Report{}
 	w.expect(t, "its Work was withdrawn", w.step(), "")
 	c2.Record.Spec.Phase = v1alpha1.MemberActive
-	w.expect(t, "it is selected again", w.step(), "c1,c2")
+	w.expect(t, "it is selected again", w.step(), "c2")
+	c2.Report = Report{Known: true, Status: reported(2)}
+	c2.Report.Status.ObservedRevision = c2.Sent.Revision
+	w.expect(t, "it reports again", w.step(), "c1,c2")
 	if meta.FindStatusCondition(c2.Record.Status.Conditions, v1alpha1.MemberCleaned) != nil {
 		t.Error("still called clean")
 	}

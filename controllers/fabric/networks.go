@@ -126,6 +126,14 @@ func (s *space) each(c claim, endpoints []v1alpha1.Endpoint, do func(*netfacts.O
 	}
 }
 
+// overlaps says whether another has a network that overlaps one of a claim's.
+func (s *space) overlaps(owner string, c claim) bool {
+	return slices.ContainsFunc(c.routed(), func(p netip.Prefix) bool {
+		_, taken := s.routed.Overlap(p, owner)
+		return taken
+	})
+}
+
 // maxClashes is how many clashes a message names.
 const maxClashes = 5
 

@@ -16,7 +16,7 @@ const (
 	maxStatusBytes = 1 << 20
 	maxPodCIDRs    = 1024
 	maxServices    = 64
-	maxNodeCIDRs   = 1024
+	maxNodeCIDRs   = 10240
 	maxEndpoints   = 16
 	maxAddresses   = 16
 	maxConnections = 1024

@@ -33,6 +33,8 @@ func memberStatus(s *state, states []*state, now time.Time) v1alpha1.MemberStatu
 		}
 	}
 	if !s.active() {
+		// It has released its networks, and somebody else may have them when it comes back.
+		status.AcceptedAt = nil
 		if cleaned(s) {
 			meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 				Type: v1alpha1.MemberCleaned, Status: metav1.ConditionTrue, Reason: v1alpha1.MemberCleaned,
@@ -74,6 +76,24 @@ func memberStatus(s *state, states []*state, now time.Time) v1alpha1.MemberStatu
 		set(v1alpha1.MemberConnected, false, ReasonNotConnected, "not connected to: "+strings.Join(missing, ", "))
 	}
 	return status
+}
+
+// networksChanged says which networks an accepted member takes and gives up; "" if there are none, and of one
+// that was not accepted before.
+func networksChanged(before, after v1alpha1.MemberStatus) string {
+	if before.AcceptedAt == nil || after.AcceptedAt == nil {
+		return ""
+	}
+	list := func(n v1alpha1.Networks) []string { return slices.Concat(n.PodCIDRs, n.ServiceCIDRs) }
+	without := func(list, other []string) string {
+		return strings.Join(slices.DeleteFunc(list, func(s string) bool { return slices.Contains(other, s) }), ", ")
+	}
+	taken := without(list(after.Networks), list(before.Networks))
+	given := without(list(before.Networks), list(after.Networks))
+	if taken == "" && given == "" {
+		return ""
+	}
+	return bounded(fmt.Sprintf("networks taken: %s; given up: %s", cmp.Or(taken, "none"), cmp.Or(given, "none")))
 }
 
 // cleaned says that a member was told that it leaves, and has answered that its nodes are clean.

@@ -50,6 +50,9 @@ func Validate(set *v1alpha1.ClusterSet) error {
 			errs = append(errs, fmt.Errorf("dns.domains: %w", err))
 		}
 	}
+	if _, err := netfacts.ParseAllowed(spec.AllowedCIDRs); err != nil {
+		errs = append(errs, fmt.Errorf("allowedCIDRs: %w", err))
+	}
 	for _, c := range spec.Clusters {
 		for _, text := range slices.Concat(c.Networks.PodCIDRs, c.Networks.ServiceCIDRs) {
 			if _, err := netfacts.ParsePrefix(text); err != nil {

@@ -75,6 +75,11 @@ func claims(key, node string) []claim {
 		s.Networks.PodCIDRs = []string{cidr}
 		return s
 	}
+	nodes := func(cidr string) v1alpha1.PeeringStatus {
+		s := suite.HonestReport()
+		s.NodeCIDRs = []string{cidr}
+		return s
+	}
 	endpoint := func(change func(*v1alpha1.Endpoint)) v1alpha1.PeeringStatus {
 		s, e := suite.HonestReport(), gateway
 		e.Addresses = []v1alpha1.EndpointAddress{gateway.Addresses[0]}
@@ -85,16 +90,20 @@ func claims(key, node string) []claim {
 	large := suite.HonestReport()
 	large.AgentVersion = strings.Repeat("x", 1200<<10)
 	return []claim{
-		{"a default route", pods("0.0.0.0/0"), []string{"0.0.0.0/0", "a default route cannot be claimed"}},
-		{"half of all addresses", pods("0.0.0.0/1"), []string{"0.0.0.0/1", "no single cluster owns"}},
+		{"a default route", pods("0.0.0.0/0"), []string{"0.0.0.0/0", "is a default route"}},
+		{"half of all addresses", pods("0.0.0.0/1"), []string{"0.0.0.0/1", "which no cluster can have"}},
+		{"a public network", pods("8.0.0.0/8"), []string{"8.0.0.0/8", "spec.allowedCIDRs", "10.0.0.0/8", "state it there"}},
+		{"the network of a git host", pods("140.82.112.0/20"), []string{"140.82.112.0/20", "spec.allowedCIDRs"}},
+		{"a cloud's metadata service", pods("169.254.169.254/32"), []string{"169.254.169.254/32", "which no cluster can have"}},
+		{"a wide node address", nodes("10.128.0.0/9"), []string{"10.128.0.0/9", "not a node address"}},
 		{"the pods of c1", pods("10.8.0.0/16"), []string{"10.8.0.0/16", "overlaps", "c1"}},
 		{"a node of c1", pods(node + "/32"), []string{node, "node address", "c1"}},
 		{"no network at all", v1alpha1.PeeringStatus{}, []string{"no pod or no service network", "spec.clusters"}},
-		{"a malformed network", pods("10.40.0.0/99"), []string{"10.40.0.0/99", "expected a CIDR"}},
+		{"a malformed network", pods("10.40.0.0/99"), []string{"10.40.0.0/99", "not a CIDR"}},
 		{"a malformed key", endpoint(func(e *v1alpha1.Endpoint) { e.PublicKey = "rm -rf /" }), []string{`"gw"`, "public key"}},
 		{"the key of c1", endpoint(func(e *v1alpha1.Endpoint) { e.PublicKey = key }), []string{`"gw"`, "public key", "c1"}},
-		{"a malformed address", endpoint(func(e *v1alpha1.Endpoint) { e.Addresses[0].IP = "1.2.3.4; reboot" }), []string{"reboot", "not an IP address"}},
-		{"a loopback address", endpoint(func(e *v1alpha1.Endpoint) { e.Addresses[0].IP = "127.0.0.1" }), []string{"127.0.0.1", "not a plain unicast address"}},
+		{"a malformed address", endpoint(func(e *v1alpha1.Endpoint) { e.Addresses[0].IP = "1.2.3.4; reboot" }), []string{"reboot", "not a plain IP address"}},
+		{"a loopback address", endpoint(func(e *v1alpha1.Endpoint) { e.Addresses[0].IP = "127.0.0.1" }), []string{"127.0.0.1", "not the address of a node"}},
 		{"an address of a pod of c1", endpoint(func(e *v1alpha1.Endpoint) { e.Addresses[0].IP = "10.8.0.9" }), []string{"10.8.0.9", "c1"}},
 		{"a status of 1.2 MB", large, []string{"bytes", "at most"}},
 	}

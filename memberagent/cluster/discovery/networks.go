@@ -8,13 +8,15 @@ import (
 	"slices"
 	"strings"
 
+	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
-// maxNodeCIDRs is the number of nodes' addresses above which they are reported as the networks they lie in.
-const maxNodeCIDRs = 1000
+// maxNodeCIDRs is how many node addresses a report holds; it is the limit of the CRD.
+const maxNodeCIDRs = 10240
 
 // Hints are what the sources say, each list empty where they say nothing. A stated range is one that the
 // cluster's configuration names; it stays the same as nodes come and go.
@@ -54,29 +56,22 @@ func podCIDRs(nodes []corev1.Node) []netip.Prefix {
 	return out
 }
 
-// NodeCIDRs are the nodes' internal addresses, as hosts, or as /24 and /64 where there are very many.
+// NodeCIDRs are the nodes' internal addresses, as /32 and /128, sorted; of very many the first.
 func NodeCIDRs(nodes []corev1.Node) []string {
 	var out []netip.Prefix
 	for i := range nodes {
 		for _, a := range nodes[i].Status.Addresses {
-			ip, err := netip.ParseAddr(a.Address)
-			if a.Type == corev1.NodeInternalIP && err == nil {
-				ip = ip.Unmap().WithZone("")
-				out = append(out, netip.PrefixFrom(ip, ip.BitLen()))
+			if a.Type != corev1.NodeInternalIP {
+				continue
+			}
+			if ip, err := netfacts.ParseAddr(a.Address); err == nil {
+				out = append(out, netfacts.Host(ip))
 			}
 		}
 	}
-	if len(out) > maxNodeCIDRs {
-		for i, p := range out {
-			bits := 64
-			if p.Addr().Is4() {
-				bits = 24
-			}
-			out[i] = netip.PrefixFrom(p.Addr(), bits).Masked()
-		}
-	}
-	slices.SortFunc(out, comparePrefixes)
-	return texts(slices.Compact(out))
+	slices.SortFunc(out, netfacts.Compare)
+	out = slices.Compact(out)
+	return texts(out[:min(len(out), maxNodeCIDRs)])
 }
 
 // Families of the networks' services, IPv4 first.
@@ -108,41 +103,20 @@ func Prefixes(list []string) []netip.Prefix {
 
 // Aggregate returns the fewest prefixes that hold exactly the same addresses, sorted.
 func Aggregate(in []netip.Prefix) []netip.Prefix {
-	out := slices.Clone(in)
-	slices.SortFunc(out, comparePrefixes)
-	for {
-		merged := make([]netip.Prefix, 0, len(out))
-		for _, p := range out {
-			n := len(merged)
-			switch {
-			case n > 0 && contains(merged[n-1], p):
-			case n > 0 && siblings(merged[n-1], p):
-				merged[n-1] = netip.PrefixFrom(p.Addr(), p.Bits()-1).Masked()
-			default:
-				merged = append(merged, p)
-			}
-		}
-		if len(merged) == len(out) {
-			return merged
-		}
-		out = merged
+	var b netipx.IPSetBuilder
+	for _, p := range in {
+		b.AddPrefix(p)
 	}
+	set, err := b.IPSet()
+	if err != nil { // a prefix that is not valid, of which there is none
+		return in
+	}
+	return set.Prefixes()
 }
 
+// contains says whether a prefix holds all of another.
 func contains(outer, inner netip.Prefix) bool {
 	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
-}
-
-func siblings(a, b netip.Prefix) bool {
-	return a != b && a.Bits() == b.Bits() && a.Bits() > 0 && a.Addr().Is4() == b.Addr().Is4() &&
-		netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked() == netip.PrefixFrom(b.Addr(), b.Bits()-1).Masked()
-}
-
-func comparePrefixes(a, b netip.Prefix) int {
-	if c := a.Addr().Compare(b.Addr()); c != 0 {
-		return c
-	}
-	return a.Bits() - b.Bits()
 }
 
 func texts(in []netip.Prefix) []string {
