@@ -436,7 +436,7 @@ func (f *fleet) removeAll() {
 		sets.Items[i].Finalizers = nil
 		f.must(client.IgnoreNotFound(f.client.Update(ctx, &sets.Items[i])))
 	}
-	for _, o := range []client.Object{&v1alpha1.ClusterSet{}, &v1alpha1.Member{}, &clusterv1alpha1.Cluster{}, &workv1alpha2.ClusterResourceBinding{}} {
+	for _, o := range []client.Object{&v1alpha1.ClusterSet{}, &v1alpha1.Member{}, &v1alpha1.ExportRecord{}, &clusterv1alpha1.Cluster{}, &workv1alpha2.ClusterResourceBinding{}} {
 		f.must(f.client.DeleteAllOf(ctx, o))
 	}
 	f.eventually("everything is gone", func() bool {

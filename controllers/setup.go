@@ -110,13 +110,13 @@ func Setup(mgr ctrl.Manager, templates []*unstructured.Unstructured, registry pr
 	m := metrics.New(registry)
 	works := propagation.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
 	events := mgr.GetEventRecorderFor("sealane-controller")
-	said, board := new(verdicts.Reader), services.NewBoard()
+	said, problems := new(verdicts.Reader), services.NewProblemIndex()
 	for name, c := range map[string]interface{ SetupWithManager(ctrl.Manager) error }{
 		"membership": &membership.Reconciler{Client: mgr.GetClient(), Events: events, Templates: templates, Now: time.Now},
-		"fabric":     &fabric.Reconciler{Client: mgr.GetClient(), Works: works, Events: events, Metrics: m, Others: board, Changed: board.Changed, Now: time.Now},
+		"fabric":     &fabric.Reconciler{Client: mgr.GetClient(), Works: works, Events: events, Metrics: m, Others: problems, Changed: problems.Changed, Now: time.Now},
 		"exports":    &exports.Reconciler{Client: mgr.GetClient(), Verdicts: said, Now: time.Now},
 		"policies":   &policies.Reconciler{Client: mgr.GetClient(), Verdicts: said, Now: time.Now},
-		"services":   &services.Reconciler{Client: mgr.GetClient(), Works: works, Metrics: m, Board: board, Now: time.Now},
+		"services":   &services.Reconciler{Client: mgr.GetClient(), Works: works, Metrics: m, Problems: problems, Now: time.Now},
 	} {
 		if err := c.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("set up controller %s: %w", name, err)

@@ -111,13 +111,12 @@ type Export struct {
 type ImportCluster struct {
 	// Cluster that exports.
 	Cluster string `json:"cluster"`
-	// CreatedAt is the creationTimestamp of its ServiceExport.
+	// CreatedAt is since when its export counts: the creationTimestamp of its ServiceExport, or when the
+	// broker first saw it if that is later.
 	CreatedAt metav1.Time `json:"createdAt"`
-	// Settings that the cluster exports, where they are not the merged ones. With these the broker
-	// restores the export of a cluster that it cannot hear.
+	// Settings, Mode and Scope are not written any more; earlier brokers restored exports from them.
 	// +optional
 	Settings *ServiceSettings `json:"settings,omitempty"`
-	// Mode and Scope as in the cluster's Export, for the same purpose.
 	// +optional
 	Mode ServiceMode `json:"mode,omitempty"`
 	// +optional
@@ -150,7 +149,7 @@ type Import struct {
 	// Choice of clusters, from the service's ServicePolicy; nil is the default.
 	// +optional
 	Choice *ClusterChoice `json:"choice,omitempty"`
-	// Clusters that export it, sorted by name.
+	// Clusters that export it, sorted by name. There are none while a name is kept for an export that moves.
 	// +listType=map
 	// +listMapKey=cluster
 	Clusters []ImportCluster `json:"clusters"`

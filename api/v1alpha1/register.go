@@ -23,6 +23,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&Bundle{}, &BundleList{},
 		&Gateway{}, &GatewayList{},
 		&ServicePolicy{}, &ServicePolicyList{},
+		&ExportRecord{}, &ExportRecordList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -52,6 +52,48 @@ type ServicesSpec struct {
 	// +kubebuilder:default=Pods
 	// +optional
 	Endpoints EndpointMode `json:"endpoints,omitempty"`
+
+	// Exporters says which clusters may export which services. A service that no rule names may be exported
+	// by every cluster, any other by those that one of its rules admits. Its ServicePolicy can narrow that.
+	// +kubebuilder:validation:MaxItems=200
+	// +listType=atomic
+	// +optional
+	Exporters []ExporterRule `json:"exporters,omitempty"`
+}
+
+// ExporterScope says which clusters may export. A cluster may that is named or selected; an empty scope admits
+// none. A pull member can write the labels of its own Karmada Cluster: name those that you do not trust.
+type ExporterScope struct {
+	// ClusterNames are names of Karmada Clusters.
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +listType=set
+	// +optional
+	ClusterNames []string `json:"clusterNames,omitempty"`
+	// ClusterSelector selects by the labels of Karmada Clusters.
+	// +optional
+	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
+}
+
+// ExporterRule says which clusters may export the services that it names.
+type ExporterRule struct {
+	// Namespaces of the services; none stands for all.
+	// +kubebuilder:validation:MaxItems=200
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +listType=set
+	// +optional
+	Namespaces []string `json:"namespaces,omitempty"`
+	// Names of the services in these namespaces; none stands for all.
+	// +kubebuilder:validation:MaxItems=200
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +listType=set
+	// +optional
+	Names []string `json:"names,omitempty"`
+
+	ExporterScope `json:",inline"`
 }
 
 // ImportScope says which clusters import. A cluster belongs to it that is named or selected; an empty
@@ -136,7 +178,7 @@ const (
 	ServicePolicyReasonInvalid = "Invalid"
 )
 
-// ServicePolicySpec says who imports a service and which exporting clusters serve it.
+// ServicePolicySpec says who exports and who imports a service, and which exporting clusters serve it.
 type ServicePolicySpec struct {
 	// Choice of clusters, the same in every importing cluster.
 	// +optional
@@ -144,6 +186,10 @@ type ServicePolicySpec struct {
 	// Importers narrows which clusters import the service, further than its exports do.
 	// +optional
 	Importers *ImportScope `json:"importers,omitempty"`
+	// Exporters narrows which clusters may export the service, further than the ClusterSet does. nil is
+	// whoever may there.
+	// +optional
+	Exporters *ExporterScope `json:"exporters,omitempty"`
 }
 
 // ServicePolicyStatus says whether the policy is in force.

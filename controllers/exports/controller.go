@@ -49,14 +49,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	rivals, err := r.rivals(ctx, req)
+	karmada, err := r.karmada(ctx, req)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	updated := export.DeepCopy()
 	for _, c := range Summarise(clusters, scheduling) {
 		if c.Type == Conflict {
-			c = rivals.Conflict(c, export.Namespace, export.Name)
+			c = karmada.Conflict(c, export.Namespace, export.Name)
 		}
 		c.ObservedGeneration, c.LastTransitionTime = export.Generation, metav1.NewTime(r.Now())
 		meta.SetStatusCondition(&updated.Status.Conditions, c)
@@ -172,9 +172,9 @@ func (r *Reconciler) find(ctx context.Context, name string, into client.Object) 
 	return true, nil
 }
 
-// rivals reads whether Karmada's own controllers are told to drive the same service.
-func (r *Reconciler) rivals(ctx context.Context, req ctrl.Request) (services.Rivals, error) {
-	var out services.Rivals
+// karmada reads whether Karmada's own controllers are told to drive the same service.
+func (r *Reconciler) karmada(ctx context.Context, req ctrl.Request) (services.KarmadaServices, error) {
+	var out services.KarmadaServices
 	err := r.Client.Get(ctx, req.NamespacedName, new(mcsv1alpha1.ServiceImport))
 	if client.IgnoreNotFound(err) != nil {
 		return out, fmt.Errorf("read ServiceImport %s: %w", req, err)

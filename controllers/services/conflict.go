@@ -128,7 +128,7 @@ func mapText(m map[string]string) string {
 
 // conflict compares the exports of one service, the oldest first, and returns the condition that all of
 // them get.
-func conflict(exports []accepted, rules *rules, rivals Rivals) v1alpha1.ExportCondition {
+func conflict(exports []accepted, rules *rules, karmada KarmadaServices) v1alpha1.ExportCondition {
 	namespace, name := exports[0].export.Namespace, exports[0].export.Name
 	out := metav1.Condition{
 		Status: metav1.ConditionFalse,
@@ -146,7 +146,7 @@ func conflict(exports []accepted, rules *rules, rivals Rivals) v1alpha1.ExportCo
 		out.Reason = strings.Join(reasons, ",")
 		out.Message = cut(strings.Join(messages, ". "), maxMessage)
 	}
-	out = rivals.Conflict(out, namespace, name)
+	out = karmada.Conflict(out, namespace, name)
 	return v1alpha1.ExportCondition{
 		Namespace: namespace, Name: name, Type: string(mcs.ServiceExportConditionConflict),
 		Status: out.Status, Reason: out.Reason, Message: out.Message,

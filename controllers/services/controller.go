@@ -9,15 +9,19 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	networkingv1alpha1 "github.com/karmada-io/karmada/pkg/apis/networking/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	"github.com/karmada-io/karmada/pkg/util/names"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -34,8 +38,8 @@ const (
 	parallelWrites = 16
 	// parallelShards are decided at once; nothing is shared between two of them.
 	parallelShards = 4
-	// settle is how long a write may take to show in the cache.
-	settle = 2 * time.Second
+	// maxRevision is the largest that JSON numbers hold everywhere. A larger one is a member's invention.
+	maxRevision = 1 << 53
 	// quick is the delay after a write that lost a race.
 	quick = 10 * time.Millisecond
 )
@@ -51,15 +55,15 @@ type Reconciler struct {
 	Client  client.Client
 	Works   propagation.Writer
 	Metrics *metrics.Metrics
-	// Board shows the reports that are refused.
-	Board *Board
+	// Problems is where those go that concern the whole ClusterSet.
+	Problems *ProblemIndex
 	// Now is the clock.
 	Now func() time.Time
 
 	mu   sync.Mutex
 	seen map[seenKey]*memory
-	// plain are the shards in which no import scope depends on the labels of clusters.
-	plain map[Shard]bool
+	// unlabelled are the shards in which no scope depends on the labels of clusters.
+	unlabelled map[Shard]bool
 }
 
 type seenKey struct {
@@ -69,8 +73,8 @@ type seenKey struct {
 
 // memory is what was written for a member and may not be in the cache, or not in the API any more.
 type memory struct {
-	sent   *v1alpha1.BundleSpec
-	sentAt time.Time
+	bundle propagation.WriteBehind[v1alpha1.BundleSpec]
+	record propagation.WriteBehind[v1alpha1.ExportRecord]
 	echo   membership.Echo
 	// answered is the newest revision that the member has answered. What answers an older one comes
 	// from the past, say from a restored backup.
@@ -79,7 +83,7 @@ type memory struct {
 	refused string
 }
 
-// target is one member whose Bundle is kept.
+// target is one member whose Bundle and record are kept.
 type target struct {
 	cluster string
 	mem     *memory
@@ -89,6 +93,9 @@ type target struct {
 	missing  bool
 	refresh  bool
 	writable bool
+	// owner of the record, and the record in force: nil when it is to be created.
+	owner  *v1alpha1.Member
+	record *v1alpha1.ExportRecord
 }
 
 // Reconcile brings one shard's Bundles up to date.
@@ -96,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, e
 	var set v1alpha1.ClusterSet
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: shard.Set}, &set); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.Board.forget(shard.Set)
+			r.Problems.forget(shard.Set)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -104,13 +111,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, e
 		return ctrl.Result{}, nil
 	}
 	// Labels that change from here on count, until it is known that they do not matter.
-	r.notePlain(shard, false)
+	r.noteUnlabelled(shard, false)
 	in, targets, again, err := r.gather(ctx, set, shard.Number)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.notePlain(shard, !in.Selects())
-	r.Board.show(ctx, shard, in.refused())
+	r.noteUnlabelled(shard, !in.Selects())
 	start := time.Now()
 	d := Decide(in)
 	r.Metrics.Decided("services", time.Since(start))
@@ -122,18 +128,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, e
 	for _, p := range d.Problems {
 		log.FromContext(ctx).V(1).Info("export not used as reported", "cluster", p.Cluster, "reason", p.Reason, "message", p.Message)
 	}
+	r.Problems.set(ctx, shard, fleetWide(&in, &d))
 	if err := r.apply(ctx, targets, d); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 			return ctrl.Result{RequeueAfter: quick}, nil
 		}
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: again}, nil
+	return ctrl.Result{RequeueAfter: sooner(again, d.Again)}, nil
+}
+
+// sooner returns the shorter of two delays, of which 0 is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // gather reads what the accepted members report on a shard, and says when to look again.
 func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet, shard int32) (Input, []target, time.Duration, error) {
-	in := Input{Shard: shard, Shards: set.Spec.Shards, Services: set.Spec.Services}
+	in := Input{Shard: shard, Shards: set.Spec.Shards, Services: set.Spec.Services, Now: r.Now(), Scheduled: map[string][]string{}}
 	var policies v1alpha1.ServicePolicyList
 	if err := r.Client.List(ctx, &policies); err != nil {
 		return in, nil, 0, fmt.Errorf("list the ServicePolicies: %w", err)
@@ -143,7 +158,7 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet, shard 
 			in.Policies = append(in.Policies, *p)
 		}
 	}
-	if err := r.gatherRivals(ctx, &in); err != nil {
+	if err := r.gatherKarmada(ctx, &in); err != nil {
 		return in, nil, 0, err
 	}
 	world, err := membership.Gather(ctx, r.Client)
@@ -162,8 +177,9 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet, shard 
 		if err != nil {
 			return in, nil, 0, err
 		}
-		if after > 0 && (again == 0 || after < again) {
-			again = after
+		again = sooner(again, after)
+		if err := r.gatherScheduled(ctx, &in, m.Withdrawn()); err != nil {
+			return in, nil, 0, err
 		}
 		in.Members = append(in.Members, m)
 		targets = append(targets, t)
@@ -171,8 +187,8 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet, shard 
 	return in, targets, again, nil
 }
 
-// gatherRivals reads what Karmada's own controllers act on in the shard.
-func (r *Reconciler) gatherRivals(ctx context.Context, in *Input) error {
+// gatherKarmada reads what Karmada's own controllers act on in the shard.
+func (r *Reconciler) gatherKarmada(ctx context.Context, in *Input) error {
 	var imports mcsv1alpha1.ServiceImportList
 	var services networkingv1alpha1.MultiClusterServiceList
 	for _, list := range []client.ObjectList{&imports, &services} {
@@ -180,18 +196,39 @@ func (r *Reconciler) gatherRivals(ctx context.Context, in *Input) error {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	in.Rivals = map[string]Rivals{}
+	in.Karmada = map[string]KarmadaServices{}
 	for i := range imports.Items {
 		k := key{imports.Items[i].Namespace, imports.Items[i].Name}.String()
-		rivals := in.Rivals[k]
-		rivals.ServiceImport = true
-		in.Rivals[k] = rivals
+		karmada := in.Karmada[k]
+		karmada.ServiceImport = true
+		in.Karmada[k] = karmada
 	}
 	for i := range services.Items {
 		k := key{services.Items[i].Namespace, services.Items[i].Name}.String()
-		rivals := in.Rivals[k]
-		rivals.MultiClusterService = slices.Contains(services.Items[i].Spec.Types, networkingv1alpha1.ExposureTypeCrossCluster)
-		in.Rivals[k] = rivals
+		karmada := in.Karmada[k]
+		karmada.MultiClusterService = slices.Contains(services.Items[i].Spec.Types, networkingv1alpha1.ExposureTypeCrossCluster)
+		in.Karmada[k] = karmada
+	}
+	return nil
+}
+
+// gatherScheduled reads where Karmada places the ServiceExports of services, "<namespace>/<name>".
+func (r *Reconciler) gatherScheduled(ctx context.Context, in *Input, services []string) error {
+	for _, s := range services {
+		namespace, name, _ := strings.Cut(s, "/")
+		var binding workv1alpha2.ResourceBinding
+		key := client.ObjectKey{Namespace: namespace, Name: names.GenerateBindingName("ServiceExport", name)}
+		if err := r.Client.Get(ctx, key, &binding); err != nil {
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			return fmt.Errorf("read the ResourceBinding of ServiceExport %s: %w", s, err)
+		}
+		var clusters []string
+		for _, target := range binding.Spec.Clusters {
+			clusters = append(clusters, target.Name)
+		}
+		in.Scheduled[s] = clusters
 	}
 	return nil
 }
@@ -200,49 +237,102 @@ func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, r
 	now := r.Now()
 	t := target{cluster: record.Name, mem: r.memory(record, shard), writable: world.WireApplied(record.Name)}
 	m := Member{
-		Cluster: record.Name,
-		Pods:    prefixes(record.Status.Networks.PodCIDRs), Services: prefixes(record.Status.Networks.ServiceCIDRs),
+		Cluster: record.Name, UID: record.UID, Accepted: acceptedSince(record),
+		Pods: prefixes(record.Status.Networks.PodCIDRs), Services: prefixes(record.Status.Networks.ServiceCIDRs),
 		Nodes: prefixes(record.Status.NodeCIDRs),
 	}
 	if c := world.Cluster(record.Name); c != nil {
 		m.Labels = c.Labels
 	}
-	var work workv1alpha1.Work
-	err := r.Client.Get(ctx, propagation.BundleKey(record.Name, shard), &work)
-	if apierrors.IsNotFound(err) || err == nil && !work.DeletionTimestamp.IsZero() {
-		t.sent = t.mem.sent
-		t.missing = now.Sub(t.mem.sentAt) >= settle
-		m.Last = t.sent
-		if t.sent != nil && !t.missing {
-			return m, t, settle, nil
-		}
-		return m, t, 0, nil
-	}
+	again, err := r.gatherRecord(ctx, &m, &t, record, shard)
 	if err != nil {
-		return m, t, 0, fmt.Errorf("read the Work of Bundle %d for %s: %w", shard, record.Name, err)
+		return m, t, 0, err
 	}
-	var again time.Duration
-	sent := new(v1alpha1.BundleSpec)
-	if err := propagation.Spec(&work, sent); err == nil {
-		t.sent = sent
+	work, err := r.bundle(ctx, record.Name, shard)
+	if err != nil {
+		return m, t, 0, err
 	}
-	if t.mem.sent != nil && now.Sub(t.mem.sentAt) < settle {
-		t.sent, again = t.mem.sent, settle
+	var cached *v1alpha1.BundleSpec
+	if work != nil {
+		if spec := new(v1alpha1.BundleSpec); propagation.Spec(work, spec) == nil && spec.Revision <= maxRevision {
+			cached = spec
+		}
 	}
-	t.mem.sent = t.sent
+	var after time.Duration
+	t.sent, after = t.mem.bundle.Latest(cached, newerBundle, now)
+	again = sooner(again, after)
+	if work == nil {
+		if t.sent == nil {
+			t.sent = t.mem.bundle.Remembered()
+			t.missing = true
+		}
+		m.Last = t.sent
+		return m, t, again, nil
+	}
 	m.Last = t.sent
-	said := r.report(ctx, &m, t.mem, propagation.Status(&work))
+	said := r.report(ctx, &m, t.mem, propagation.Status(work))
 	m.Known = t.sent != nil && said != nil && said.revision >= t.mem.answered
 	if m.Known {
-		m.Exports, m.Malformed, t.mem.answered = said.exports, said.malformed, said.revision
+		m.Exports, m.Malformed, t.mem.answered = said.exports, said.malformed, min(said.revision, t.sent.Revision)
 	}
 	delivered := m.Known && said.revision >= t.sent.Revision
-	refresh, after := t.mem.echo.Overdue(world.Cluster(record.Name), delivered, propagation.Failed(&work), now)
+	var refresh bool
+	refresh, after = t.mem.echo.Overdue(world.Cluster(record.Name), delivered, propagation.Failed(work), now)
 	t.refresh = refresh
-	if after > 0 && (again == 0 || after < again) {
-		again = after
+	return m, t, sooner(again, after), nil
+}
+
+// newerBundle says whether a write supersedes what the cache has.
+func newerBundle(written, cached *v1alpha1.BundleSpec) bool {
+	return written.Revision > cached.Revision
+}
+
+// newerRecord says so of records. Of another UID is what was created after the cached one was deleted.
+func newerRecord(written, cached *v1alpha1.ExportRecord) bool {
+	return written.UID != cached.UID || written.Generation > cached.Generation
+}
+
+// bundle returns the Work of a member's Bundle, nil if there is none that lasts.
+func (r *Reconciler) bundle(ctx context.Context, cluster string, shard int32) (*workv1alpha1.Work, error) {
+	var work workv1alpha1.Work
+	if err := r.Client.Get(ctx, propagation.BundleKey(cluster, shard), &work); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("read the Work of Bundle %d for %s: %w", shard, cluster, err)
 	}
-	return m, t, again, nil
+	if !work.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	return &work, nil
+}
+
+// gatherRecord reads the broker's record of a member, which is nothing if it is that of another Member.
+func (r *Reconciler) gatherRecord(ctx context.Context, m *Member, t *target, owner *v1alpha1.Member, shard int32) (time.Duration, error) {
+	cached := new(v1alpha1.ExportRecord)
+	err := r.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ExportRecordName(owner.Name, shard)}, cached)
+	switch {
+	case apierrors.IsNotFound(err):
+		cached = nil
+	case err != nil:
+		return 0, fmt.Errorf("read the ExportRecord of %s, shard %d: %w", owner.Name, shard, err)
+	}
+	var again time.Duration
+	t.owner = owner
+	t.record, again = t.mem.record.Latest(cached, newerRecord, r.Now())
+	if t.record != nil && t.record.Spec.MemberUID == owner.UID {
+		m.Record = &t.record.Spec
+	}
+	return again, nil
+}
+
+// acceptedSince is when a Member was created or, if that is later, accepted.
+func acceptedSince(record *v1alpha1.Member) time.Time {
+	at := record.CreationTimestamp.Time
+	if c := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.MemberAccepted); c != nil {
+		at = later(at, c.LastTransitionTime.Time)
+	}
+	return at
 }
 
 // report reads what a member says; nil when it says nothing that can be used, which is unknown.
@@ -290,44 +380,75 @@ func (r *Reconciler) memory(record *v1alpha1.Member, shard int32) *memory {
 	return r.seen[k]
 }
 
-// apply writes the Bundles that differ. One that cannot be written is no reason to leave the others out.
+// apply writes the records and Bundles that differ. One that cannot be written is no reason to leave the others
+// out.
 func (r *Reconciler) apply(ctx context.Context, targets []target, d Decision) error {
 	var g errgroup.Group
 	g.SetLimit(parallelWrites)
 	for _, t := range targets {
+		if record, ok := d.Records[t.cluster]; ok && (t.record == nil || !equality.Semantic.DeepEqual(t.record.Spec, record)) {
+			g.Go(func() error { return r.applyRecord(ctx, t, record) })
+		}
 		spec, ok := d.Bundles[t.cluster]
 		if !ok || !t.writable {
 			continue
 		}
-		spec.Revision = 1
-		if t.sent != nil {
+		if t.sent != nil && !t.missing && !t.refresh {
 			spec.Revision = t.sent.Revision
-		}
-		if t.sent != nil && !t.missing && !t.refresh && equality.Semantic.DeepEqual(*t.sent, spec) {
-			continue
-		}
-		// The answer to it tells that it has arrived.
-		if t.sent != nil {
-			spec.Revision++
-		}
-		g.Go(func() error {
-			if err := r.Works.ApplyBundle(ctx, t.cluster, spec); err != nil {
-				return err
+			if equality.Semantic.DeepEqual(*t.sent, spec) {
+				continue
 			}
-			t.mem.sent, t.mem.sentAt = &spec, r.Now()
-			r.Metrics.Wrote(propagation.KindBundle)
-			log.FromContext(ctx).V(1).Info("bundle written", "cluster", t.cluster, "shard", spec.Shard, "revision", spec.Revision)
-			return nil
-		})
+		}
+		spec.Revision = t.next()
+		g.Go(func() error { return r.applyBundle(ctx, t, spec) })
 	}
 	return g.Wait()
 }
 
-func (r *Reconciler) notePlain(shard Shard, plain bool) {
+// next is the revision to write: the answer to it tells that it has arrived.
+func (t *target) next() int64 {
+	if t.sent == nil {
+		return 1
+	}
+	return t.sent.Revision + 1
+}
+
+func (r *Reconciler) applyBundle(ctx context.Context, t target, spec v1alpha1.BundleSpec) error {
+	if err := r.Works.ApplyBundle(ctx, t.cluster, spec); err != nil {
+		return err
+	}
+	if t.sent == nil {
+		t.mem.answered = 0
+	}
+	t.mem.bundle.Wrote(&spec, r.Now())
+	r.Metrics.Wrote(propagation.KindBundle)
+	log.FromContext(ctx).V(1).Info("bundle written", "cluster", t.cluster, "shard", spec.Shard, "revision", spec.Revision)
+	return nil
+}
+
+func (r *Reconciler) applyRecord(ctx context.Context, t target, spec v1alpha1.ExportRecordSpec) error {
+	record := &v1alpha1.ExportRecord{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ExportRecordName(t.cluster, spec.Shard)}}
+	write := func(ctx context.Context, o client.Object) error { return r.Client.Create(ctx, o) }
+	if t.record != nil {
+		record = t.record.DeepCopy()
+		write = func(ctx context.Context, o client.Object) error { return r.Client.Update(ctx, o) }
+	}
+	record.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Member", Name: t.owner.Name, UID: t.owner.UID,
+	}}
+	record.Spec = spec
+	if err := write(ctx, record); err != nil {
+		return fmt.Errorf("write the ExportRecord of %s, shard %d: %w", t.cluster, spec.Shard, err)
+	}
+	t.mem.record.Wrote(record, r.Now())
+	return nil
+}
+
+func (r *Reconciler) noteUnlabelled(shard Shard, unlabelled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.plain == nil {
-		r.plain = map[Shard]bool{}
+	if r.unlabelled == nil {
+		r.unlabelled = map[Shard]bool{}
 	}
-	r.plain[shard] = plain
+	r.unlabelled[shard] = unlabelled
 }

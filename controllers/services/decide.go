@@ -8,8 +8,11 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -25,28 +28,39 @@ type Input struct {
 	Services v1alpha1.ServicesSpec
 	// Policies steer the services of their own namespace and name, those of this shard, in any order.
 	Policies []v1alpha1.ServicePolicy
-	// Rivals of services, by "<namespace>/<name>".
-	Rivals map[string]Rivals
+	// Karmada is what Karmada's own controllers act on, by "<namespace>/<name>" of the service.
+	Karmada map[string]KarmadaServices
+	// Scheduled are the clusters that Karmada places a ServiceExport in, by "<namespace>/<name>". Only those
+	// of Member.Withdrawn matter.
+	Scheduled map[string][]string
+	// Now is the time.
+	Now time.Time
 }
 
 // Member is one cluster as the broker knows it.
 type Member struct {
 	// Cluster is the member's name. It comes from the namespace of its Works, never from what it reports.
 	Cluster string
+	// UID of the Member.
+	UID types.UID
+	// Accepted is when the Member was created or, if that is later, accepted.
+	Accepted time.Time
 	// Labels of the Karmada Cluster, by which import scopes select.
 	Labels map[string]string
 	// Pods, Services and Nodes are the networks accepted: Member.status.networks and .nodeCIDRs.
 	Pods, Services, Nodes []netip.Prefix
 	// Known says that Exports is the member's report on this shard, at the current revision. When it is
-	// false Exports is ignored: what the Bundles last written say of the member stays.
+	// false Exports is ignored: what the record says stays.
 	Known   bool
 	Exports []v1alpha1.Export
+	// Record is the broker's own of this member and shard, nil when there is none.
+	Record *v1alpha1.ExportRecordSpec
 	// Malformed counts those of its exports that could not be decoded.
 	Malformed int
 	// Refused says why the member's last report is not used at all; nil if it is, or there is none.
 	Refused *v1alpha1.Problem
-	// Last is the spec last written for this member and shard, nil when there is none. Where a Work has
-	// been deleted by hand and the spec is still remembered, pass that.
+	// Last is the spec last written for this member and shard, nil when there is none. The member may have
+	// rewritten it: it is read for the conditions of the member's own exports, and for nothing else.
 	Last *v1alpha1.BundleSpec
 }
 
@@ -55,22 +69,30 @@ type Member struct {
 type Decision struct {
 	// Bundles by cluster, one for every member, without a revision.
 	Bundles map[string]v1alpha1.BundleSpec
+	// Records by cluster, one for every member.
+	Records map[string]v1alpha1.ExportRecordSpec
+	// Again is after how long to decide anew although nothing has changed; 0 is never.
+	Again time.Duration
 	// Problems with what members report, sorted by cluster, at most maxProblems of each.
 	Problems []v1alpha1.Problem
 	// Services that are exported, and those of them whose exports conflict.
 	Services, Conflicts int
 }
 
-// Reasons of Problems, beside v1alpha1.ReasonStatusTooLarge; the last is one of the Ready condition, too.
+// Reasons of Problems, beside v1alpha1.ReasonStatusTooLarge. The last two are reasons of the Ready condition, too.
 const (
 	// ReasonInvalidExport: an export is refused, or a part of it left out.
 	ReasonInvalidExport = "InvalidExport"
 	// ReasonNotRouted: backends have addresses that are not routed between clusters.
 	ReasonNotRouted = "BackendsNotRouted"
+	// ReasonInvalidExporters: a rule of the ClusterSet's exporters cannot be used.
+	ReasonInvalidExporters = "InvalidExporters"
 	// ReasonInvalidReport: a whole report cannot be decoded.
 	ReasonInvalidReport = "InvalidReport"
 	// ReasonBundleFull: there is no room left.
 	ReasonBundleFull = "BundleFull"
+	// ReasonNotPermitted: the cluster may not export a service of that name.
+	ReasonNotPermitted = "NotPermitted"
 )
 
 const maxProblems = 10
@@ -88,16 +110,23 @@ func compareKeys(a, b key) int {
 type member struct {
 	*Member
 	networks networks
-	// exports accepted.
-	exports []accepted
+	// before is the member's record by name, and seen what it becomes.
+	before, seen map[key]v1alpha1.SeenExport
+	// exports accepted, and those withdrawn that are kept.
+	exports, withdrawn []accepted
 	// refused says why an export that has a proper name was refused.
-	refused map[key]string
+	refused map[key]refusal
 	// size of the Bundle so far.
 	size       int
 	imports    []v1alpha1.Import
 	conditions []v1alpha1.ExportCondition
 	problems   map[v1alpha1.Problem]bool
+	// overdrawn says in which Bundles its exports exceed its share.
+	overdrawn overdraft
 }
+
+// refusal says why an export is refused: the reason of its Ready condition, and a message.
+type refusal struct{ reason, message string }
 
 // problem notes what is wrong, once.
 func (m *member) problem(reason, format string, args ...any) {
@@ -106,51 +135,67 @@ func (m *member) problem(reason, format string, args ...any) {
 
 // service is what the members export under one name.
 type service struct {
-	key      key
-	exports  []accepted // the oldest first
+	key key
+	// exports, the oldest first, then those that are withdrawn and kept.
+	exports  []accepted
 	policy   policy
 	conflict v1alpha1.ExportCondition
 	// views of the service, one for each member; nil where the member imports none of it.
 	views []*view
-	// full are the clusters whose Bundle has no room for the import.
-	full []string
+	// byVisible are the views by the exports in them.
+	byVisible map[string]*view
+	// full are the clusters whose Bundle has no room for an export, by exporter.
+	full map[string][]string
+}
+
+// live are the exports that are not withdrawn.
+func (s *service) live() []accepted {
+	n := slices.IndexFunc(s.exports, func(a accepted) bool { return a.withdrawn() })
+	if n < 0 {
+		return s.exports
+	}
+	return s.exports[:n]
 }
 
 // Decide merges the exports of one shard. It is pure, and its result does not depend on any order in its
 // input.
 func Decide(in Input) Decision {
-	members := newMembers(in.Members)
-	lost := restore(members)
+	members, policies := newMembers(in.Members), parsePolicies(in.Policies)
+	permits := newPermits(in.Services.Exporters, policies)
 	for _, m := range members {
 		if m.Refused != nil {
 			m.problems[*m.Refused] = true
 		}
-		if m.Known {
-			m.gather(in, m.Exports, reported)
-			continue
-		}
-		m.gather(in, lost.exports[m.Cluster], restored)
-		lost.recall(m)
+		m.gather(in, permits)
 	}
-	d := Decision{Bundles: make(map[string]v1alpha1.BundleSpec, len(members))}
-	services, policies := group(members), parsePolicies(in.Policies)
-	follow := &rules{services: in.Services, standing: standing(members)}
+	d := Decision{
+		Bundles: make(map[string]v1alpha1.BundleSpec, len(members)),
+		Records: make(map[string]v1alpha1.ExportRecordSpec, len(members)),
+		Again:   retain(members, in),
+	}
+	services := group(members)
+	follow := &rules{services: in.Services, standing: standing(members), large: map[share]bool{}}
 	for _, s := range services {
 		s.policy = policies[s.key]
 		s.see(members, follow)
-		s.conflict = conflict(s.exports, follow, in.Rivals[s.key.String()])
+		live := s.live()
+		if len(live) == 0 {
+			continue
+		}
+		d.Services++
+		s.conflict = conflict(live, follow, in.Karmada[s.key.String()])
 		if s.conflict.Status == metav1.ConditionTrue {
 			d.Conflicts++
 		}
 	}
-	d.Services = len(services)
-	fit(members, services)
+	fit(members, services, follow)
 	for _, m := range members {
 		slices.SortFunc(m.imports, func(a, b v1alpha1.Import) int {
 			return compareKeys(key{a.Namespace, a.Name}, key{b.Namespace, b.Name})
 		})
 		slices.SortFunc(m.conditions, compareConditions)
 		d.Bundles[m.Cluster] = v1alpha1.BundleSpec{Shard: in.Shard, Imports: m.imports, ExportConditions: m.conditions}
+		d.Records[m.Cluster] = m.record(in.Shard, follow)
 		d.Problems = append(d.Problems, m.sortedProblems()...)
 	}
 	return d
@@ -163,8 +208,9 @@ func newMembers(all []Member) []*member {
 		out = append(out, &member{
 			Member:   m,
 			networks: networks{newPrefixSet(m.Pods), newPrefixSet(m.Services), newPrefixSet(m.Nodes)},
-			refused:  map[key]string{},
-			imports:  []v1alpha1.Import{}, conditions: []v1alpha1.ExportCondition{},
+			before:   map[key]v1alpha1.SeenExport{}, seen: map[key]v1alpha1.SeenExport{},
+			refused: map[key]refusal{},
+			imports: []v1alpha1.Import{}, conditions: []v1alpha1.ExportCondition{},
 			problems: map[v1alpha1.Problem]bool{},
 		})
 	}
@@ -173,54 +219,100 @@ func newMembers(all []Member) []*member {
 }
 
 // gather accepts the member's exports one by one.
-func (m *member) gather(in Input, exports []v1alpha1.Export, from source) {
+func (m *member) gather(in Input, permits *permits) {
+	m.index()
+	exports := m.Exports
+	if !m.Known {
+		exports = m.recorded(false)
+		for k, s := range m.before {
+			if s.WithdrawnAt == nil {
+				m.seen[k] = s
+			}
+		}
+	}
 	count := make(map[key]int, len(exports))
 	for i := range exports {
 		count[key{exports[i].Namespace, exports[i].Name}]++
 	}
 	for _, e := range exports {
 		k := key{e.Namespace, e.Name}
-		if !named(&e) {
-			m.problem(ReasonInvalidExport, "an export is refused: %s/%s cannot be the namespace and name of a Service", quote(e.Namespace), quote(e.Name))
+		if !m.placed(in, &e) {
 			continue
 		}
-		if shard := v1alpha1.Shard(e.Namespace, e.Name, in.Shards); shard != in.Shard {
-			m.problem(ReasonInvalidExport, "the export of %s is refused: it is reported in shard %d and belongs in %d", k, in.Shard, shard)
-			continue
+		first := m.firstSeen(k, e.CreatedAt, in.Now)
+		if m.Known {
+			m.seen[k] = v1alpha1.SeenExport{Namespace: e.Namespace, Name: e.Name, CreatedAt: e.CreatedAt, FirstSeen: first}
 		}
 		if count[k] > 1 {
 			m.refuse(k, "it is reported %d times", count[k])
 			continue
 		}
-		a, err := accept(m.Cluster, e, &m.networks, from)
+		if text := permits.refuses(m.Member, k); text != "" {
+			m.refused[k] = refusal{ReasonNotPermitted, text}
+			m.problem(ReasonNotPermitted, "the export of %s is refused: %s", k, text)
+			continue
+		}
+		a, err := accept(m.Cluster, e, &m.networks)
 		if err != nil {
 			m.refuse(k, "%v", err)
 			continue
 		}
+		a.age = later(e.CreatedAt.Time, first.Time)
 		m.exports = append(m.exports, a)
 	}
-	slices.SortFunc(m.exports, func(a, b accepted) int {
-		return cmp.Or(byAge(a, b), compareKeys(a.key(), b.key()))
-	})
-	if len(m.exports) > maxExports {
-		for i := range m.exports[maxExports:] {
-			m.refuse(m.exports[maxExports+i].key(), "the cluster exports more than %d services in this shard, and older ones come first", maxExports)
-		}
-		m.exports = m.exports[:maxExports]
-	}
+	m.limit(in.Shard)
 	for i := range m.exports {
 		m.noteLeftOut(&m.exports[i])
 	}
+	m.noteWithdrawn(in.Now)
 	if m.Malformed > 0 {
 		m.problem(ReasonInvalidExport, "%d exports are refused: they cannot be decoded", m.Malformed)
 	}
 }
 
+// placed says whether an export has a proper name that belongs in this shard.
+func (m *member) placed(in Input, e *v1alpha1.Export) bool {
+	if !named(e) {
+		m.problem(ReasonInvalidExport, "an export is refused: %s/%s cannot be the namespace and name of a Service", quote(e.Namespace), quote(e.Name))
+		return false
+	}
+	if shard := v1alpha1.Shard(e.Namespace, e.Name, in.Shards); shard != in.Shard {
+		m.problem(ReasonInvalidExport, "the export of %s/%s is refused: it is reported in shard %d and belongs in %d",
+			e.Namespace, e.Name, in.Shard, shard)
+		return false
+	}
+	return true
+}
+
+// limit refuses what one member cannot export in one shard, the youngest first: no Bundle had room for it.
+func (m *member) limit(shard int32) {
+	slices.SortFunc(m.exports, func(a, b accepted) int {
+		return cmp.Or(byAge(a, b), compareKeys(a.key(), b.key()))
+	})
+	size := 0
+	kept := m.exports[:0]
+	for i, a := range m.exports {
+		bytes := maxSize(&a.export)
+		switch {
+		case i >= maxExports:
+			m.refuse(a.key(), "the cluster exports more than %d services in this shard, and older ones come first", maxExports)
+		case size+bytes > maxRecord:
+			m.refused[a.key()] = refusal{ReasonBundleFull, fmt.Sprintf("the cluster's exports in this shard exceed %d KiB, and older ones come first", maxRecord>>10)}
+			m.problem(ReasonBundleFull, "the cluster exports more than %d KiB in shard %d: younger exports are refused", maxRecord>>10, shard)
+		default:
+			size += bytes
+			kept = append(kept, a)
+		}
+	}
+	m.exports = kept
+}
+
 func (a *accepted) key() key { return key{a.export.Namespace, a.export.Name} }
 
 func (m *member) refuse(k key, format string, args ...any) {
-	m.refused[k] = fmt.Sprintf(format, args...)
-	m.problem(ReasonInvalidExport, "the export of %s is refused: %s", k, m.refused[k])
+	text := fmt.Sprintf(format, args...)
+	m.refused[k] = refusal{string(mcs.ServiceExportReasonFailed), text}
+	m.problem(ReasonInvalidExport, "the export of %s is refused: %s", k, text)
 }
 
 // noteLeftOut makes a Problem of what accept left out.
@@ -262,21 +354,23 @@ func group(members []*member) []*service {
 	byKey := map[key]*service{}
 	var out []*service
 	for _, m := range members {
-		for _, a := range m.exports {
-			s := byKey[a.key()]
-			if s == nil {
-				s = &service{key: a.key()}
-				byKey[s.key] = s
-				out = append(out, s)
+		for _, all := range [][]accepted{m.exports, m.withdrawn} {
+			for _, a := range all {
+				s := byKey[a.key()]
+				if s == nil {
+					s = &service{key: a.key()}
+					byKey[s.key] = s
+					out = append(out, s)
+				}
+				s.exports = append(s.exports, a)
 			}
-			s.exports = append(s.exports, a)
 		}
 	}
 	for _, s := range out {
 		slices.SortFunc(s.exports, byAge)
 	}
 	slices.SortFunc(out, func(a, b *service) int {
-		return cmp.Or(a.exports[0].export.CreatedAt.Compare(b.exports[0].export.CreatedAt.Time), compareKeys(a.key, b.key))
+		return cmp.Or(a.exports[0].age.Compare(b.exports[0].age), compareKeys(a.key, b.key))
 	})
 	return out
 }

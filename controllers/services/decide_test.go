@@ -75,22 +75,27 @@ func withPorts(ports ...v1alpha1.ServicePort) func(*v1alpha1.Export) {
 
 func headless(e *v1alpha1.Export) { e.Settings.Type, e.ClusterIPs = v1alpha1.Headless, nil }
 
+// now is long after every export was made.
+var now = at(24 * 60).Time
+
 func decide(members ...Member) Decision {
-	return Decide(Input{Shards: 1, Members: members})
+	return Decide(Input{Shards: 1, Now: now, Members: members})
 }
 
-// written returns the decision as it comes back from the API server.
-func written(t *testing.T, d Decision, cluster string) *v1alpha1.BundleSpec {
+// written returns what the decision has of a member as it comes back from the API server.
+func written(t *testing.T, d Decision, cluster string) (*v1alpha1.BundleSpec, *v1alpha1.ExportRecordSpec) {
 	t.Helper()
-	data, err := json.Marshal(d.Bundles[cluster])
-	if err != nil {
-		t.Fatal(err)
+	bundle, record := new(v1alpha1.BundleSpec), new(v1alpha1.ExportRecordSpec)
+	for _, x := range []struct{ from, into any }{{d.Bundles[cluster], bundle}, {d.Records[cluster], record}} {
+		data, err := json.Marshal(x.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(data, x.into); err != nil {
+			t.Fatal(err)
+		}
 	}
-	out := new(v1alpha1.BundleSpec)
-	if err := json.Unmarshal(data, out); err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return bundle, record
 }
 
 func text(t *testing.T, d Decision) string {
@@ -276,9 +281,10 @@ func TestBundleFull(t *testing.T) {
 		t.Errorf("imported %d, full %v", len(imports), full)
 	}
 	unknown := cluster(1)
-	unknown.Known, unknown.Last = false, written(t, d, "c1")
+	unknown.Known = false
+	unknown.Last, unknown.Record = written(t, d, "c1")
 	second := cluster(2)
-	second.Last = written(t, d, "c2")
+	second.Last, second.Record = written(t, d, "c2")
 	if again := decide(unknown, second); text(t, again) != text(t, d) {
 		t.Error("the decision changed when c1 became unknown")
 	}

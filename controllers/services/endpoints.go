@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
@@ -21,8 +23,15 @@ const (
 // rules are what the merge of every service follows.
 type rules struct {
 	services v1alpha1.ServicesSpec
-	// standing are the shares for which the Bundles last written have the ClusterIP.
-	standing map[share]bool
+	// standing are the shares that the records call large, and large those that are now: so many pods that
+	// the ClusterIP stands for them.
+	standing, large map[share]bool
+}
+
+// place is where a service is exported.
+type place struct {
+	cluster string
+	key     key
 }
 
 // share is what one cluster contributes to a service in one family.
@@ -31,43 +40,17 @@ type share struct {
 	v4    bool
 }
 
-// standing returns the shares for which a ClusterIP stands, as the Bundles last written tell. Where the
-// service's mode asks for it that says nothing of the number of pods.
+// standing returns the shares for which the records have the ClusterIP.
 func standing(members []*member) map[share]bool {
-	out, seen := map[share]bool{}, map[place]bool{}
+	out := map[share]bool{}
 	for _, m := range members {
-		if m.Last == nil {
-			continue
-		}
-		for i := range m.Last.Imports {
-			imported := &m.Last.Imports[i]
-			if imported.Mode == v1alpha1.ServiceModeClusterIP {
-				continue
-			}
-			for j := range imported.Clusters {
-				c := &imported.Clusters[j]
-				at := place{c.Cluster, key{imported.Namespace, imported.Name}}
-				// All Bundles but the cluster's own say the same.
-				if seen[at] || len(c.Backends) == 0 {
-					continue
-				}
-				seen[at] = true
-				for _, ip := range c.ClusterIPs {
-					if stands(c.Backends, ip) {
-						out[share{at, is4(ip)}] = true
-					}
-				}
+		for k, s := range m.before {
+			for _, f := range s.ClusterIPFamilies {
+				out[share{place{m.Cluster, k}, f == corev1.IPv4Protocol}] = true
 			}
 		}
 	}
 	return out
-}
-
-// stands says whether the ClusterIP is there in place of the pods.
-func stands(groups []v1alpha1.Backends, clusterIP string) bool {
-	return slices.ContainsFunc(groups, func(g v1alpha1.Backends) bool {
-		return slices.ContainsFunc(g.Addresses, func(b v1alpha1.Backend) bool { return b.IP == clusterIP })
-	})
 }
 
 // endpoints fills in what the importers of a ClusterSetIP service connect to in one cluster: its pods, or
@@ -84,17 +67,16 @@ func (r *rules) endpoints(c *v1alpha1.ImportCluster, a *accepted, imported *v1al
 	behind := 0
 	for _, v4 := range []bool{true, false} {
 		total, ready := count(c.Backends, v4)
-		limit := maxPods
-		if r.standing[share{place{a.cluster, a.key()}, v4}] {
+		limit, of := maxPods, share{place{a.cluster, a.key()}, v4}
+		if r.standing[of] {
 			limit = fewPods
 		}
 		at := slices.IndexFunc(c.ClusterIPs, func(ip string) bool { return is4(ip) == v4 })
+		if at >= 0 && ready > limit {
+			r.large[of] = true
+		}
 		switch {
 		case total == 0:
-		case at >= 0 && stands(c.Backends, c.ClusterIPs[at]):
-			// Restored: the pods are not told of.
-			stood = true
-			c.Backends = replace(c.Backends, c.ClusterIPs[at], byName)
 		case !hidden && total <= limit:
 		case at >= 0 && (hidden || ready > limit):
 			stood, behind = stood || ready > 0, max(behind, ready)
@@ -107,18 +89,9 @@ func (r *rules) endpoints(c *v1alpha1.ImportCluster, a *accepted, imported *v1al
 		}
 	}
 	if stood && imported.Choice != nil && imported.Choice.Failover != nil {
-		c.ReadyBackends = a.readyBehind(behind)
+		n := int32(min(behind, maxPods+1))
+		c.ReadyBackends = &n
 	}
-}
-
-// readyBehind returns how many ready backends a ClusterIP stands for, at most one more than would be listed.
-// For an export that was restored the Bundles tell, or nobody does.
-func (a *accepted) readyBehind(listed int) *int32 {
-	if slices.ContainsFunc(a.export.ClusterIPs, func(ip string) bool { return stands(a.export.Backends, ip) }) {
-		return a.ready
-	}
-	n := int32(min(listed, maxPods+1))
-	return &n
 }
 
 // count returns how many backends of one family there are, and how many of them are ready.

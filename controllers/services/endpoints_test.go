@@ -94,7 +94,7 @@ func TestEndpoints(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			in := Input{Shards: 1, Services: tt.services, Members: []Member{cluster(1, web(1, tt.export...)), cluster(2)}}
+			in := Input{Shards: 1, Now: now, Services: tt.services, Members: []Member{cluster(1, web(1, tt.export...)), cluster(2)}}
 			in.Policies = []v1alpha1.ServicePolicy{servicePolicy("web", tt.choice, nil), servicePolicy("other", failover, nil)}
 			i := Decide(in).Bundles["c2"].Imports[0]
 			if got := of(i, "c1"); got != tt.want {
@@ -125,7 +125,7 @@ func TestHoveringAroundTheCapDoesNotFlap(t *testing.T) {
 			}
 		}
 		for i := range members {
-			members[i].Last = written(t, d, members[i].Cluster)
+			members[i].Last, members[i].Record = written(t, d, members[i].Cluster)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func TestTheClusterIPOfAModeIsNoMemory(t *testing.T) {
 	members := []Member{cluster(1, web(1, backends(90), func(e *v1alpha1.Export) { e.Mode = v1alpha1.ServiceModeClusterIP })), cluster(2)}
 	d := decide(members...)
 	for i := range members {
-		members[i].Last = written(t, d, members[i].Cluster)
+		members[i].Last, members[i].Record = written(t, d, members[i].Cluster)
 	}
 	members[0].Exports[0].Mode = ""
 	if got := of(decide(members...).Bundles["c2"].Imports[0], "c1"); got != "90 pods on http:8080" {
@@ -162,7 +162,7 @@ func TestModeIsThatOfTheOldestVisibleExport(t *testing.T) {
 		{"the oldest is not to be seen", "", ask("ClusterSetIP", scopeOf()), ask("ClusterIP", nil), "ClusterIP", "True ServiceModeConflict"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			in := Input{Shards: 1, Services: v1alpha1.ServicesSpec{Mode: tt.set}}
+			in := Input{Shards: 1, Now: now, Services: v1alpha1.ServicesSpec{Mode: tt.set}}
 			in.Members = []Member{cluster(1, web(1, tt.c1)), cluster(2, web(2, tt.c2)), cluster(3)}
 			d := Decide(in)
 			if got := d.Bundles["c3"].Imports[0].Mode; got != tt.want {
@@ -183,7 +183,7 @@ func TestUnknownModeIsRefused(t *testing.T) {
 }
 
 func TestChoiceIsFilledIn(t *testing.T) {
-	in := Input{Shards: 1, Members: []Member{cluster(1, web(1))}}
+	in := Input{Shards: 1, Now: now, Members: []Member{cluster(1, web(1))}}
 	in.Policies = []v1alpha1.ServicePolicy{servicePolicy("web", &v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c2"}}}, nil)}
 	if c := Decide(in).Bundles["c1"].Imports[0].Choice; c == nil || c.Failover.MinReadyBackends != 1 {
 		t.Errorf("choice %+v: a default that Karmada would fill in is drift", c)

@@ -29,9 +29,9 @@ const (
 // Exported is the message of Ready where it is true. What importers do not get of the export follows, after "; ".
 const Exported = v1alpha1.MessageExported
 
-// fit gives every member its imports and conditions, the oldest services first. What does not fit is left
-// out of that member's Bundle, and nothing else: a later one that is smaller may still fit.
-func fit(members []*member, services []*service) {
+// fit gives every member its imports and conditions. What does not fit is left out of that member's Bundle, and
+// nothing else.
+func fit(members []*member, services []*service, follow *rules) {
 	byName := make(map[string]*member, len(members))
 	longest := ""
 	for _, m := range members {
@@ -48,8 +48,9 @@ func fit(members []*member, services []*service) {
 	}
 	kept := map[*accepted]bool{}
 	for _, s := range services {
-		for i := range s.exports {
-			a := &s.exports[i]
+		live := s.live()
+		for i := range live {
+			a := &live[i]
 			size := max(sizeOf(ready(a, nil)), sizeOf(ready(a, worst)), sizeOf(byName[a.cluster].last(ready(a, nil)))) + sizeOf(s.conflict)
 			kept[a] = byName[a.cluster].reserve(size)
 		}
@@ -57,15 +58,56 @@ func fit(members []*member, services []*service) {
 	for _, m := range members {
 		m.fitOthers(services)
 	}
+	for i, m := range members {
+		if !m.placeAll(services, i) {
+			m.placeFairly(services, i, byName, follow)
+		}
+	}
+	for _, m := range members {
+		m.overdrawn.tell(m)
+	}
 	for _, s := range services {
-		s.place(members)
-		for i := range s.exports {
-			a := &s.exports[i]
+		live := s.live()
+		for i := range live {
+			a := &live[i]
 			if m := byName[a.cluster]; kept[a] {
-				m.conditions = append(m.conditions, m.last(ready(a, s.full)), s.conflict)
+				m.conditions = append(m.conditions, m.last(ready(a, s.full[a.cluster])), s.conflict)
 			}
 		}
 	}
+}
+
+// placeAll adds every import that member i sees to its Bundle, unless they do not all fit.
+func (m *member) placeAll(services []*service, i int) bool {
+	size := m.size
+	imports := make([]v1alpha1.Import, 0, len(services))
+	for _, s := range services {
+		if s.views[i] == nil {
+			continue
+		}
+		imported, bytes := s.views[i].forMember(m)
+		if size += bytes; size > maxBundle {
+			return false
+		}
+		imports = append(imports, imported)
+	}
+	m.imports, m.size = append(m.imports, imports...), size
+	return true
+}
+
+// forMember returns the import as one member gets it, and its size: an exporter's own backends are not in its
+// Bundle.
+func (v *view) forMember(m *member) (v1alpha1.Import, int) {
+	imported, size := v.imported, v.size
+	at := slices.IndexFunc(imported.Clusters, func(c v1alpha1.ImportCluster) bool { return c.Cluster == m.Cluster })
+	if at >= 0 {
+		imported.Clusters = slices.Clone(imported.Clusters)
+		own := &imported.Clusters[at]
+		size -= sizeOf(*own)
+		own.Backends, own.ReadyBackends = []v1alpha1.Backends{}, nil
+		size += sizeOf(*own)
+	}
+	return imported, size
 }
 
 // reserve takes room for conditions, if there is any.
@@ -84,7 +126,7 @@ func (m *member) fitOthers(services []*service) {
 	for _, k := range slices.SortedFunc(maps.Keys(m.refused), compareKeys) {
 		c := v1alpha1.ExportCondition{
 			Namespace: k.namespace, Name: k.name, Type: string(mcs.ServiceExportConditionReady),
-			Status: metav1.ConditionFalse, Reason: string(mcs.ServiceExportReasonFailed), Message: "refused: " + m.refused[k],
+			Status: metav1.ConditionFalse, Reason: m.refused[k].reason, Message: "refused: " + m.refused[k].message,
 		}
 		if m.reserve(sizeOf(c)) {
 			m.conditions = append(m.conditions, c)
@@ -133,54 +175,6 @@ func compareConditions(a, b v1alpha1.ExportCondition) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type))
 }
 
-// place adds the import to every Bundle with room for it. An exporter's own backends are not in its Bundle.
-func (s *service) place(members []*member) {
-	for i, m := range members {
-		v := s.views[i]
-		if v == nil {
-			continue
-		}
-		imported, size := v.imported, v.size
-		at := slices.IndexFunc(imported.Clusters, func(c v1alpha1.ImportCluster) bool { return c.Cluster == m.Cluster })
-		if at >= 0 {
-			imported.Clusters = slices.Clone(imported.Clusters)
-			own := &imported.Clusters[at]
-			size -= sizeOf(*own)
-			own.Backends, own.ReadyBackends = []v1alpha1.Backends{}, nil
-			size += sizeOf(*own)
-		}
-		if v.hollow(m) && m.lacked(s.key) {
-			if s.wasFull() {
-				s.full = append(s.full, m.Cluster)
-			}
-			continue
-		}
-		if m.size+size > maxBundle {
-			s.full = append(s.full, m.Cluster)
-			continue
-		}
-		m.size += size
-		m.imports = append(m.imports, imported)
-	}
-}
-
-// wasFull says whether an export that lacks its backends was left out for want of room, and not because its
-// scope was narrower: then the member has to be heard first.
-func (s *service) wasFull() bool {
-	return slices.ContainsFunc(s.exports, func(a accepted) bool { return a.hollow && a.wasFull })
-}
-
-// lacked says that the Bundle last written was without an import.
-func (m *member) lacked(k key) bool {
-	if m.Last == nil {
-		return false
-	}
-	_, found := slices.BinarySearchFunc(m.Last.Imports, k, func(i v1alpha1.Import, k key) int {
-		return compareKeys(key{i.Namespace, i.Name}, k)
-	})
-	return !found
-}
-
 // ready returns the Ready condition of an export that these clusters have no room for.
 func ready(a *accepted, full []string) v1alpha1.ExportCondition {
 	out := v1alpha1.ExportCondition{
@@ -192,7 +186,7 @@ func ready(a *accepted, full []string) v1alpha1.ExportCondition {
 	}
 	if len(full) > 0 {
 		out.Status, out.Reason = metav1.ConditionFalse, ReasonBundleFull
-		out.Message = fmt.Sprintf("no room in the Bundle (%d KiB) of %d clusters, the first being %s: older services come first; export fewer, or use a ClusterSet with more shards",
+		out.Message = fmt.Sprintf("no room in the Bundle (%d KiB) of %d clusters, the first being %s: the cluster's share is used up by its older exports; export fewer, or use a ClusterSet with more shards",
 			maxBundle>>10, len(full), full[0])
 	}
 	return out

@@ -9,14 +9,17 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// byAge orders the exports of one service: the oldest wins (KEP-1645, Constraints and Conflict Resolution).
+// byAge orders the exports of one service: the oldest wins (KEP-1645, Constraints and Conflict Resolution). Of
+// those that the broker saw at once, as after its own absence, the older creation counts. What is withdrawn
+// decides nothing.
 func byAge(a, b accepted) int {
-	return cmp.Or(a.export.CreatedAt.Compare(b.export.CreatedAt.Time), cmp.Compare(a.cluster, b.cluster))
+	return cmp.Or(compareBool(a.withdrawn(), b.withdrawn()), a.age.Compare(b.age),
+		a.export.CreatedAt.Compare(b.export.CreatedAt.Time), cmp.Compare(a.cluster, b.cluster))
 }
 
 // merge makes one import of the exports of one service, the oldest first. Each cluster has its backends.
@@ -38,13 +41,13 @@ func merge(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) v1a
 	out.Settings.Ports = ports
 	out.Settings.IPFamilies = families(exports)
 	for i := range exports {
+		if exports[i].withdrawn() && !exports[i].serves {
+			continue
+		}
 		e := &exports[i].export
 		c := v1alpha1.ImportCluster{
-			Cluster: exports[i].cluster, CreatedAt: e.CreatedAt, Mode: e.Mode, Scope: e.Scope,
+			Cluster: exports[i].cluster, CreatedAt: metav1.NewTime(exports[i].age),
 			Ports: []string{}, ClusterIPs: []string{}, Backends: []v1alpha1.Backends{},
-		}
-		if !equality.Semantic.DeepEqual(e.Settings, out.Settings) {
-			c.Settings = &e.Settings
 		}
 		// A cluster whose type lost contributes nothing.
 		if e.Settings.Type == out.Settings.Type {

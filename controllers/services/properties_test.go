@@ -17,7 +17,7 @@ import (
 
 // random returns members whose exports agree, differ and are refused, and policies that steer some of them.
 func random(r *rand.Rand) Input {
-	in := Input{Shards: 1}
+	in := Input{Shards: 1, Now: now}
 	in.Services.Mode = pick(r, v1alpha1.ServiceMode(""), v1alpha1.ServiceModeClusterSetIP, v1alpha1.ServiceModeClusterIP)
 	in.Services.Endpoints = pick(r, v1alpha1.EndpointMode(""), v1alpha1.EndpointModePods, v1alpha1.EndpointModeClusterIP)
 	for n := 1; n <= 4; n++ {
@@ -115,7 +115,7 @@ func TestUnknownMembersKeepEverything(t *testing.T) {
 		for round := range 3 {
 			for i := range in.Members {
 				m := &in.Members[i]
-				m.Last = written(t, want, m.Cluster)
+				m.Last, m.Record = written(t, want, m.Cluster)
 				if m.Known = r.IntN(2) == 0; round == 2 {
 					m.Known = false
 				}
@@ -149,7 +149,8 @@ func TestNobodyImportsWhatIsNotForIt(t *testing.T) {
 		first := Decide(in)
 		checkScopes(t, in, exports, first)
 		for i := range in.Members {
-			in.Members[i].Known, in.Members[i].Last = r.IntN(2) == 0, written(t, first, in.Members[i].Cluster)
+			in.Members[i].Known = r.IntN(2) == 0
+			in.Members[i].Last, in.Members[i].Record = written(t, first, in.Members[i].Cluster)
 		}
 		// Narrower than before.
 		for i := range in.Policies {
@@ -185,19 +186,31 @@ func TestUnknownMemberWithoutItsOwnBundle(t *testing.T) {
 	before := decide(cluster(1, web(1)), cluster(2))
 	lost := cluster(1)
 	lost.Known = false
-	second := cluster(2)
-	second.Last = written(t, before, "c2")
-	if now := decide(lost, second); text(t, now) != text(t, before) {
+	_, lost.Record = written(t, before, "c1")
+	if now := decide(lost, cluster(2)); text(t, now) != text(t, before) {
 		t.Errorf("now\n%s\nbefore\n%s", text(t, now), text(t, before))
 	}
 }
 
-func TestKnownAndEmptyIsUnexported(t *testing.T) {
-	before := decide(cluster(1, web(1)), cluster(2))
-	first, second := cluster(1), cluster(2)
-	first.Last, second.Last = written(t, before, "c1"), written(t, before, "c2")
-	if got := decide(first, second).Bundles["c2"]; len(got.Imports) != 0 {
-		t.Errorf("imports %v", got.Imports)
+// A pull member can write its own Works, from which nothing is restored but the verdicts on its own exports.
+func TestABundleThatAMemberRewroteRestoresNothing(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		in := random(r)
+		want := Decide(in)
+		forged, other := random(r), &v1alpha1.BundleSpec{}
+		other.Imports = Decide(forged).Bundles["c1"].Imports
+		for i := range in.Members {
+			m := &in.Members[i]
+			m.Last, m.Record = written(t, want, m.Cluster)
+			m.Known = i > 1
+			if i == 0 {
+				m.Last.Imports = other.Imports
+			}
+		}
+		if got := Decide(in); text(t, got) != text(t, want) {
+			t.Fatalf("seed %d: a Work of c1 changed a Bundle", seed)
+		}
 	}
 }
 

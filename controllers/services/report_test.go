@@ -63,7 +63,8 @@ func TestProblemsWithReports(t *testing.T) {
 	before := decide(cluster(1, web(1)), cluster(2))
 	first, second := cluster(1), cluster(2)
 	first.Known, first.Refused = false, &v1alpha1.Problem{Cluster: "c1", Reason: ReasonInvalidReport, Message: "why"}
-	first.Last, second.Last = written(t, before, "c1"), written(t, before, "c2")
+	first.Last, first.Record = written(t, before, "c1")
+	second.Last, second.Record = written(t, before, "c2")
 	d := decide(first, second)
 	if text(t, d) != text(t, before) || !slices.Contains(d.Problems, *first.Refused) {
 		t.Errorf("problems %v, Bundles\n%s", d.Problems, text(t, d))

@@ -15,7 +15,7 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// scope is an ImportScope, parsed. A nil scope admits everybody.
+// scope is an ImportScope or an ExporterScope, parsed. A nil scope admits everybody.
 type scope struct {
 	names    []string
 	selector labels.Selector
@@ -27,11 +27,15 @@ func parseScope(s *v1alpha1.ImportScope) (*scope, error) {
 	if s == nil {
 		return nil, nil
 	}
-	out := &scope{names: s.ClusterNames, selector: labels.Nothing()}
-	if s.ClusterSelector == nil {
+	return newScope(s.ClusterNames, s.ClusterSelector)
+}
+
+func newScope(names []string, by *metav1.LabelSelector) (*scope, error) {
+	out := &scope{names: names, selector: labels.Nothing()}
+	if by == nil {
 		return out, nil
 	}
-	selector, err := metav1.LabelSelectorAsSelector(s.ClusterSelector)
+	selector, err := metav1.LabelSelectorAsSelector(by)
 	if err != nil {
 		return out, fmt.Errorf("the cluster selector cannot be used: %w", err)
 	}
@@ -74,25 +78,37 @@ func Importers(p *v1alpha1.ServicePolicy) error {
 	return err
 }
 
-// Selects says that an import scope depends on the labels of clusters.
+// Exporters says why a policy's exporters cannot be used as they are; such a selector selects nobody.
+func Exporters(p *v1alpha1.ServicePolicy) error {
+	if p.Spec.Exporters == nil {
+		return nil
+	}
+	_, err := newScope(p.Spec.Exporters.ClusterNames, p.Spec.Exporters.ClusterSelector)
+	return err
+}
+
+// Selects says that a scope depends on the labels of clusters.
 func (in *Input) Selects() bool {
 	byLabels := func(s *v1alpha1.ImportScope) bool { return s != nil && s.ClusterSelector != nil }
-	if slices.ContainsFunc(in.Policies, func(p v1alpha1.ServicePolicy) bool { return byLabels(p.Spec.Importers) }) {
+	if slices.ContainsFunc(in.Services.Exporters, func(r v1alpha1.ExporterRule) bool { return r.ClusterSelector != nil }) {
 		return true
 	}
+	if slices.ContainsFunc(in.Policies, func(p v1alpha1.ServicePolicy) bool {
+		return byLabels(p.Spec.Importers) || p.Spec.Exporters != nil && p.Spec.Exporters.ClusterSelector != nil
+	}) {
+		return true
+	}
+	scoped := func(e v1alpha1.Export) bool { return byLabels(e.Scope) }
 	return slices.ContainsFunc(in.Members, func(m Member) bool {
-		// The exports of a member that cannot be heard are those in the Bundles.
-		return slices.ContainsFunc(m.Exports, func(e v1alpha1.Export) bool { return byLabels(e.Scope) }) ||
-			m.Last != nil && slices.ContainsFunc(m.Last.Imports, func(i v1alpha1.Import) bool {
-				return slices.ContainsFunc(i.Clusters, func(c v1alpha1.ImportCluster) bool { return byLabels(c.Scope) })
-			})
+		// The exports of a member that cannot be heard are those of its record.
+		return slices.ContainsFunc(m.Exports, scoped) || m.Record != nil && slices.ContainsFunc(m.Record.Exports, scoped)
 	})
 }
 
 // policy is what a ServicePolicy asks for, parsed.
 type policy struct {
-	importers *scope
-	choice    *v1alpha1.ClusterChoice
+	importers, exporters *scope
+	choice               *v1alpha1.ClusterChoice
 }
 
 // parsePolicies returns the policies by the service that they steer.
@@ -102,7 +118,11 @@ func parsePolicies(all []v1alpha1.ServicePolicy) map[key]policy {
 		p := &all[i]
 		// A selector that cannot be used selects nobody; the policy's status says so.
 		importers, _ := parseScope(p.Spec.Importers)
-		out[key{p.Namespace, p.Name}] = policy{importers, chosen(p.Spec.Choice)}
+		var exporters *scope
+		if e := p.Spec.Exporters; e != nil {
+			exporters, _ = newScope(e.ClusterNames, e.ClusterSelector)
+		}
+		out[key{p.Namespace, p.Name}] = policy{importers, exporters, chosen(p.Spec.Choice)}
 	}
 	return out
 }
@@ -140,34 +160,37 @@ func (s *service) see(members []*member, rules *rules) {
 		}
 		return
 	}
-	byVisible := map[string]*view{}
 	for i, m := range members {
 		invited := s.policy.importers.admits(m.Member)
-		visible := make([]byte, len(s.exports))
-		var exports []accepted
-		for j, a := range s.exports {
-			if a.cluster == m.Cluster || invited && a.scope.admits(m.Member) {
-				visible[j] = 1
-				exports = append(exports, a)
-			}
-		}
-		if len(exports) == 0 {
-			continue
-		}
-		if byVisible[string(visible)] == nil {
-			byVisible[string(visible)] = newView(exports, s.policy.choice, rules)
-		}
-		s.views[i] = byVisible[string(visible)]
+		s.views[i] = s.view(rules, func(a *accepted) bool {
+			return a.cluster == m.Cluster || invited && a.scope.admits(m.Member)
+		})
 	}
+}
+
+// view returns the view of those exports that are visible, nil if none is.
+func (s *service) view(rules *rules, isVisible func(*accepted) bool) *view {
+	visible := make([]byte, len(s.exports))
+	exports := make([]accepted, 0, len(s.exports))
+	for i := range s.exports {
+		if isVisible(&s.exports[i]) {
+			visible[i] = 1
+			exports = append(exports, s.exports[i])
+		}
+	}
+	if len(exports) == 0 {
+		return nil
+	}
+	if s.byVisible[string(visible)] == nil {
+		if s.byVisible == nil {
+			s.byVisible = map[string]*view{}
+		}
+		s.byVisible[string(visible)] = newView(exports, s.policy.choice, rules)
+	}
+	return s.byVisible[string(visible)]
 }
 
 func newView(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) *view {
 	imported := merge(exports, choice, rules)
 	return &view{imported: imported, size: sizeOf(imported), exports: exports}
-}
-
-// hollow says that an export which a member would import lacks its backends: a Bundle without the import
-// had no room for it, or was not to have it.
-func (v *view) hollow(m *member) bool {
-	return slices.ContainsFunc(v.exports, func(a accepted) bool { return a.hollow && a.cluster != m.Cluster })
 }

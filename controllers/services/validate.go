@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/exportmeta"
@@ -19,6 +21,7 @@ import (
 // Limits of what a member may report.
 const (
 	maxExports    = 1000      // of one member in one shard
+	maxRecord     = 1 << 20   // bytes in JSON of one member's exports in one shard, at most
 	maxPorts      = 100       // of one Service, and of one group of backends
 	maxGroups     = 100       // of backends of one export
 	maxAddresses  = 5000      // of backends of one export
@@ -28,16 +31,6 @@ const (
 	maxShown      = 64        // bytes of a member's text in a message
 	maxReason     = 200       // bytes of a parser's message
 	maxAffinity   = 24 * 3600 // seconds, as in a Service
-)
-
-// source says where an export comes from.
-type source bool
-
-const (
-	reported source = false
-	// restored from Bundles last written: such an export may lack what no Bundle holds, and a backend may
-	// be the ClusterIP that stands for many.
-	restored source = true
 )
 
 // accepted is a member's export that passed validation.
@@ -53,11 +46,15 @@ type accepted struct {
 	dropped [2]string
 	// scope of the export, parsed.
 	scope *scope
-	// hollow and ready are known of an export that was restored, see remembered; wasFull says that it was
-	// not ready for want of room.
-	hollow, wasFull bool
-	ready           *int32
+	// age is since when it counts: its creation or, if that is later, when the broker first saw it.
+	age time.Time
+	// withdrawnAt is when the member ceased to report it; zero while it does.
+	withdrawnAt time.Time
+	// serves says that a withdrawn export keeps its backends, and not only its name.
+	serves bool
 }
+
+func (a *accepted) withdrawn() bool { return !a.withdrawnAt.IsZero() }
 
 // networks of a member, for look-ups.
 type networks struct {
@@ -66,9 +63,9 @@ type networks struct {
 
 // accept validates an export and returns it in canonical form: every address in one spelling,
 // sorted and once. What it returns shares no backends with its argument.
-func accept(cluster string, e v1alpha1.Export, n *networks, from source) (accepted, error) {
+func accept(cluster string, e v1alpha1.Export, n *networks) (accepted, error) {
 	a := accepted{cluster: cluster, export: e}
-	if e.CreatedAt.IsZero() && from == reported {
+	if e.CreatedAt.IsZero() {
 		return a, errors.New("it has no creation time")
 	}
 	if err := validSettings(&e.Settings); err != nil {
@@ -101,7 +98,7 @@ func accept(cluster string, e v1alpha1.Export, n *networks, from source) (accept
 	s.Annotations, annotations = exportmeta.Annotations(s.Annotations)
 	a.dropped = [2]string{exportmeta.Text("label", labels), exportmeta.Text("annotation", annotations)}
 	a.export.ClusterIPs = a.clusterIPs(e.ClusterIPs, n)
-	a.export.Backends = a.backends(e.Backends, n, from)
+	a.export.Backends = a.backends(e.Backends, n)
 	return a, nil
 }
 
@@ -234,7 +231,7 @@ func (a *accepted) clusterIPs(ips []string, n *networks) []string {
 }
 
 // backends returns those that other members may route to.
-func (a *accepted) backends(groups []v1alpha1.Backends, n *networks, from source) []v1alpha1.Backends {
+func (a *accepted) backends(groups []v1alpha1.Backends, n *networks) []v1alpha1.Backends {
 	var out []v1alpha1.Backends
 	for i := range groups {
 		ports, ok := backendPorts(groups[i].Ports)
@@ -244,7 +241,7 @@ func (a *accepted) backends(groups []v1alpha1.Backends, n *networks, from source
 		}
 		g := v1alpha1.Backends{Ports: ports, Addresses: make([]v1alpha1.Backend, 0, len(groups[i].Addresses))}
 		for _, b := range groups[i].Addresses {
-			if b, ok := a.backend(b, n, from); ok {
+			if b, ok := a.backend(b, n); ok {
 				g.Addresses = append(g.Addresses, b)
 			}
 		}
@@ -267,7 +264,7 @@ func backendPorts(ports []v1alpha1.BackendPort) ([]v1alpha1.BackendPort, bool) {
 	return out, true
 }
 
-func (a *accepted) backend(b v1alpha1.Backend, n *networks, from source) (v1alpha1.Backend, bool) {
+func (a *accepted) backend(b v1alpha1.Backend, n *networks) (v1alpha1.Backend, bool) {
 	ip, ok := parseIP(b.IP)
 	if !ok || b.Hostname != "" && len(validation.IsDNS1123Label(b.Hostname)) > 0 || len(validation.IsValidLabelValue(b.Zone)) > 0 {
 		a.malformed++
@@ -281,8 +278,6 @@ func (a *accepted) backend(b v1alpha1.Backend, n *networks, from source) (v1alph
 		a.notRouted++
 		return b, false
 	case n.pods.contain(ip):
-		return b, true
-	case from == restored && slices.Contains(a.export.ClusterIPs, b.IP):
 		return b, true
 	}
 	a.outside++
@@ -317,6 +312,35 @@ func compareBackends(a, b v1alpha1.Backend) int {
 	y, _ := netip.ParseAddr(b.IP)
 	return cmp.Or(x.Compare(y), compareBool(b.Ready, a.Ready), compareBool(b.Serving, a.Serving), compareBool(a.Terminating, b.Terminating),
 		cmp.Compare(a.Hostname, b.Hostname), cmp.Compare(a.Zone, b.Zone))
+}
+
+// maxSize is a bound on the length of an export in JSON. It is cheap: nothing is encoded.
+func maxSize(e *v1alpha1.Export) int {
+	// Only in the values of annotations do characters need escapes, of up to six bytes each.
+	const escaped = 6
+	size := 512 + len(e.Namespace) + len(e.Name)
+	for _, p := range e.Settings.Ports {
+		size += 64 + len(p.Name) + len(ptr.Deref(p.AppProtocol, ""))
+	}
+	for k, v := range e.Settings.Labels {
+		size += 8 + len(k) + len(v)
+	}
+	for k, v := range e.Settings.Annotations {
+		size += 8 + len(k) + escaped*len(v)
+	}
+	if e.Scope != nil {
+		size += sizeOf(e.Scope)
+	}
+	for i := range e.Backends {
+		size += 32 + 64*len(e.Backends[i].Ports)
+		for _, p := range e.Backends[i].Ports {
+			size += len(p.Name)
+		}
+		for _, b := range e.Backends[i].Addresses {
+			size += 96 + len(b.IP) + len(b.Hostname) + len(b.Zone)
+		}
+	}
+	return size
 }
 
 func compareBool(a, b bool) int {

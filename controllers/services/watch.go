@@ -11,6 +11,7 @@ import (
 	networkingv1alpha1 "github.com/karmada-io/karmada/pkg/apis/networking/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +41,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&workv1alpha2.ClusterResourceBinding{}, toShards(func(ctx context.Context, _ client.Object) []Shard {
 			return all(ctx, membership.Sets(ctx, r.Client)...)
 		})).
+		Watches(&workv1alpha2.ResourceBinding{}, toShards(r.shardsOfBinding), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.ServicePolicy{}, toShards(r.shardsOfService), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&mcsv1alpha1.ServiceImport{}, toShards(r.shardsOfService), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&networkingv1alpha1.MultiClusterService{}, toShards(r.shardsOfService), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -82,12 +84,23 @@ func (r *Reconciler) shardsOfService(ctx context.Context, o client.Object) []Sha
 	return out
 }
 
+// shardsOfBinding is, in every ClusterSet, the shard of the ServiceExport that a ResourceBinding places.
+func (r *Reconciler) shardsOfBinding(ctx context.Context, o client.Object) []Shard {
+	b, ok := o.(*workv1alpha2.ResourceBinding)
+	if !ok || b.Spec.Resource.Kind != "ServiceExport" {
+		return nil
+	}
+	return r.shardsOfService(ctx, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: b.Spec.Resource.Namespace, Name: b.Spec.Resource.Name,
+	}})
+}
+
 // shardsOfCluster are the shards in which the labels of a member matter.
 func (r *Reconciler) shardsOfCluster(ctx context.Context, o client.Object) []Shard {
 	all := r.shards(ctx, membership.SetOf(ctx, r.Client, o.GetName()))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.DeleteFunc(all, func(s Shard) bool { return r.plain[s] })
+	return slices.DeleteFunc(all, func(s Shard) bool { return r.unlabelled[s] })
 }
 
 func (r *Reconciler) shards(ctx context.Context, sets []string) []Shard {

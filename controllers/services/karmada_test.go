@@ -9,24 +9,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestRivals(t *testing.T) {
+func TestKarmadaServices(t *testing.T) {
 	for name, c := range map[string]struct {
 		conflict string
-		rivals   Rivals
+		karmada  KarmadaServices
 		want     string
 		message  []string
 	}{
-		"none":                  {"False NoConflicts fine", Rivals{}, "False NoConflicts", []string{"fine"}},
-		"a ServiceImport":       {"False NoConflicts fine", Rivals{ServiceImport: true}, "True DerivedServiceConflict", []string{"derived-web", "kubectl -n sample delete serviceimport web"}},
-		"a MultiClusterService": {"Unknown Pending wait", Rivals{MultiClusterService: true}, "True MultiClusterServiceConflict", []string{"kubectl -n sample delete multiclusterservice web"}},
-		"beside another conflict": {"True PortConflict ports", Rivals{true, true}, "True PortConflict,DerivedServiceConflict,MultiClusterServiceConflict",
+		"none":                  {"False NoConflicts fine", KarmadaServices{}, "False NoConflicts", []string{"fine"}},
+		"a ServiceImport":       {"False NoConflicts fine", KarmadaServices{ServiceImport: true}, "True DerivedServiceConflict", []string{"derived-web", "kubectl -n sample delete serviceimport web"}},
+		"a MultiClusterService": {"Unknown Pending wait", KarmadaServices{MultiClusterService: true}, "True MultiClusterServiceConflict", []string{"kubectl -n sample delete multiclusterservice web"}},
+		"beside another conflict": {"True PortConflict ports", KarmadaServices{true, true}, "True PortConflict,DerivedServiceConflict,MultiClusterServiceConflict",
 			[]string{"ports. a ServiceImport", ". a MultiClusterService"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			parts := strings.SplitN(c.conflict, " ", 3)
 			was := metav1.Condition{Type: "Conflict", Status: metav1.ConditionStatus(parts[0]), Reason: parts[1], Message: parts[2]}
-			got := c.rivals.Conflict(was, "sample", "web")
-			if again := c.rivals.Conflict(got, "sample", "web"); again != got {
+			got := c.karmada.Conflict(was, "sample", "web")
+			if again := c.karmada.Conflict(got, "sample", "web"); again != got {
 				t.Errorf("said twice: %+v", again)
 			}
 			if is := string(got.Status) + " " + got.Reason; is != c.want {
@@ -42,9 +42,9 @@ func TestRivals(t *testing.T) {
 }
 
 // All exporters are told, also those whose ServiceExport was made in the member; the import stays.
-func TestRivalsAreToldToEveryExporter(t *testing.T) {
-	in := Input{Shards: 1, Members: []Member{cluster(1, web(1)), cluster(2, web(2)), cluster(3)}}
-	in.Rivals = map[string]Rivals{"sample/web": {ServiceImport: true}, "sample/other": {MultiClusterService: true}}
+func TestKarmadaServicesAreToldToEveryExporter(t *testing.T) {
+	in := Input{Shards: 1, Now: now, Members: []Member{cluster(1, web(1)), cluster(2, web(2)), cluster(3)}}
+	in.Karmada = map[string]KarmadaServices{"sample/web": {ServiceImport: true}, "sample/other": {MultiClusterService: true}}
 	d := Decide(in)
 	for _, c := range []string{"c1", "c2"} {
 		if got := condition(d, c, "Conflict"); got != "True DerivedServiceConflict" {
@@ -57,7 +57,7 @@ func TestRivalsAreToldToEveryExporter(t *testing.T) {
 	if got := imports(d); got != "c1:c1,c2 c2:c1,c2 c3:c1,c2" {
 		t.Errorf("imports %s", got)
 	}
-	in.Rivals = nil
+	in.Karmada = nil
 	if got := condition(Decide(in), "c1", "Conflict"); got != "False NoConflicts" {
 		t.Errorf("Conflict is %s", got)
 	}

@@ -18,14 +18,14 @@ const (
 	ReasonMultiClusterService = "MultiClusterServiceConflict"
 )
 
-// Rivals are what Karmada's own controllers act on for the same service.
-type Rivals struct {
+// KarmadaServices are what Karmada's own controllers act on for the same service.
+type KarmadaServices struct {
 	ServiceImport, MultiClusterService bool
 }
 
 // Conflict returns a Conflict condition that says so, too, and what to do. A condition that says it already
 // stays as it is.
-func (r Rivals) Conflict(conflict metav1.Condition, namespace, name string) metav1.Condition {
+func (r KarmadaServices) Conflict(conflict metav1.Condition, namespace, name string) metav1.Condition {
 	var reasons, texts []string
 	if r.ServiceImport && !strings.Contains(conflict.Reason, ReasonDerivedService) {
 		reasons = append(reasons, ReasonDerivedService)
