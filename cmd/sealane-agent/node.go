@@ -52,7 +52,7 @@ func newNodeCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.options.Node, "node-name", "", "name of the Node that this agent runs on (required)")
-	flags.StringVar(&f.names.Pod, "pod-name", "", "name of the agent's own Pod, which it annotates with the node's state")
+	flags.StringVar(&f.names.Pod, "pod-name", "", "name of the agent's own Pod, in whose conditions it tells the node's state")
 	flags.StringVar(&f.names.Namespace, "namespace", v1alpha1.Namespace, "namespace of the agent's Pod and DaemonSet")
 	flags.StringVar(&f.names.DaemonSet, "daemonset", "sealane-node", "the agent's DaemonSet; once it is gone, the agent cleans the node before it ends")
 	flags.StringVar(&f.options.StateDir, "state-dir", "/var/lib/sealane", "directory on the node that keeps the private key")
@@ -91,7 +91,7 @@ func (f *nodeFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k, err := kernel.New(wireGuard, f.sysctlDir)
+	k, err := kernel.New(map[string]kernel.Driver{string(v1alpha1.CableWireGuard): wireGuard}, f.sysctlDir)
 	if err != nil {
 		return err
 	}
@@ -101,8 +101,8 @@ func (f *nodeFlags) run(ctx context.Context) error {
 		return err
 	}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	f.options.Version = version.Version
-	agent, err := node.New(f.options, k, wireGuard, metrics)
+	f.options.Version, f.options.ID = version.Version, wireGuard.ID()
+	agent, err := node.New(f.options, k, metrics)
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,11 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
 )
+
+var _ kernel.Driver = (*WireGuard)(nil)
 
 // WireGuard makes and configures the node's WireGuard devices, all with the same private key.
 type WireGuard struct {
@@ -84,8 +87,8 @@ func (w *WireGuard) Implementation() v1alpha1.CableImplementation {
 	return v1alpha1.CableUserspace
 }
 
-// PublicKey of every device.
-func (w *WireGuard) PublicKey() [32]byte { return w.key.PublicKey() }
+// ID of this gateway to its peers: the public key of every device.
+func (w *WireGuard) ID() plan.PeerID { return plan.PeerID(w.key.PublicKey()) }
 
 // Owns says whether a link is a WireGuard device that this process can configure. A userspace device of
 // another process is not.
@@ -148,8 +151,8 @@ func (w *WireGuard) Delete(name string) error {
 	return nil
 }
 
-// Tunnel returns how a device is configured, with the endpoints in use.
-func (w *WireGuard) Tunnel(name string) (plan.Tunnel, error) {
+// Observe returns how a device is configured, with the endpoints in use.
+func (w *WireGuard) Observe(name string) (plan.Tunnel, error) {
 	d, err := w.client.Device(name)
 	if err != nil {
 		return plan.Tunnel{}, fmt.Errorf("read wireguard device %s: %w", name, err)
@@ -167,10 +170,10 @@ func (w *WireGuard) Tunnel(name string) (plan.Tunnel, error) {
 	return t, nil
 }
 
-// SetTunnel sets what the device itself has: the key and the port. Peers stay.
-func (w *WireGuard) SetTunnel(t plan.Tunnel) error {
+// Set sets what the device itself has: the key and the port. Peers stay.
+func (w *WireGuard) Set(t plan.Tunnel) error {
 	port := int(t.ListenPort)
-	if t.PublicKey != w.PublicKey() {
+	if t.PublicKey != w.ID() {
 		return errors.New("the plan is for another node's public key")
 	}
 	return w.client.ConfigureDevice(t.Link, wgtypes.Config{PrivateKey: &w.key, ListenPort: &port})
@@ -192,17 +195,17 @@ func (w *WireGuard) SetPeer(p plan.TunnelPeer, isNew bool) error {
 	return w.client.ConfigureDevice(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{cfg}})
 }
 
-// SetEndpoint dials a peer that is there at another address.
-func (w *WireGuard) SetEndpoint(link string, key [32]byte, endpoint netip.AddrPort) error {
+// Redial dials a peer that is there at another endpoint.
+func (w *WireGuard) Redial(link string, id plan.PeerID, endpoint netip.AddrPort) error {
 	return w.client.ConfigureDevice(link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{
-		PublicKey: key, UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(endpoint),
+		PublicKey: wgtypes.Key(id), UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(endpoint),
 	}}})
 }
 
 // RemovePeer removes a peer; one that is gone, or whose device is, is no error.
-func (w *WireGuard) RemovePeer(link string, key [32]byte) error {
+func (w *WireGuard) RemovePeer(link string, id plan.PeerID) error {
 	err := w.client.ConfigureDevice(link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{
-		PublicKey: key, UpdateOnly: true, Remove: true,
+		PublicKey: wgtypes.Key(id), UpdateOnly: true, Remove: true,
 	}}})
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -210,26 +213,16 @@ func (w *WireGuard) RemovePeer(link string, key [32]byte) error {
 	return err
 }
 
-// PeerState is what a device knows of a peer at one moment.
-type PeerState struct {
-	Link          string
-	PublicKey     [32]byte
-	Endpoint      netip.AddrPort // invalid if none is known
-	LastHandshake time.Time      // zero before the first
-	// ReceivedBytes and SentBytes through the tunnel.
-	ReceivedBytes, SentBytes int64
-}
-
 // Peers returns the state of every peer of a device.
-func (w *WireGuard) Peers(link string) ([]PeerState, error) {
+func (w *WireGuard) Peers(link string) ([]kernel.PeerState, error) {
 	d, err := w.client.Device(link)
 	if err != nil {
 		return nil, fmt.Errorf("read wireguard device %s: %w", link, err)
 	}
-	states := make([]PeerState, 0, len(d.Peers))
+	states := make([]kernel.PeerState, 0, len(d.Peers))
 	for _, p := range d.Peers {
-		states = append(states, PeerState{
-			Link: link, PublicKey: p.PublicKey, Endpoint: addrPort(p.Endpoint),
+		states = append(states, kernel.PeerState{
+			Link: link, ID: plan.PeerID(p.PublicKey), Endpoint: addrPort(p.Endpoint),
 			LastHandshake: p.LastHandshakeTime, ReceivedBytes: p.ReceiveBytes, SentBytes: p.TransmitBytes,
 		})
 	}

@@ -19,26 +19,26 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/sealane-io/sealane/dataplane/cable"
 	"github.com/sealane-io/sealane/dataplane/plan"
 )
 
 // Kernel of this node, in the network namespace of the process.
 type Kernel struct {
-	cable     *cable.WireGuard
+	drivers   map[string]Driver
 	sysctlDir string
 	families  []plan.Family
 	netlink   *netlink.Handle
 	firewall  *firewall
 }
 
-// New opens the kernel. sysctlDir is /proc/sys/net, or a writable mount of it.
-func New(c *cable.WireGuard, sysctlDir string) (*Kernel, error) {
+// New opens the kernel, with the drivers of cables by name. sysctlDir is /proc/sys/net, or a writable mount
+// of it.
+func New(drivers map[string]Driver, sysctlDir string) (*Kernel, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	k := &Kernel{cable: c, sysctlDir: sysctlDir, netlink: h, families: []plan.Family{plan.IPv4}}
+	k := &Kernel{drivers: drivers, sysctlDir: sysctlDir, netlink: h, families: []plan.Family{plan.IPv4}}
 	if _, err := os.Stat("/proc/net/if_inet6"); err == nil {
 		k.families = append(k.families, plan.IPv6)
 	}
@@ -116,15 +116,9 @@ func (d *doing) do(ctx context.Context, c plan.Change) error {
 	case plan.Address:
 		return d.address(e, c.Op)
 	case plan.Tunnel:
-		if c.Op == plan.Delete {
-			return nil // with its link
-		}
-		return d.cable.SetTunnel(e)
+		return d.tunnel(e, c.Op)
 	case plan.TunnelPeer:
-		if c.Op == plan.Delete {
-			return d.cable.RemovePeer(e.Link, e.PublicKey)
-		}
-		return d.cable.SetPeer(e, c.Op == plan.Add)
+		return d.peer(e, c.Op)
 	case plan.FDBEntry:
 		return d.fdb(e, c.Op)
 	case plan.Neighbour:

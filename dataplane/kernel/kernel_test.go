@@ -46,7 +46,13 @@ func openWith(t *testing.T, key wgtypes.Key, log logr.Logger) *kernel.Kernel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := kernel.New(c, "/proc/sys/net")
+	return openDrivers(t, map[string]kernel.Driver{string(v1alpha1.CableWireGuard): c}, c.Close)
+}
+
+// openDrivers opens the kernel, which is clean at the end of the test, before its drivers are closed.
+func openDrivers(t *testing.T, drivers map[string]kernel.Driver, closeDrivers func() error) *kernel.Kernel {
+	t.Helper()
+	k, err := kernel.New(drivers, "/proc/sys/net")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +61,7 @@ func openWith(t *testing.T, key wgtypes.Key, log logr.Logger) *kernel.Kernel {
 			t.Error(err)
 		}
 		k.Close()
-		if err := c.Close(); err != nil {
+		if err := closeDrivers(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -324,7 +330,7 @@ func TestRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := kernel.New(c, "/proc/sys/net")
+	first, err := kernel.New(map[string]kernel.Driver{string(v1alpha1.CableWireGuard): c}, "/proc/sys/net")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +379,7 @@ func TestPeerKeepsItsEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(first)
-	if err := c.SetEndpoint("sl-wg0", peer.PublicKey, second); err != nil {
+	if err := c.Redial("sl-wg0", peer.PublicKey, second); err != nil {
 		t.Fatal(err)
 	}
 	peer.AllowedIPs = nil

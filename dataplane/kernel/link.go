@@ -26,8 +26,12 @@ func (d *doing) link(l plan.Link, op plan.Op) error {
 }
 
 func (d *doing) addLink(l plan.Link) error {
-	if l.Kind == plan.WireGuard {
-		return d.cable.Create(l.Name, l.MTU)
+	if l.Kind == plan.Cable {
+		driver, err := d.Driver(l.Driver)
+		if err != nil {
+			return err
+		}
+		return driver.Create(l.Name, l.MTU)
 	}
 	mac, err := net.ParseMAC(l.MAC)
 	if err != nil {
@@ -69,15 +73,15 @@ func (d *doing) setLink(l plan.Link) error {
 }
 
 func (d *doing) deleteLink(l plan.Link) error {
-	if l.Kind == plan.WireGuard {
-		return d.cable.Delete(l.Name)
-	}
 	link, err := d.netlink.LinkByName(l.Name)
 	if isNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
+	}
+	if _, driver := d.driverOf(link); driver != nil {
+		return driver.Delete(l.Name)
 	}
 	return gone(d.netlink.LinkDel(link))
 }

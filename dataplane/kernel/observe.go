@@ -71,9 +71,9 @@ func (k *Kernel) observeLink(p *plan.Plan, l netlink.Link) error {
 		link.Kind, link.VNI, link.Port = plan.VXLAN, v.VxlanId, uint16(v.Port)
 		link.Local, link.MAC = addrOf(v.SrcAddr), a.HardwareAddr.String()
 	}
-	if k.cable.Owns(l) {
-		link.Kind = plan.WireGuard
-		tunnel, err := k.cable.Tunnel(a.Name)
+	if name, driver := k.driverOf(l); driver != nil {
+		link.Kind, link.Driver = plan.Cable, name
+		tunnel, err := driver.Observe(a.Name)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/plan"
 )
 
@@ -17,7 +18,7 @@ func TestSeveralNextHopsAndMarks(t *testing.T) {
 	want := func(weights ...int) plan.Plan {
 		var p plan.Plan
 		for i, name := range []string{"sl-wg0", "sl-wg1"} {
-			p.Links = append(p.Links, plan.Link{Name: name, Kind: plan.WireGuard, MTU: 1420, RPFilter: 2})
+			p.Links = append(p.Links, plan.Link{Name: name, Kind: plan.Cable, Driver: string(v1alpha1.CableWireGuard), MTU: 1420, RPFilter: 2})
 			p.Tunnels = append(p.Tunnels, plan.Tunnel{Link: name, ListenPort: 4500 + uint16(i), PublicKey: key})
 		}
 		for _, dst := range []string{"10.9.0.0/16", "fd00:9::/32"} {

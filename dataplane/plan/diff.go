@@ -137,7 +137,7 @@ func lostLinks(want, have []Link) (anew, gone map[string]bool) {
 		switch {
 		case !ok:
 			gone[h.Name] = true
-		case w.Kind != h.Kind || w.VNI != h.VNI || w.Port != h.Port || w.Local != h.Local || w.MAC != h.MAC:
+		case w.Kind != h.Kind || w.Driver != h.Driver || w.VNI != h.VNI || w.Port != h.Port || w.Local != h.Local || w.MAC != h.MAC:
 			anew[h.Name] = true
 		}
 	}

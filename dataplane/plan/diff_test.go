@@ -294,3 +294,22 @@ func requireStanding(t *testing.T, top topology.Topology, n plan.NodeFacts, p pl
 		}
 	}
 }
+
+func TestOverhead(t *testing.T) {
+	for _, c := range []struct {
+		driver string
+		outer  plan.Family
+		want   int
+	}{
+		{"wireguard", plan.IPv4, 60},
+		{"wireguard", plan.IPv6, 80},
+		{"pigeon", plan.IPv6, 0},
+	} {
+		if got := plan.Overhead(c.driver, c.outer); got != c.want {
+			t.Errorf("%s over IPv%d: %d bytes, want %d", c.driver, c.outer, got, c.want)
+		}
+	}
+	if got := plan.TunnelMTU("wireguard", 0); got != 1420 {
+		t.Errorf("MTU over an unknown underlay: %d", got)
+	}
+}

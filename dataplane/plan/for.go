@@ -207,11 +207,7 @@ func (v *view) probing() bool { return v.gateway != nil && v.facts.IPv6 }
 // overlayMTU fits the underlay, and every gateway's cables: a packet that is too big for the cable must
 // be too big for the overlay, or IPv6 hosts learn of it only from a gateway they cannot hear.
 func (v *view) overlayMTU() int {
-	overhead := vxlanOverhead4
-	if v.outer == IPv6 {
-		overhead = vxlanOverhead6
-	}
-	mtu := knownMTU(v.facts.UnderlayMTU) - overhead
+	mtu := knownMTU(v.facts.UnderlayMTU) - vxlanOverhead - outerHeader(v.outer)
 	for _, g := range v.Local.Gateways {
 		mtu = min(mtu, v.cableMTU(g))
 	}
@@ -221,7 +217,7 @@ func (v *view) overlayMTU() int {
 // cableMTU is the MTU of a local gateway's cables; one that has not said is taken to be like this node.
 func (v *view) cableMTU(g topology.Gateway) int {
 	if g.Node == v.self.Name || g.MTU == 0 {
-		return TunnelMTU(v.facts.UnderlayMTU)
+		return TunnelMTU(v.Cable.Driver, v.facts.UnderlayMTU)
 	}
 	return g.MTU
 }
@@ -248,8 +244,8 @@ func (v *view) links() []Link {
 		Local: v.on(v.self), MAC: overlayMAC(v.on(v.self)), RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6,
 	}}
 	for _, j := range v.slots {
-		links = append(links, Link{Name: CableLink(j), Kind: WireGuard, MTU: v.cableMTU(*v.gateway),
-			RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6})
+		links = append(links, Link{Name: CableLink(j), Kind: Cable, Driver: v.Cable.Driver,
+			MTU: v.cableMTU(*v.gateway), RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6})
 	}
 	return links
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
 // What marks an object in the kernel as Sealane's.
@@ -40,15 +42,33 @@ const (
 	TableName = "sealane"
 )
 
-// Bytes that encapsulation adds to an inner packet. A cable's outer family is not known beforehand, for
-// a peer may roam, so its MTU always leaves room for IPv6.
+// Bytes of headers on a packet within another, beside the outer IP header.
 const (
-	wireGuardOverhead = 40 + 8 + 32 // IPv6, UDP, WireGuard; 60 on IPv4
-	vxlanOverhead4    = 20 + 8 + 8 + 14
-	vxlanOverhead6    = 40 + 8 + 8 + 14
-	defaultMTU        = 1500
-	minimumMTU        = 1280 // of IPv6, RFC 8200 section 5
+	wireGuardOverhead = 8 + 32     // UDP, WireGuard
+	vxlanOverhead     = 8 + 8 + 14 // UDP, VXLAN, Ethernet
 )
+
+const (
+	defaultMTU = 1500
+	minimumMTU = 1280 // of IPv6, RFC 8200 section 5
+)
+
+// Overhead returns the bytes that a driver adds to an inner packet, over outer packets of a family. A driver
+// that is unknown adds none, for it carries none: see Kernel.Driver.
+func Overhead(driver string, outer Family) int {
+	if driver == string(v1alpha1.CableWireGuard) {
+		return wireGuardOverhead + outerHeader(outer)
+	}
+	return 0
+}
+
+// outerHeader is the length of an IP header in bytes.
+func outerHeader(f Family) int {
+	if f == IPv6 {
+		return 40
+	}
+	return 20
+}
 
 // KeepaliveSeconds between keepalive packets of a cable. NATs forget UDP flows after 30 s or more.
 const KeepaliveSeconds = 5
@@ -56,10 +76,11 @@ const KeepaliveSeconds = 5
 // CableLink returns the name of the cable to remote gateways of a slot: "sl-wg0", …
 func CableLink(slot int) string { return CablePrefix + strconv.Itoa(slot) }
 
-// TunnelMTU returns the MTU inside cables over an underlay of the given MTU in bytes, 0 when unknown.
+// TunnelMTU returns the MTU inside a driver's cables over an underlay of the given MTU in bytes, 0 when
+// unknown. The outer family is not known beforehand, for a peer may roam, so there is always room for IPv6.
 // It is never below what IPv6 needs: outer packets are rather fragmented.
-func TunnelMTU(underlay int) int {
-	return max(knownMTU(underlay)-wireGuardOverhead, minimumMTU)
+func TunnelMTU(driver string, underlay int) int {
+	return max(knownMTU(underlay)-Overhead(driver, IPv6), minimumMTU)
 }
 
 func knownMTU(mtu int) int {

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -57,7 +58,7 @@ func (l Link) String() string {
 	if l.MAC != "" {
 		fmt.Fprintf(&b, " address %s", l.MAC)
 	}
-	fmt.Fprintf(&b, " type %s", l.Kind)
+	fmt.Fprintf(&b, " type %s", cmp.Or(l.Driver, string(l.Kind)))
 	if l.Kind == VXLAN {
 		fmt.Fprintf(&b, " id %d local %s dstport %d nolearning", l.VNI, l.Local, l.Port)
 	}

@@ -2,7 +2,11 @@
 
 package plan
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/sealane-io/sealane/dataplane/topology"
+)
 
 // Plan is everything that Sealane wants in one node's kernel, as a comparable value. The same type
 // describes what is there (kernel.Observe), so that Diff compares like with like. All slices are
@@ -40,21 +44,26 @@ const (
 	IPv6 Family = 6
 )
 
-// LinkKind is what a link is made of.
+// LinkKind is what a link is for.
 type LinkKind string
 
-// The kinds of links.
+// The kinds of links: the VXLAN between the nodes of the cluster, and cables to other clusters.
 const (
-	VXLAN     LinkKind = "vxlan"
-	WireGuard LinkKind = "wireguard"
+	VXLAN LinkKind = "vxlan"
+	Cable LinkKind = "cable"
 )
 
-// Link is a network interface, named "sl-…". Its key is Name; a change of Kind, VNI, Port, Local or MAC
-// needs a new link.
+// PeerID identifies a gateway to its peers, whatever the driver of the cable: its public key.
+type PeerID = topology.Key
+
+// Link is a network interface, named "sl-…". Its key is Name; a change of Kind, Driver, VNI, Port, Local or
+// MAC needs a new link.
 type Link struct {
 	Name string
 	Kind LinkKind
 	MTU  int
+	// Driver of a cable, by name.
+	Driver string
 	// VXLAN only.
 	VNI   int
 	Port  uint16

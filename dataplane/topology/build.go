@@ -192,9 +192,8 @@ const (
 func (b *builder) cable(ref string, spec v1alpha1.CableSpec) Cable {
 	driver := cmp.Or(spec.Driver, v1alpha1.CableWireGuard)
 	if driver != v1alpha1.CableWireGuard {
-		b.left(ref, "spec.cable.driver", faultf(ReasonUnknownDriver, "%s is not known here, using %s",
-			clip.Quote(string(driver)), v1alpha1.CableWireGuard))
-		driver = v1alpha1.CableWireGuard
+		b.left(ref, "spec.cable.driver", faultf(ReasonUnknownDriver,
+			"%s is not known here: nodes stay as they are", clip.Quote(string(driver))))
 	}
 	port, vxlanPort := cmp.Or(spec.Port, defaultPort), cmp.Or(spec.VXLANPort, defaultVXLANPort)
 	if f := faultOf(netfacts.CheckPorts(port, vxlanPort)); f != nil {

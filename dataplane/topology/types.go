@@ -21,6 +21,7 @@ type Topology struct {
 
 // Cable holds the settings that every member shares.
 type Cable struct {
+	// Driver of the cables, by name. One that is unknown is a Problem, and there is no plan with it.
 	Driver    string
 	Port      uint16 // UDP port of slot 0
 	VXLANPort uint16

@@ -14,7 +14,6 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/dataplane/cable"
 	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/dataplane/topology"
@@ -42,7 +41,7 @@ type Agent struct {
 	node, version string
 	cluster       Cluster
 	kernel        *kernel.Kernel
-	cable         *cable.WireGuard
+	id            plan.PeerID
 	prober        *Prober // nil on a kernel without IPv6
 	metrics       *Metrics
 	snapshot      snapshot
@@ -52,6 +51,8 @@ type Agent struct {
 	// What the loop, and nobody else, carries from one round to the next.
 	top      topology.Topology
 	plan     plan.Plan
+	cable    kernel.Driver // of the plan; nil before there is one
+	remotes  []remote      // of the plan
 	facts    plan.NodeFacts
 	gateway  *v1alpha1.Gateway // nil on a worker
 	reported v1alpha1.GatewayStatus
@@ -69,6 +70,8 @@ type Agent struct {
 type Options struct {
 	// Node that the agent runs on.
 	Node string
+	// ID of this node's gateway, if it is one, to its peers.
+	ID plan.PeerID
 	// Version to report.
 	Version string
 	// StateDir keeps what must outlive the process.
@@ -76,9 +79,9 @@ type Options struct {
 }
 
 // New returns an agent. Its cluster is set by SetCluster before Run.
-func New(o Options, k *kernel.Kernel, c *cable.WireGuard, m *Metrics) (*Agent, error) {
+func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 	a := &Agent{
-		node: o.Node, version: o.Version, kernel: k, cable: c, metrics: m,
+		node: o.Node, version: o.Version, id: o.ID, kernel: k, metrics: m,
 		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1),
 	}
 	var err error
@@ -262,7 +265,7 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	top := topology.Build(topology.Input{Peering: o.Peering, Gateways: o.Gateways, Nodes: o.Nodes})
 	a.logProblems(ctx, top)
 	if o.Peering != nil && o.Peering.Spec.Phase == v1alpha1.MemberLeaving {
-		a.top, a.plan = top, plan.Plan{}
+		a.top, a.plan, a.remotes = top, plan.Plan{}, nil
 		a.probe(nil, o.Peering.Spec.HealthCheck)
 		return NodeState{Programmed: v1alpha1.ReasonNodeCleaned}, a.kernel.Clean(ctx)
 	}
@@ -270,22 +273,27 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	if err != nil {
 		return NodeState{}, err
 	}
-	a.facts = facts(top, a.node, a.cable.PublicKey(), addresses, a.prober != nil && a.kernel.IPv6())
+	a.facts = facts(top, a.node, a.id, addresses, a.prober != nil && a.kernel.IPv6())
 	a.resolvePublic(ctx, o)
 	if o.Peering == nil {
 		a.top.Local = top.Local
 		a.plan.Active = plan.Choose(a.top, nil)
 		return NodeState{}, nil
 	}
+	driver, err := a.kernel.Driver(top.Cable.Driver)
+	if err != nil {
+		return NodeState{}, fmt.Errorf("%w; the node's network stays as it is", err)
+	}
 	a.facts.Alive = a.alive()
-	a.top, a.plan = top, plan.For(top, a.facts)
+	a.cable, a.top, a.plan = driver, top, plan.For(top, a.facts)
 	for _, t := range a.plan.Tunnels {
 		for i, p := range t.Peers {
 			t.Peers[i].Candidates = a.proven.first(p.PublicKey, p.Candidates)
 		}
 	}
+	a.remotes = remotes(a.top, a.plan)
 	err = a.apply(ctx)
-	a.probe(remotes(a.top, a.plan), o.Peering.Spec.HealthCheck)
+	a.probe(a.remotes, o.Peering.Spec.HealthCheck)
 	return NodeState{Programmed: v1alpha1.ReasonNodeProgrammed, Refused: refused(top.Problems)}, err
 }
 
@@ -337,7 +345,7 @@ func (a *Agent) alive() map[string][]int {
 		return nil
 	}
 	out := map[string][]int{}
-	for _, r := range remotes(a.top, a.plan) {
+	for _, r := range a.remotes {
 		h := a.prober.Health(plan.ULA(r.gateway.PublicKey))
 		if h != nil && h.Status == v1alpha1.ConnectionConnected {
 			out[r.cluster] = append(out[r.cluster], r.gateway.Slot)

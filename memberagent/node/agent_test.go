@@ -266,6 +266,7 @@ func TestTwoClusters(t *testing.T) {
 	t.Run("an unreachable remote is told", n.remoteIsCutOff)
 	t.Run("what others break is repaired", n.othersBreak)
 	t.Run("a missing Peering changes nothing, even after a restart", n.peeringIsMissing)
+	t.Run("an unknown cable driver changes nothing", n.driverIsUnknown)
 	t.Run("a restart leaves the kernel alone", n.workerRestarts)
 	t.Run("leaving cleans", n.clusterLeaves)
 	t.Run("uninstalling cleans", n.agentIsUninstalled)
@@ -327,6 +328,36 @@ func (n *network) peeringIsMissing(t *testing.T) {
 	o.Peering = kept
 	if err := n.gw1.write("cluster.json", o); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func (n *network) driverIsUnknown(t *testing.T) {
+	for _, m := range []*machine{n.gw1, n.worker1} {
+		before := m.ours(t)
+		var o node.Objects
+		if err := m.read("cluster.json", &o); err != nil {
+			t.Fatal(err)
+		}
+		o.Peering.Spec.Cable.Driver = "pigeon"
+		if err := m.write("cluster.json", o); err != nil {
+			t.Fatal(err)
+		}
+		_ = m.agent.Process.Signal(syscall.SIGHUP)
+		eventually(t, 10*time.Second, m.name+" says so", func() bool {
+			var s node.NodeState
+			return m.read("state.json", &s) == nil && s.Programmed == v1alpha1.ReasonProgrammingFailed &&
+				strings.Contains(s.Message, `"pigeon"`)
+		})
+		if after := m.ours(t); after != before {
+			t.Errorf("%s changed from\n%s\nto\n%s", m.name, before, after)
+		}
+	}
+	if !n.worker1.pings("10.9.0.10", "") {
+		t.Error("traffic is lost")
+	}
+	n.tell(t, v1alpha1.MemberActive)
+	for _, m := range []*machine{n.gw1, n.worker1} {
+		eventually(t, 20*time.Second, m.name+" programmed", func() bool { return m.says(v1alpha1.ReasonNodeProgrammed) })
 	}
 }
 

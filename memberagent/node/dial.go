@@ -3,7 +3,6 @@
 package node
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -13,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/sealane-io/sealane/dataplane/plan"
 )
 
 // dialPatience is how long a candidate address is given before the next is tried: less than the 5 s
@@ -22,36 +23,36 @@ const dialPatience = 4 * time.Second
 // dialler chooses which candidate address a peer is dialled at. The handshake proves an address right;
 // one that does not, or whose tunnel died, makes place for the next.
 type dialler struct {
-	since map[[32]byte]time.Time // since when a peer has been without a tunnel, at its present address
+	since map[plan.PeerID]time.Time // since when a peer has been without a tunnel, at its present address
 }
 
 // next returns the address to dial now, if it is another than the one in use.
-func (d *dialler) next(key [32]byte, works bool, inUse netip.AddrPort, candidates []netip.AddrPort, now time.Time) (netip.AddrPort, bool) {
+func (d *dialler) next(id plan.PeerID, works bool, inUse netip.AddrPort, candidates []netip.AddrPort, now time.Time) (netip.AddrPort, bool) {
 	if d.since == nil {
-		d.since = map[[32]byte]time.Time{}
+		d.since = map[plan.PeerID]time.Time{}
 	}
 	if works || len(candidates) == 0 {
-		delete(d.since, key)
+		delete(d.since, id)
 		return netip.AddrPort{}, false
 	}
-	since, ok := d.since[key]
+	since, ok := d.since[id]
 	if !ok {
-		d.since[key] = now
+		d.since[id] = now
 	}
 	i := slices.Index(candidates, inUse)
 	if inUse.IsValid() && (!ok || now.Sub(since) < dialPatience) {
 		return netip.AddrPort{}, false
 	}
-	d.since[key] = now
+	d.since[id] = now
 	next := candidates[(i+1)%len(candidates)]
 	return next, next != inUse
 }
 
 // forget peers that are no more.
-func (d *dialler) forget(present func(key [32]byte) bool) {
-	for key := range d.since {
-		if !present(key) {
-			delete(d.since, key)
+func (d *dialler) forget(present func(id plan.PeerID) bool) {
+	for id := range d.since {
+		if !present(id) {
+			delete(d.since, id)
 		}
 	}
 }
@@ -92,13 +93,11 @@ func (p *proven) set(endpoints map[string]netip.AddrPort) error {
 }
 
 // first returns the candidates with the proven one ahead.
-func (p *proven) first(key [32]byte, candidates []netip.AddrPort) []netip.AddrPort {
-	known, ok := p.endpoints[keyText(key)]
+func (p *proven) first(id plan.PeerID, candidates []netip.AddrPort) []netip.AddrPort {
+	known, ok := p.endpoints[id.String()]
 	if !ok {
 		return candidates
 	}
 	others := slices.DeleteFunc(slices.Clone(candidates), func(c netip.AddrPort) bool { return c == known })
 	return append([]netip.AddrPort{known}, others...)
 }
-
-func keyText(key [32]byte) string { return base64.StdEncoding.EncodeToString(key[:]) }

@@ -93,7 +93,7 @@ func runAgent(dir string) error {
 	if err != nil {
 		return err
 	}
-	k, err := kernel.New(c, "/proc/sys/net")
+	k, err := kernel.New(map[string]kernel.Driver{string(v1alpha1.CableWireGuard): c}, "/proc/sys/net")
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func runAgent(dir string) error {
 	if err != nil {
 		return err
 	}
-	a, err := node.New(node.Options{Node: filepath.Base(dir), Version: "test", StateDir: dir}, k, c, metrics)
+	a, err := node.New(node.Options{Node: filepath.Base(dir), ID: c.ID(), Version: "test", StateDir: dir}, k, metrics)
 	if err != nil {
 		return err
 	}

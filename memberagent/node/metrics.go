@@ -10,14 +10,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
 )
 
 // Tunnel is a connection with its counters.
 type Tunnel struct {
 	connection v1alpha1.Connection
-	peer       cable.PeerState
+	peer       kernel.PeerState
 }
 
 // Metrics of the node agent.

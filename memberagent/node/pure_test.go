@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/dataplane/cable"
 	"github.com/sealane-io/sealane/dataplane/kernel"
+	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/dataplane/topology"
 )
 
@@ -102,7 +102,7 @@ func TestDialler(t *testing.T) {
 			t.Errorf("step %d: dial %v, want %v", i, got, c.want)
 		}
 	}
-	d.forget(func([32]byte) bool { return false })
+	d.forget(func(plan.PeerID) bool { return false })
 	if len(d.since) != 0 {
 		t.Error("a peer that is gone is remembered")
 	}
@@ -118,7 +118,7 @@ func TestProvenEndpointComesFirst(t *testing.T) {
 	if got := p.first([32]byte{1}, []netip.AddrPort{a, b}); got[0] != a {
 		t.Errorf("nothing known: %v", got)
 	}
-	if err := p.set(map[string]netip.AddrPort{keyText([32]byte{1}): b}); err != nil {
+	if err := p.set(map[string]netip.AddrPort{plan.PeerID{1}.String(): b}); err != nil {
 		t.Fatal(err)
 	}
 	if p, err = newProven(dir); err != nil {
@@ -133,8 +133,8 @@ func TestConnection(t *testing.T) {
 	private := netip.MustParseAddr("172.31.1.1")
 	r := remote{cluster: "c2", link: "sl-wg0", gateway: topology.Gateway{Node: "g", Candidates: []topology.Candidate{{Addr: private, Private: true}}}}
 	now := time.Unix(1000, 0)
-	at := func(address string, handshake time.Duration) cable.PeerState {
-		s := cable.PeerState{LastHandshake: now.Add(-handshake)}
+	at := func(address string, handshake time.Duration) kernel.PeerState {
+		s := kernel.PeerState{LastHandshake: now.Add(-handshake)}
 		if address != "" {
 			s.Endpoint = netip.MustParseAddrPort(address)
 		}
@@ -144,7 +144,7 @@ func TestConnection(t *testing.T) {
 		return s
 	}
 	for name, c := range map[string]struct {
-		peer    cable.PeerState
+		peer    kernel.PeerState
 		health  *Health
 		status  v1alpha1.ConnectionStatus
 		nat     bool

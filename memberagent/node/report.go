@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
 )
 
@@ -28,11 +28,8 @@ func (a *Agent) measure(ctx context.Context) {
 	var connections []v1alpha1.Connection
 	var tunnels []Tunnel
 	states := a.peerStates(ctx)
-	reached := maps.Clone(a.proven.endpoints)
-	maps.DeleteFunc(reached, func(key string, _ netip.AddrPort) bool {
-		return len(a.plan.Tunnels) > 0 && !a.isPeer(key) // no tunnels: before the first plan
-	})
-	for _, r := range remotes(a.top, a.plan) {
+	reached := a.stillPeers(a.proven.endpoints)
+	for _, r := range a.remotes {
 		state := states[r.gateway.PublicKey]
 		var health *Health
 		if a.prober != nil {
@@ -42,11 +39,11 @@ func (a *Agent) measure(ctx context.Context) {
 		connections = append(connections, c)
 		tunnels = append(tunnels, Tunnel{c, state})
 		if c.Status == v1alpha1.ConnectionConnected && state.Endpoint.IsValid() {
-			reached[keyText(r.gateway.PublicKey)] = state.Endpoint
+			reached[r.gateway.PublicKey.String()] = state.Endpoint
 		}
 		a.dial(ctx, r, state, c.Status == v1alpha1.ConnectionConnected, now)
 	}
-	a.dialler.forget(func(key [32]byte) bool { _, ok := states[key]; return ok })
+	a.dialler.forget(func(id plan.PeerID) bool { _, ok := states[id]; return ok })
 	a.metrics.measured(tunnels)
 	if err := a.proven.set(reached); err != nil {
 		log.Error(err, "where peers are reached was not kept for a restart")
@@ -60,42 +57,49 @@ func (a *Agent) measure(ctx context.Context) {
 	}
 }
 
-func (a *Agent) isPeer(key string) bool {
-	return slices.ContainsFunc(a.plan.Tunnels, func(t plan.Tunnel) bool {
-		return slices.ContainsFunc(t.Peers, func(p plan.Peer) bool { return keyText(p.PublicKey) == key })
-	})
+// stillPeers returns a copy of the endpoints by peer, without those of peers that are no more. Before the
+// first plan nobody knows who is.
+func (a *Agent) stillPeers(endpoints map[string]netip.AddrPort) map[string]netip.AddrPort {
+	if len(a.plan.Tunnels) == 0 {
+		return maps.Clone(endpoints)
+	}
+	out := map[string]netip.AddrPort{}
+	for _, r := range a.remotes {
+		id := r.gateway.PublicKey.String()
+		if e, ok := endpoints[id]; ok {
+			out[id] = e
+		}
+	}
+	return out
 }
 
-func (a *Agent) peerStates(ctx context.Context) map[[32]byte]cable.PeerState {
-	states := map[[32]byte]cable.PeerState{}
+func (a *Agent) peerStates(ctx context.Context) map[plan.PeerID]kernel.PeerState {
+	states := map[plan.PeerID]kernel.PeerState{}
 	for _, t := range a.plan.Tunnels {
 		peers, err := a.cable.Peers(t.Link)
 		if err != nil {
 			logr.FromContextOrDiscard(ctx).V(1).Info("cable not read", "link", t.Link, "why", err.Error())
 		}
 		for _, p := range peers {
-			states[p.PublicKey] = p
+			states[p.ID] = p
 		}
 	}
 	return states
 }
 
-func (a *Agent) dial(ctx context.Context, r remote, state cable.PeerState, works bool, now time.Time) {
-	for _, t := range a.plan.Tunnels {
-		for _, p := range t.Peers {
-			if t.Link != r.link || p.PublicKey != [32]byte(r.gateway.PublicKey) || state.Link == "" {
-				continue
-			}
-			address, other := a.dialler.next(p.PublicKey, works, state.Endpoint, p.Candidates, now)
-			if !other {
-				continue
-			}
-			log := logr.FromContextOrDiscard(ctx).WithValues("remoteCluster", r.cluster, "gateway", r.gateway.Node)
-			log.Info("dialling another address", "address", address.String(), "before", state.Endpoint.String())
-			if err := a.cable.SetEndpoint(t.Link, p.PublicKey, address); err != nil {
-				log.Error(err, "the address was not set")
-			}
-		}
+// dial tries the next address of a peer that is there and does not answer.
+func (a *Agent) dial(ctx context.Context, r remote, state kernel.PeerState, works bool, now time.Time) {
+	if state.Link != r.link {
+		return
+	}
+	address, other := a.dialler.next(r.gateway.PublicKey, works, state.Endpoint, r.candidates, now)
+	if !other {
+		return
+	}
+	log := logr.FromContextOrDiscard(ctx).WithValues("remoteCluster", r.cluster, "gateway", r.gateway.Node)
+	log.Info("dialling another address", "address", address.String(), "before", state.Endpoint.String())
+	if err := a.cable.Redial(r.link, r.gateway.PublicKey, address); err != nil {
+		log.Error(err, "the address was not set")
 	}
 }
 
@@ -106,8 +110,8 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, n
 	}
 	next := v1alpha1.GatewayStatus{
 		HAState:        haState(a.plan.Active, a.node),
-		Endpoint:       endpoint(a.gateway, a.facts, a.candidates()),
-		Implementation: a.cable.Implementation(),
+		Endpoint:       endpoint(a.gateway, a.top.Cable.Driver, a.facts, a.candidates()),
+		Implementation: a.implementation(),
 		Version:        a.version,
 		Connections:    connections,
 		Conditions: conditions(a.reported.Conditions, a.gateway.Generation, a.syncErr,
@@ -125,6 +129,14 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, n
 	a.announce(ctx, a.reported.Connections, connections)
 	a.reported = next
 	return nil
+}
+
+// implementation of the cables; empty before there is a plan.
+func (a *Agent) implementation() v1alpha1.CableImplementation {
+	if a.cable == nil {
+		return ""
+	}
+	return a.cable.Implementation()
 }
 
 // candidates are the addresses to publish: the node's own first, for they are the shortest way.

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/dataplane/topology"
 )
@@ -27,20 +27,28 @@ type remote struct {
 	cluster string
 	gateway topology.Gateway
 	link    string
-	active  bool // traffic to the cluster uses it
+	// candidates to dial, most preferred first.
+	candidates []netip.AddrPort
+	active     bool // traffic to the cluster uses it
 }
 
 // remotes lists the tunnels that a plan has, sorted by cluster and slot.
 func remotes(top topology.Topology, p plan.Plan) []remote {
+	type place struct {
+		cluster string
+		gateway topology.Gateway
+	}
+	places := map[plan.PeerID]place{}
+	for _, r := range top.Remotes {
+		for _, g := range r.Gateways {
+			places[g.PublicKey] = place{r.Name, g}
+		}
+	}
 	var out []remote
 	for _, t := range p.Tunnels {
 		for _, peer := range t.Peers {
-			for _, r := range top.Remotes {
-				for _, g := range r.Gateways {
-					if [32]byte(g.PublicKey) == peer.PublicKey {
-						out = append(out, remote{r.Name, g, t.Link, peer.Active})
-					}
-				}
+			if at, ok := places[peer.PublicKey]; ok {
+				out = append(out, remote{at.cluster, at.gateway, t.Link, peer.Candidates, peer.Active})
 			}
 		}
 	}
@@ -51,7 +59,7 @@ func remotes(top topology.Topology, p plan.Plan) []remote {
 }
 
 // connection describes a tunnel. Without probes, on a kernel that lacks IPv6, the handshake's age has to do.
-func connection(r remote, peer cable.PeerState, health *Health, now time.Time) v1alpha1.Connection {
+func connection(r remote, peer kernel.PeerState, health *Health, now time.Time) v1alpha1.Connection {
 	c := v1alpha1.Connection{
 		Cluster: r.cluster, Gateway: r.gateway.Node, Slot: int32(r.gateway.Slot), Link: r.link, Active: r.active,
 	}
@@ -76,7 +84,7 @@ func connection(r remote, peer cable.PeerState, health *Health, now time.Time) v
 }
 
 // explain says what to look at. It holds nothing that changes while the state does not.
-func explain(c v1alpha1.Connection, peer cable.PeerState) string {
+func explain(c v1alpha1.Connection, peer kernel.PeerState) string {
 	switch {
 	case c.Status == v1alpha1.ConnectionConnected:
 		return ""
@@ -92,13 +100,14 @@ func explain(c v1alpha1.Connection, peer cable.PeerState) string {
 }
 
 // endpoint describes this gateway to the other clusters.
-func endpoint(gateway *v1alpha1.Gateway, f plan.NodeFacts, addresses []v1alpha1.EndpointAddress) *v1alpha1.Endpoint {
+func endpoint(gateway *v1alpha1.Gateway, driver string, f plan.NodeFacts,
+	addresses []v1alpha1.EndpointAddress) *v1alpha1.Endpoint {
 	return &v1alpha1.Endpoint{
 		Gateway:   gateway.Name,
 		Slot:      gateway.Spec.Slot,
 		PublicKey: base64.StdEncoding.EncodeToString(f.PublicKey[:]),
 		Addresses: addresses,
-		MTU:       int32(plan.TunnelMTU(f.UnderlayMTU)),
+		MTU:       int32(plan.TunnelMTU(driver, f.UnderlayMTU)),
 	}
 }
 
