@@ -173,7 +173,8 @@ func (v *view) host(f Family) Chain {
 // forward lets over our links only what is between local and remote networks, and nothing from a cable to a
 // cable or back into the overlay: a service whose backends are elsewhere would make this cluster a relay. What
 // passes is marked, for the FORWARD chains to accept. Destinations are looked at after a service's translation,
-// when they may be nodes, and so are the sources of answers. VXLAN is not forwarded after a translation, which
+// and the sources of answers before its reversal: they are pods and nodes, and a service that nobody translates
+// does not leave by the default route. VXLAN is not forwarded after a translation, which
 // could have given it a node's source.
 func (v *view) forward(f Family) Chain {
 	var r rules
@@ -185,7 +186,10 @@ func (v *view) forward(f Family) Chain {
 	}
 	r.add(`iifname "%s" oifname "%s" counter drop`, OverlayLink, OverlayLink)
 	if slices.Contains(v.families, f) {
-		inside := []string{setLocal}
+		var inside []string
+		if len(inFamily(f, v.Local.Pods)) > 0 {
+			inside = append(inside, setPods)
+		}
 		if len(v.nodeAddresses(f)) > 0 {
 			inside = append(inside, setNodes)
 		}
