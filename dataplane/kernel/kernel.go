@@ -111,6 +111,8 @@ func (d *doing) do(ctx context.Context, c plan.Change) error {
 	switch e := c.Element.(type) {
 	case plan.Table:
 		return d.firewall.setTable(ctx, e, c.Op)
+	case plan.TableEdit:
+		return d.firewall.editTable(ctx, e)
 	case plan.Link:
 		return d.link(e, c.Op)
 	case plan.Address:

@@ -23,7 +23,7 @@ type Kind string
 
 // The kinds of elements, in the order in which they are made.
 const (
-	KindTable      Kind = "table"      // Table
+	KindTable      Kind = "table"      // Table, or TableEdit where Replace need not make the table anew
 	KindRoute      Kind = "route"      // Route; one over links comes after the neighbours
 	KindRule       Kind = "rule"       // Rule
 	KindLink       Kind = "link"       // Link
@@ -70,8 +70,7 @@ func Diff(want, have Plan) []Change {
 	}
 	on := carried{anew, gone}
 	routes, oldRoutes := on.routes(want.Routes, have.Routes)
-	step(diff(KindTable, want.Tables, have.Tables,
-		func(t Table) Family { return t.Family }, sameTable))
+	step(diffTables(want.Tables, have.Tables))
 	step(filter(routes, Change.standing), filter(oldRoutes, Change.standing))
 	step(diff(KindRule, want.Rules, have.Rules, func(r Rule) Rule { return r }, equal))
 	for _, l := range have.Links {
@@ -239,9 +238,28 @@ func samePeer(want, have TunnelPeer) bool {
 	return want.KeepaliveSeconds == have.KeepaliveSeconds && slices.Equal(want.AllowedIPs, have.AllowedIPs)
 }
 
+// diffTables is diff for tables, of which no more is replaced than has to be.
+func diffTables(want, have []Table) (set, del []Change) {
+	family := func(t Table) Family { return t.Family }
+	set, del = diff(KindTable, want, have, family, sameTable)
+	there := index(have, family)
+	for i, c := range set {
+		table := c.Element.(Table)
+		if c.Op != Replace {
+			continue
+		}
+		if e, ok := edit(table, there[table.Family]); ok {
+			set[i].Element = e
+		}
+	}
+	return set, del
+}
+
 func sameTable(want, have Table) bool {
 	return slices.EqualFunc(want.Sets, have.Sets, func(w, h Set) bool {
 		return w.Name == h.Name && slices.Equal(w.Elements, h.Elements)
+	}) && slices.EqualFunc(want.Maps, have.Maps, func(w, h Map) bool {
+		return w.Name == h.Name && w.Key == h.Key && w.Value == h.Value && slices.Equal(w.Elements, h.Elements)
 	}) && slices.EqualFunc(want.Chains, have.Chains, sameChain)
 }
 

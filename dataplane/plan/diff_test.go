@@ -56,6 +56,8 @@ func apply(t *testing.T, k *plan.Plan, changes []plan.Change) {
 			k.Routes = put(t, c, k.Routes, e, func(x plan.Route) bool { return x.Table == e.Table && x.Dst == e.Dst && x.Metric == e.Metric })
 		case plan.Rule:
 			k.Rules = put(t, c, k.Rules, e, func(x plan.Rule) bool { return x == e })
+		case plan.TableEdit:
+			k.Tables = put(t, c, k.Tables, e.Table, func(x plan.Table) bool { return x.Family == e.Table.Family })
 		case plan.Table:
 			k.Tables = put(t, c, k.Tables, e, func(x plan.Table) bool { return x.Family == e.Family })
 		case plan.ForwardAccept:
@@ -206,7 +208,7 @@ add route 172.31.1.11/32 via 172.31.1.11 dev sl-vx table 5101 proto 81 metric 10
 	}, {
 		name: "a rule that was tampered with",
 		edit: func(_, have *plan.Plan) { have.Tables[0].Chains[0].Rules[0] = "accept" },
-		want: "replace table ip sealane\n",
+		want: "replace table ip sealane: write chain clamp\n",
 	}, {
 		name: "a cluster that is new gets its connections forgotten, and only it",
 		edit: func(_, have *plan.Plan) {
@@ -214,7 +216,7 @@ add route 172.31.1.11/32 via 172.31.1.11 dev sl-vx table 5101 proto 81 metric 10
 			remote := &sets[slices.IndexFunc(sets, func(s plan.Set) bool { return s.Name == "remote" })]
 			remote.Elements = remote.Elements[1:]
 		},
-		want: "replace table ip sealane\nadd connection flush 10.9.0.0/16\n",
+		want: "replace table ip sealane: add remote { 10.9.0.0/16 }\nadd connection flush 10.9.0.0/16\n",
 	}, {
 		name: "routes that a flap took come back without forgetting connections",
 		edit: func(_, have *plan.Plan) { have.Routes = have.Routes[1:] },

@@ -186,7 +186,18 @@ func (t Table) String() string {
 		fmt.Fprintf(&b, "\tset %s {\n\t\ttype %s\n\t\tflags interval\n\t\telements = { %s }\n\t}\n",
 			s.Name, map[Family]string{IPv4: "ipv4_addr", IPv6: "ipv6_addr"}[t.Family], join(s.Elements))
 	}
+	for _, m := range t.Maps {
+		fmt.Fprintf(&b, "\tmap %s {\n\t\ttype %s : %s\n", m.Name, m.Key, m.Value)
+		if len(m.Elements) > 0 {
+			fmt.Fprintf(&b, "\t\telements = { %s }\n", join(m.Elements))
+		}
+		b.WriteString("\t}\n")
+	}
 	for _, c := range t.Chains {
+		if c.Hook == "" {
+			fmt.Fprintf(&b, "\tchain %s {\n\t\t%s\n\t}\n", c.Name, strings.Join(c.Rules, "\n\t\t"))
+			continue
+		}
 		fmt.Fprintf(&b, "\tchain %s {\n\t\ttype %s hook %s priority %s; policy accept;\n",
 			c.Name, c.Type, c.Hook, strings.NewReplacer("-", " - ", "+", " + ").Replace(c.Priority))
 		for _, r := range c.Rules {
@@ -200,7 +211,9 @@ func (t Table) String() string {
 
 func base64Key(k [32]byte) string { return base64.StdEncoding.EncodeToString(k[:]) }
 
-func join[E netip.Prefix | netip.AddrPort](elements []E) string {
+func (e MapElement) String() string { return e.Key + " : " + e.Value }
+
+func join[E netip.Prefix | netip.AddrPort | MapElement](elements []E) string {
 	texts := make([]string, len(elements))
 	for i, e := range elements {
 		texts[i] = fmt.Sprint(e)

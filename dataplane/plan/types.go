@@ -170,6 +170,7 @@ type Peer struct {
 type Table struct {
 	Family Family
 	Sets   []Set
+	Maps   []Map
 	Chains []Chain
 }
 
@@ -179,7 +180,18 @@ type Set struct {
 	Elements []netip.Prefix // sorted; none contains another
 }
 
-// Chain with its hook. Its key is Name.
+// Map of nftables. Its key is Name.
+type Map struct {
+	Name string
+	// Key and Value are types as nft spells them: "ipv4_addr . inet_proto", "mark", "verdict".
+	Key, Value string
+	Elements   []MapElement // sorted by key
+}
+
+// MapElement is spelled as nft lists it: "10.8.0.7 . tcp", "0x5e000001", "goto whereami".
+type MapElement struct{ Key, Value string }
+
+// Chain of rules. Its key is Name. One without Hook is entered by jumps, and has neither Type nor Priority.
 type Chain struct {
 	Name     string
 	Type     string // filter, nat
