@@ -126,6 +126,23 @@ func (c *Capture) watch(ctx context.Context, ended chan<- struct{}) {
 	}
 }
 
+// Sent lists the links, other than Sealane's, by which IPv4 packets to a network left, one for each packet.
+func (c *Capture) Sent(to netip.Prefix) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, s := range c.seen {
+		const ipv4Header = 20
+		if !s.outgoing || strings.HasPrefix(s.link, "sl-") || len(s.packet) < ipv4Header || s.packet[0]>>4 != 4 {
+			continue
+		}
+		if to.Contains(netip.AddrFrom4([4]byte(s.packet[16:20]))) {
+			out = append(out, s.link)
+		}
+	}
+	return out
+}
+
 // Where lists the links on which a payload was seen: "> eth0" for incoming, "cni0 >" for outgoing.
 func (c *Capture) Where(payload string) []string {
 	c.mu.Lock()

@@ -92,3 +92,16 @@ func SendUDP(ctx context.Context, t *testing.T, node string, to netip.AddrPort, 
 		return errors.Join(err, conn.Close())
 	})
 }
+
+// Sender returns a function that sends datagrams from a node's own network stack until the end of the test. One
+// that cannot be sent is dropped, as the network would.
+func Sender(t *testing.T, node string) func(to netip.AddrPort, payload []byte) {
+	t.Helper()
+	var conn net.PacketConn
+	InNetns(t, node, func() (err error) {
+		conn, err = new(net.ListenConfig).ListenPacket(t.Context(), "udp4", ":0")
+		return err
+	})
+	t.Cleanup(func() { _ = conn.Close() })
+	return func(to netip.AddrPort, payload []byte) { _, _ = conn.WriteTo(payload, net.UDPAddrFromAddrPort(to)) }
+}
