@@ -109,6 +109,9 @@ func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 	return out
 }
 
+// overlays says whether the overlay's outer packets are of the family. Without nodes there is no overlay.
+func (v *view) overlays(f Family) bool { return f == v.outer && len(v.nodeAddresses(f)) > 0 }
+
 // rules are a chain's rules, one family's words in them.
 type rules []string
 
@@ -121,7 +124,7 @@ func (r *rules) add(format string, args ...any) { *r = append(*r, fmt.Sprintf(fo
 // listens on every address of the node, and what it unpacks is believed.
 func (v *view) guard(f Family) Chain {
 	var r rules
-	if f == v.outer {
+	if v.overlays(f) {
 		r.add(`udp dport %d %s saddr != @%s %s daddr @%s counter drop`, v.Cable.VXLANPort, f, setNodes, f, setNodes)
 		r.add(`udp dport %d %s daddr != @%s fib daddr type local counter drop`, v.Cable.VXLANPort, f, setNodes)
 		r.add(`udp dport %d %s daddr @%s fib saddr . iif oif 0 counter drop`, v.Cable.VXLANPort, f, setNodes)
@@ -149,7 +152,7 @@ func (v *view) guard(f Family) Chain {
 		}
 		r.add(`iifname "%s*" counter drop`, CablePrefix)
 	}
-	if f == v.outer {
+	if v.overlays(f) {
 		r.add(`%s saddr @%s %s daddr @%s udp dport %d notrack`, f, setNodes, f, setNodes, v.Cable.VXLANPort)
 	}
 	return Chain{Name: "guard", Type: "filter", Hook: "prerouting", Priority: "raw", Rules: r}
@@ -160,7 +163,7 @@ func (v *view) guard(f Family) Chain {
 // nodes is not tracked: what is tracked came by a translation, round the guard.
 func (v *view) host(f Family) Chain {
 	var r rules
-	if f == v.outer {
+	if v.overlays(f) {
 		r.add(`udp dport %d %s saddr != @%s counter drop`, v.Cable.VXLANPort, f, setNodes)
 		r.add(`udp dport %d ct state != untracked counter drop`, v.Cable.VXLANPort)
 	}
@@ -178,7 +181,7 @@ func (v *view) host(f Family) Chain {
 // could have given it a node's source.
 func (v *view) forward(f Family) Chain {
 	var r rules
-	if f == v.outer {
+	if v.overlays(f) {
 		r.add(`udp dport %d %s daddr @%s ct state != untracked counter drop`, v.Cable.VXLANPort, f, setNodes)
 	}
 	if len(v.slots) > 0 {
@@ -229,7 +232,7 @@ func (v *view) egress(f Family) Chain {
 
 func (v *view) untracked(f Family) Chain {
 	c := Chain{Name: "untracked", Type: "filter", Hook: "output", Priority: "raw"}
-	if f == v.outer {
+	if v.overlays(f) {
 		c.Rules = append(c.Rules, fmt.Sprintf(`%s saddr @%s %s daddr @%s udp dport %d notrack`,
 			f, setNodes, f, setNodes, v.Cable.VXLANPort))
 	}
