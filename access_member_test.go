@@ -216,7 +216,10 @@ func TestClusterTokenWritesWhatSealaneOwns(t *testing.T) {
 				"a CRD of Sealane", noRight,
 				patch(t, peerings, `{"metadata":{"labels":{"a":"b"}}}`),
 			},
-			{"one that is not labelled as ours", byPolicy, func(c client.Client) error { return errors.Join(unlabel(admin), relabel(c)) }},
+			{
+				"one that is not labelled as ours", byPolicy,
+				func(c client.Client) error { return errors.Join(unlabel(admin), relabel(c)) },
+			},
 		})
 	})
 	t.Run("Services", func(t *testing.T) { testServiceWrites(t, agent, users, taken) })
