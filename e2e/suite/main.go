@@ -21,7 +21,7 @@ import (
 // make lab-up and that of make demo.
 const defaultLab = ".lab-test"
 
-// installed is Sealane in the lab that all scenario packages share; run sets it once.
+// installed is Sealane in the lab that all scenario packages share; attach sets it.
 var installed *sealane.Sealane
 
 // Main runs the scenarios of a package and returns the exit code. A lab that is up is used and left as it was
@@ -59,7 +59,12 @@ func Main(m *testing.M) int {
 
 // runOn boots or completes the lab, runs the tests, and checks that they left it as they found it.
 func runOn(ctx context.Context, m *testing.M, name string) int {
-	if err := attach(ctx, name); err != nil {
+	err := attach(ctx, name)
+	var before []string
+	if err == nil {
+		before, err = exports(ctx)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "boot the lab:", err)
 		keepLogs()
 		return 1
@@ -73,7 +78,7 @@ func runOn(ctx context.Context, m *testing.M, name string) int {
 		fmt.Fprintln(os.Stderr, "interrupted")
 	}
 	if code == 0 {
-		if err := waitUnchanged(ctx); err != nil {
+		if err := waitUnchanged(ctx, before); err != nil {
 			fmt.Fprintln(os.Stderr, "FAIL: the tests did not leave the lab as they found it:", err)
 			code = 1
 		}
@@ -136,7 +141,9 @@ func complete(ctx context.Context, options lab.Options) error {
 			return err
 		}
 	}
-	return waitUnchanged(ctx)
+	ready, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	return waitFor(ready, connected)
 }
 
 // sampleNamespace is the workload's, on the Karmada API too, for what is exported from there.

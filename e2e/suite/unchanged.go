@@ -6,21 +6,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sealane-io/sealane/e2e/lab"
 )
 
-// waitUnchanged waits until the lab is in the state that every package starts from and leaves: what tests
-// delete may take a moment to go.
-func waitUnchanged(ctx context.Context) error {
+// waitUnchanged waits until Sealane works and nothing is exported but what was before: what tests delete may take a
+// moment to go.
+func waitUnchanged(ctx context.Context, before []string) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	return waitFor(ctx, unchanged)
+	return waitFor(ctx, func(ctx context.Context) error {
+		after, err := exports(ctx)
+		left := slices.DeleteFunc(after, func(e string) bool { return slices.Contains(before, e) })
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("left over: %s", strings.Join(left, ", "))
+		}
+		return errors.Join(connected(ctx), err)
+	})
 }
 
-// unchanged tells what differs from a lab with Sealane connected, the workload ready and nothing exported.
-func unchanged(ctx context.Context) error {
+// connected tells which process, node or part of Sealane does not work.
+func connected(ctx context.Context) error {
 	var errs []error
 	for _, process := range Lab().Processes() {
 		if !Lab().Running(process) {
@@ -28,24 +36,12 @@ func unchanged(ctx context.Context) error {
 		}
 	}
 	for _, kind := range []string{"Ready", "Connected"} {
-		status, err := JSONPath(ctx, lab.ContextKarmada, fmt.Sprintf(`{.status.conditions[?(@.type==%q)].status}`, kind), "clusterset", "default")
+		path := fmt.Sprintf(`{.status.conditions[?(@.type==%q)].status}`, kind)
+		status, err := JSONPath(ctx, lab.ContextKarmada, path, "clusterset", "default")
 		if err == nil && status != "True" {
 			err = fmt.Errorf("ClusterSet default: %s is %q", kind, status)
 		}
 		errs = append(errs, err)
-	}
-	for _, context := range Lab().Contexts() {
-		lists := []string{"serviceexports.multicluster.x-k8s.io"}
-		if context == lab.ContextKarmada {
-			lists = append(lists, "servicepolicies.sealane.io")
-		}
-		for _, list := range lists {
-			found, err := TryKubectl(ctx, "--context", context, "get", list, "-A", "-o", "name")
-			if err == nil && found != "" {
-				err = fmt.Errorf("%s: left over: %s", context, strings.ReplaceAll(found, "\n", " "))
-			}
-			errs = append(errs, err)
-		}
 	}
 	for _, c := range Lab().Topology.Clusters {
 		for _, node := range c.Nodes {
@@ -53,6 +49,26 @@ func unchanged(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// exports lists the ServiceExports and ServicePolicies of every context, as "context: namespace/name".
+func exports(ctx context.Context) ([]string, error) {
+	var found []string
+	for _, context := range Lab().Contexts() {
+		resources := "serviceexports.multicluster.x-k8s.io"
+		if context == lab.ContextKarmada {
+			resources += ",servicepolicies.sealane.io"
+		}
+		out, err := TryKubectl(ctx, "--context", context, "get", resources, "-A",
+			"-o", `jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{"\n"}{end}`)
+		if err != nil {
+			return nil, err
+		}
+		for object := range strings.Lines(out) {
+			found = append(found, context+": "+strings.TrimSpace(object))
+		}
+	}
+	return found, nil
 }
 
 // nodeUnchanged tells whether a node is Ready and no test's firewall rule is left on it.
