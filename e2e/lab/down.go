@@ -7,17 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
 // downTimeout bounds how long processes may take to vanish once killed.
-const downTimeout = time.Minute
+const downTimeout = 3 * time.Minute
 
 // Down removes a lab whatever state it is in: processes, network namespaces,
 // links, mounts (they end with the last process that sees them), cgroups, and
@@ -78,39 +76,23 @@ func findLab(dir string) (layout, bool, error) {
 	return layout{index: s.Index, dir: dir}, err == nil, err
 }
 
-// killAll ends every process of the lab. Kubelets go first, so that they start
-// nothing anew; then what runs in pods; then the shims, which outlive their
-// containerd; then all others. Each round asks the kernel, not only the
-// records, so a process that was started but not yet written down goes too.
+// killAll kills every process of the lab, again and again until the kernel shows none: what one of them started
+// meanwhile is in the lab's cgroup too. So the order does not matter, nor whether a parent, a shim or the container
+// runtime is gone already.
 func (p processes) killAll(ctx context.Context) error {
-	rounds := []func(process) bool{
-		func(q process) bool { return q.Name == "kubelet" },
-		func(q process) bool { return p.inCgroup(fmt.Sprintf("/proc/%d", q.PID)) },
-		func(q process) bool { return strings.HasPrefix(q.Name, "containerd-shim") },
-		func(process) bool { return true },
-	}
-	for _, chosen := range rounds {
-		err := poll(ctx, 20*time.Millisecond, func(context.Context) error {
-			var left []string
-			for _, q := range p.everything() {
-				if !chosen(q) {
-					continue
-				}
-				if err := q.signal(syscall.SIGKILL); err != nil {
-					return err
-				}
-				left = append(left, fmt.Sprintf("%s (pid %d)", q.Name, q.PID))
+	return poll(ctx, 20*time.Millisecond, func(context.Context) error {
+		var left []string
+		for _, q := range p.everything() {
+			if err := q.signal(syscall.SIGKILL); err != nil {
+				return err
 			}
-			if len(left) > 0 {
-				return fmt.Errorf("still running: %s", strings.Join(left, ", "))
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+			left = append(left, fmt.Sprintf("%s (pid %d)", q.Name, q.PID))
 		}
-	}
-	return nil
+		if len(left) > 0 {
+			return fmt.Errorf("still running: %s", strings.Join(left, ", "))
+		}
+		return nil
+	})
 }
 
 // everything is what the kernel shows and what is on record, alive.
@@ -149,52 +131,9 @@ func linkGone(link string) error {
 	return err
 }
 
-// cgroups lists the lab's cgroups in every mounted hierarchy of version 1 and
-// in version 2, parents first.
-func (l layout) cgroups() ([]string, error) {
-	tops, err := filepath.Glob("/sys/fs/cgroup" + l.cgroup())
-	if err != nil {
-		return nil, fmt.Errorf("list cgroups: %w", err)
-	}
-	more, err := filepath.Glob("/sys/fs/cgroup/*" + l.cgroup())
-	if err != nil {
-		return nil, fmt.Errorf("list cgroups: %w", err)
-	}
-	var all []string
-	for _, top := range append(tops, more...) {
-		err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
-			if errors.Is(err, os.ErrNotExist) {
-				return nil
-			}
-			if err == nil && d.IsDir() {
-				all = append(all, path)
-			}
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("list cgroups: %w", err)
-		}
-	}
-	return all, nil
-}
-
-// removeCgroups waits for the kernel to let go of them: a cgroup stays busy for
-// a moment after its last process.
+// removeCgroups waits for the kernel to let go of them.
 func (l layout) removeCgroups(ctx context.Context) error {
-	return poll(ctx, 20*time.Millisecond, func(context.Context) error {
-		groups, err := l.cgroups()
-		if err != nil {
-			return err
-		}
-		slices.Reverse(groups)
-		var errs []error
-		for _, g := range groups {
-			if err := syscall.Rmdir(g); err != nil && !errors.Is(err, syscall.ENOENT) {
-				errs = append(errs, fmt.Errorf("remove cgroup %s: %w", g, err))
-			}
-		}
-		return errors.Join(errs...)
-	})
+	return poll(ctx, 20*time.Millisecond, func(context.Context) error { return l.tryRemoveCgroups() })
 }
 
 // removeFiles removes the state directory, but not through a mount.

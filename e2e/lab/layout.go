@@ -48,8 +48,6 @@ func (l layout) underlayNetns() string { return l.hostLink() + "-ul" }
 
 func (l layout) nodeNetns(node string) string { return l.hostLink() + "-" + node }
 
-func (l layout) cgroup() string { return "/sealane-" + l.hostLink() }
-
 // prefix4 is the /20 that holds all of the lab's underlay subnets, a slice of
 // 172.30.0.0/15.
 func (l layout) prefix4() netip.Prefix {

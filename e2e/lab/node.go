@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"text/template"
 	"time"
@@ -126,6 +127,7 @@ func (l *Lab) startContainerd(ctx context.Context, node string) error {
 func (l *Lab) writeNodeFiles(f nodeFacts) error {
 	files := map[string]string{
 		"init.sh":                        "init.sh",
+		"runc.sh":                        "runc.sh",
 		"etc/containerd/config.toml":     "containerd.toml",
 		"etc/cni/net.d/10-lab.conflist":  "cni.conflist",
 		"etc/kubernetes/kubelet.yaml":    "kubelet.yaml",
@@ -138,7 +140,11 @@ func (l *Lab) writeNodeFiles(f nodeFacts) error {
 		if err != nil {
 			return err
 		}
-		if err := writeFile(l.nodePath(f.Name, path), data, 0o644); err != nil {
+		mode := os.FileMode(0o644)
+		if filepath.Ext(path) == ".sh" {
+			mode = 0o755
+		}
+		if err := writeFile(l.nodePath(f.Name, path), data, mode); err != nil {
 			return err
 		}
 	}

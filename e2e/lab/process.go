@@ -107,6 +107,10 @@ func (p processes) start(proc process) error {
 	if err != nil {
 		return err
 	}
+	argv, err = p.inOwnCgroup(argv)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", proc.Name, err)
+	}
 	if err := os.MkdirAll(p.path("logs"), 0o755); err != nil {
 		return fmt.Errorf("start %s: %w", proc.Name, err)
 	}

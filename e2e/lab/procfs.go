@@ -72,17 +72,6 @@ func (l layout) marked(dir string) bool {
 	return false
 }
 
-func (l layout) inCgroup(dir string) bool {
-	data, _ := os.ReadFile(dir + "/cgroup")
-	for line := range strings.Lines(string(data)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) == 3 && within(parts[2], l.cgroup()) {
-			return true
-		}
-	}
-	return false
-}
-
 func within(path, root string) bool {
 	return path == root || strings.HasPrefix(path, root+"/")
 }

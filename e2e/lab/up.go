@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// bootTimeout bounds everything after building.
-const bootTimeout = 5 * time.Minute
+// bootTimeout bounds what comes after the tools were built. On an idle machine that takes half a minute.
+const bootTimeout = 15 * time.Minute
 
 // Options are what Up boots.
 type Options struct {
