@@ -201,8 +201,6 @@ type BundleStatus struct {
 // +kubebuilder:printcolumn:name="Shard",type=integer,JSONPath=`.spec.shard`
 // +kubebuilder:printcolumn:name="Revision",type=integer,JSONPath=`.spec.revision`
 // +kubebuilder:printcolumn:name="Observed",type=integer,JSONPath=`.status.observedRevision`
-// +kubebuilder:printcolumn:name="Imports",type=string,JSONPath=`.spec.imports[*].name`
-// +kubebuilder:printcolumn:name="Exports",type=string,JSONPath=`.status.exports[*].name`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Bundle struct {
 	metav1.TypeMeta   `json:",inline"`

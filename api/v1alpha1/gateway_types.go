@@ -87,6 +87,9 @@ type GatewayStatus struct {
 	// +listType=atomic
 	// +optional
 	Connections []Connection `json:"connections,omitempty"`
+	// Summary of the connections for kubectl: "2 of 3 connected".
+	// +optional
+	Summary string `json:"summary,omitempty"`
 	// ReportedAt is when this status was written; older than 90 s it is unknown.
 	// +optional
 	ReportedAt *metav1.Time `json:"reportedAt,omitempty"`
@@ -111,10 +114,9 @@ const GatewayNetworksAccepted = "NetworksAccepted"
 // +kubebuilder:resource:scope=Cluster,categories=sealane,shortName=sgw
 // +kubebuilder:printcolumn:name="HA",type=string,JSONPath=`.status.haState`
 // +kubebuilder:printcolumn:name="Slot",type=integer,JSONPath=`.spec.slot`
-// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.endpoint.addresses[*].ip`
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.endpoint.addresses[0].ip`
 // +kubebuilder:printcolumn:name="Implementation",type=string,JSONPath=`.status.implementation`
-// +kubebuilder:printcolumn:name="Remotes",type=string,JSONPath=`.status.connections[*].cluster`
-// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.connections[*].status`
+// +kubebuilder:printcolumn:name="Connections",type=string,JSONPath=`.status.summary`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Gateway struct {

@@ -65,6 +65,11 @@ type MemberStatus struct {
 	// Networks accepted.
 	// +optional
 	Networks Networks `json:"networks,omitempty"`
+	// PodNetworks and ServiceNetworks are those of Networks, joined by commas: of a list, kubectl shows the JSON.
+	// +optional
+	PodNetworks string `json:"podNetworks,omitempty"`
+	// +optional
+	ServiceNetworks string `json:"serviceNetworks,omitempty"`
 	// NodeCIDRs are the cluster's node addresses, /32 and /128; nobody may claim them as pod or service networks.
 	// +listType=atomic
 	// +optional
@@ -107,8 +112,8 @@ type MemberStatus struct {
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.spec.phase`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 // +kubebuilder:printcolumn:name="Connected",type=string,JSONPath=`.status.conditions[?(@.type=="Connected")].status`
-// +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.status.networks.podCIDRs`
-// +kubebuilder:printcolumn:name="Services",type=string,JSONPath=`.status.networks.serviceCIDRs`
+// +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.status.podNetworks`
+// +kubebuilder:printcolumn:name="Services",type=string,JSONPath=`.status.serviceNetworks`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Member struct {

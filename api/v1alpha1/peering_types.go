@@ -130,7 +130,6 @@ const (
 // +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.spec.clusterID`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.spec.phase`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.spec.conditions[?(@.type=="Accepted")].status`
-// +kubebuilder:printcolumn:name="Remotes",type=string,JSONPath=`.spec.remoteClusters[*].name`
 // +kubebuilder:printcolumn:name="Revision",type=integer,JSONPath=`.spec.revision`,priority=1
 // +kubebuilder:printcolumn:name="Observed",type=integer,JSONPath=`.status.observedRevision`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

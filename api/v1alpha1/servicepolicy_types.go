@@ -194,6 +194,11 @@ type ServicePolicySpec struct {
 
 // ServicePolicyStatus says whether the policy is in force.
 type ServicePolicyStatus struct {
+	// Choice and Importers of the spec in words, for kubectl, which shows a list as JSON.
+	// +optional
+	Choice string `json:"choice,omitempty"`
+	// +optional
+	Importers string `json:"importers,omitempty"`
 	// Conditions: Accepted.
 	// +listType=map
 	// +listMapKey=type
@@ -207,9 +212,8 @@ type ServicePolicyStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories=sealane,shortName=svcpol
-// +kubebuilder:printcolumn:name="Failover",type=string,JSONPath=`.spec.choice.failover.clusters`
-// +kubebuilder:printcolumn:name="Weighted",type=string,JSONPath=`.spec.choice.weights[*].cluster`
-// +kubebuilder:printcolumn:name="Importers",type=string,JSONPath=`.spec.importers.clusterNames`
+// +kubebuilder:printcolumn:name="Choice",type=string,JSONPath=`.status.choice`
+// +kubebuilder:printcolumn:name="Importers",type=string,JSONPath=`.status.importers`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

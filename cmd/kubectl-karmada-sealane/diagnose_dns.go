@@ -106,7 +106,7 @@ func exportFact(e exportRow) dnspath.Export {
 	if e.ReadyBackends != nil {
 		out.Ready = *e.ReadyBackends
 	}
-	if e.Scope != scopeAll {
+	if e.Scope != v1alpha1.ScopeAll {
 		out.Scope = e.Scope
 	}
 	return out

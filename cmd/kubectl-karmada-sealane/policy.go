@@ -3,9 +3,7 @@
 package main
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -37,28 +35,10 @@ func (p *policyRow) text() string {
 	return strings.TrimSpace(text)
 }
 
-// scopeAll is the scope that nothing narrows.
-const scopeAll = "all"
-
-// describeScope tells who imports.
-func describeScope(s *v1alpha1.ImportScope) string {
-	if s == nil {
-		return scopeAll
-	}
-	parts := slices.Clone(s.ClusterNames)
-	if s.ClusterSelector != nil {
-		parts = append(parts, "labels "+strconv.Quote(metav1.FormatLabelSelector(s.ClusterSelector)))
-	}
-	if len(parts) == 0 {
-		return "none"
-	}
-	return strings.Join(parts, ",")
-}
-
 func describePolicy(p *v1alpha1.ServicePolicy) *policyRow {
-	row := &policyRow{Choice: describeChoice(p.Spec.Choice), Accepted: string(metav1.ConditionUnknown)}
+	row := &policyRow{Choice: p.Spec.Choice.Text(), Accepted: string(metav1.ConditionUnknown)}
 	if p.Spec.Importers != nil {
-		row.Importers = describeScope(p.Spec.Importers)
+		row.Importers = p.Spec.Importers.Text()
 	}
 	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ServicePolicyAccepted)
 	switch {
@@ -73,25 +53,4 @@ func describePolicy(p *v1alpha1.ServicePolicy) *policyRow {
 		}
 	}
 	return row
-}
-
-// describeChoice writes "failover Local>c2, at least 3 backends" or "weights c1=3,c2=1".
-func describeChoice(c *v1alpha1.ClusterChoice) string {
-	switch {
-	case c == nil:
-		return ""
-	case c.Failover != nil:
-		text := "failover " + strings.Join(c.Failover.Clusters, ">")
-		if n := c.Failover.MinReadyBackends; n > 1 {
-			text += fmt.Sprintf(" at %d backends", n)
-		}
-		return text
-	case len(c.Weights) > 0:
-		parts := make([]string, 0, len(c.Weights))
-		for _, w := range c.Weights {
-			parts = append(parts, w.Cluster+"="+number(w.Weight))
-		}
-		return "weights " + list(parts)
-	}
-	return ""
 }

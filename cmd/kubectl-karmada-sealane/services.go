@@ -344,7 +344,7 @@ func (e *exportView) row(t *exportTemplate) exportRow {
 	row := exportRow{Cluster: e.cluster, State: statePending}
 	if e.reported != nil {
 		n := readyBackends(e.reported.Backends)
-		row.ReadyBackends, row.Scope = &n, describeScope(e.reported.Scope)
+		row.ReadyBackends, row.Scope = &n, e.reported.Scope.Text()
 	}
 	conditions := slices.Clone(e.said)
 	if valid := e.valid(t); valid != nil {

@@ -48,6 +48,8 @@ func memberStatus(s *state, states []*state, now time.Time) v1alpha1.MemberStatu
 	if s.accepted {
 		networks := s.force.networks()
 		status.Networks, status.NodeCIDRs, status.Endpoints = networks, stringsOf(s.force.nodes), s.endpoints
+		status.PodNetworks = strings.Join(networks.PodCIDRs, ",")
+		status.ServiceNetworks = strings.Join(networks.ServiceCIDRs, ",")
 		if status.AcceptedAt == nil {
 			at := metav1.NewMicroTime(now)
 			status.AcceptedAt = &at

@@ -48,6 +48,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	accepted := Accept(&policy, members, exporters)
 	accepted.LastTransitionTime = metav1.NewTime(r.Now())
 	meta.SetStatusCondition(&updated.Status.Conditions, accepted)
+	updated.Status.Choice, updated.Status.Importers = policy.Spec.Choice.Text(), policy.Spec.Importers.Text()
 	if equality.Semantic.DeepEqual(policy.Status, updated.Status) {
 		return ctrl.Result{}, nil
 	}

@@ -114,6 +114,7 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, n
 		Implementation: a.implementation(),
 		Version:        a.version,
 		Connections:    connections,
+		Summary:        summary(connections),
 		Conditions: conditions(a.reported.Conditions, a.gateway.Generation, a.syncErr,
 			refused(a.top.Problems), now.Truncate(time.Second)),
 	}
@@ -182,4 +183,15 @@ func (a *Agent) announce(ctx context.Context, before, after []v1alpha1.Connectio
 		}
 		a.cluster.Event(a.gateway, c.Status == v1alpha1.ConnectionError, "Connection"+string(c.Status), text)
 	}
+}
+
+// summary counts the connections that are up, as kubectl shows them.
+func summary(connections []v1alpha1.Connection) string {
+	up := 0
+	for i := range connections {
+		if connections[i].Status == v1alpha1.ConnectionConnected {
+			up++
+		}
+	}
+	return fmt.Sprintf("%d of %d connected", up, len(connections))
 }
