@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/reach"
 )
 
 // moment is the moment of the tests.
@@ -48,7 +49,7 @@ func disconnectedCases() map[string]disconnectedCase {
 		"one of two tunnels is down":    {map[string][]report{"n1": {{states: []v1alpha1.Connection{to("c2", failed), to("c2", connected)}}}}, "", 90 * time.Second},
 		"an old report":                 {map[string][]report{"n1": {{age: 91 * time.Second, states: []v1alpha1.Connection{to("c2", failed)}}}}, "", 0},
 		"a report that is about to end": {map[string][]report{"n1": {{age: 89 * time.Second, states: []v1alpha1.Connection{to("c2", failed)}}}}, "c2", time.Second},
-		"only a standby says so":        {map[string][]report{"n1": {{standby: true, states: []v1alpha1.Connection{to("c2", failed)}}}}, "", 0},
+		"only a standby says so":        {map[string][]report{"n1": {{standby: true, states: []v1alpha1.Connection{to("c2", failed)}}}}, "c2", 90 * time.Second},
 		"the active one knows better": {map[string][]report{
 			"n1": {{states: []v1alpha1.Connection{to("c2", failed), to("c3", failed)}}},
 			"n2": {{standby: true, states: []v1alpha1.Connection{to("c2", connected)}}},
@@ -56,12 +57,12 @@ func disconnectedCases() map[string]disconnectedCase {
 		"the agent restarted just now": {map[string][]report{"n1": {
 			{states: []v1alpha1.Connection{to("c2", connected)}},
 			{states: []v1alpha1.Connection{to("c2", connecting)}},
-		}}, "", 10 * time.Second},
+		}}, "", reach.ConnectingGrace},
 		"it restarted twice": {map[string][]report{"n1": {
 			{states: []v1alpha1.Connection{to("c2", connected)}},
 			{states: []v1alpha1.Connection{to("c2", connecting)}},
 			{states: []v1alpha1.Connection{to("c2", connecting)}},
-		}}, "", 10 * time.Second},
+		}}, "", reach.ConnectingGrace},
 		"it restarted and found the tunnel down": {map[string][]report{"n1": {
 			{states: []v1alpha1.Connection{to("c2", connected)}},
 			{states: []v1alpha1.Connection{to("c2", connecting)}},
@@ -75,10 +76,12 @@ func TestDisconnected(t *testing.T) {
 	now := moment()
 	for name, tt := range disconnectedCases() {
 		t.Run(name, func(t *testing.T) {
-			gateways := map[string]gatewayReport{}
+			x := newIndex(nil)
+			x.self = "c1"
+			var due time.Time
 			for name, reports := range tt.reports {
 				for _, r := range reports {
-					g := &v1alpha1.Gateway{Status: v1alpha1.GatewayStatus{
+					g := v1alpha1.Gateway{Status: v1alpha1.GatewayStatus{
 						HAState:     v1alpha1.GatewayActive,
 						ReportedAt:  ptr.To(metav1.NewTime(now.Add(-r.age))),
 						Connections: r.states,
@@ -86,28 +89,16 @@ func TestDisconnected(t *testing.T) {
 					if r.standby {
 						g.Status.HAState = v1alpha1.GatewayStandby
 					}
-					gateways[name] = parseGateway(g, gateways[name], now)
+					x.gateways[name] = g
+					due = x.look(now)
 				}
 			}
-			down, next := disconnected(gateways, "c1", now)
-			if got := strings.Join(slices.Sorted(maps.Keys(down)), " "); got != tt.want {
+			if got := strings.Join(slices.Sorted(maps.Keys(x.disconnected())), " "); got != tt.want {
 				t.Errorf("down: %q, want %q", got, tt.want)
 			}
-			if tt.next == 0 && !next.IsZero() || tt.next != 0 && !next.Equal(now.Add(tt.next)) {
-				t.Errorf("next change at %v, want in %v", next, tt.next)
+			if tt.next == 0 && !due.IsZero() || tt.next != 0 && !due.Equal(now.Add(tt.next)) {
+				t.Errorf("next change at %v, want in %v", due, tt.next)
 			}
 		})
-	}
-}
-
-// A connection that stays Connecting counts as down after its grace, without a new report.
-func TestConnectingGraceEnds(t *testing.T) {
-	now := time.Now()
-	up := parseGateway(gateway("n1", map[string]v1alpha1.ConnectionStatus{"c2": v1alpha1.ConnectionConnected}), gatewayReport{}, now)
-	again := parseGateway(gateway("n1", map[string]v1alpha1.ConnectionStatus{"c2": v1alpha1.ConnectionConnecting}), up, now)
-	reports := map[string]gatewayReport{"n1": again}
-	_, next := disconnected(reports, "c1", now)
-	if down, _ := disconnected(reports, "c1", next); len(down) != 1 {
-		t.Errorf("down after %v: %v, want c2", next.Sub(now), down)
 	}
 }

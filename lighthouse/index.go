@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/reach"
 )
 
 // imported is what a ServiceImport says.
@@ -28,8 +30,10 @@ type index struct {
 	bundles map[string]bundleRecords
 	// serviceImports by "<service>.<namespace>".
 	serviceImports map[string]imported
-	// gateways by name.
-	gateways map[string]gatewayReport
+	// gateways by name, with what they report.
+	gateways map[string]v1alpha1.Gateway
+	// reachable are the remote clusters as the gateways' reports tell.
+	reachable reach.Clusters
 	// self is the name of this cluster, empty while unknown.
 	self string
 	// fixedZones are zones that the Peering does not change.
@@ -48,7 +52,7 @@ func newIndex(zones []string) *index {
 	x := &index{
 		bundles:        map[string]bundleRecords{},
 		serviceImports: map[string]imported{},
-		gateways:       map[string]gatewayReport{},
+		gateways:       map[string]v1alpha1.Gateway{},
 		dirty:          map[string]struct{}{},
 		fixedZones:     len(zones) > 0,
 		current: &Snapshot{
@@ -149,7 +153,30 @@ func (x *index) replaceServiceImports(all []*serviceImport) (rejected int) {
 func (x *index) setGateway(g *v1alpha1.Gateway) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.gateways[g.Name] = parseGateway(g, x.gateways[g.Name], time.Now())
+	x.gateways[g.Name] = v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: g.DeletionTimestamp}, Status: *g.Status.DeepCopy()}
+	x.look(time.Now())
+}
+
+// look brings up to date which clusters can be reached, and returns when to look again without a new report
+// (zero: never). It follows every report: a connection that was up in between leaves its trace.
+func (x *index) look(now time.Time) (due time.Time) {
+	reachable, again := x.reachable.Next(slices.Collect(maps.Values(x.gateways)), now)
+	x.reachable = reachable
+	if again == 0 {
+		return time.Time{}
+	}
+	return now.Add(again)
+}
+
+// disconnected returns the clusters that cannot be reached, never this one itself.
+func (x *index) disconnected() map[string]struct{} {
+	down := map[string]struct{}{}
+	for name := range x.reachable {
+		if name != x.self && !x.reachable.Connected(name) {
+			down[name] = struct{}{}
+		}
+	}
+	return down
 }
 
 // deleteGateway forgets a Gateway.
@@ -163,7 +190,7 @@ func (x *index) deleteGateway(name string) {
 func (x *index) retainGateways(names []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	maps.DeleteFunc(x.gateways, func(name string, _ gatewayReport) bool { return !slices.Contains(names, name) })
+	maps.DeleteFunc(x.gateways, func(name string, _ v1alpha1.Gateway) bool { return !slices.Contains(names, name) })
 }
 
 // setPeering takes over the domains and this cluster's name.
@@ -197,7 +224,8 @@ func (x *index) snapshot(now time.Time, complete bool) (s *Snapshot, due time.Ti
 	defer x.mu.Unlock()
 	next := *x.current
 	next.ready = next.ready || complete
-	next.down, due = disconnected(x.gateways, x.self, now)
+	due = x.look(now)
+	next.down = x.disconnected()
 	next.soa = make([]dns.SOA, len(next.zones))
 	for i, z := range next.zones {
 		next.soa[i] = newSOA(z, uint32(now.Unix()))

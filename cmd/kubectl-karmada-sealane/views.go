@@ -11,10 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/reach"
 )
-
-// staleAfter is the age at which a Gateway's report is unknown.
-const staleAfter = 90 * time.Second
 
 func clusterSetRows(f *fleet) []clusterSetRow {
 	var rows []clusterSetRow
@@ -87,7 +85,7 @@ func reportAge(f *fleet, g *v1alpha1.Gateway) (age string, stale bool) {
 		return "", true
 	}
 	d := f.now.Sub(g.Status.ReportedAt.Time).Round(time.Second)
-	return d.String(), d > staleAfter
+	return d.String(), d >= reach.ReportLifetime
 }
 
 func endpointRows(f *fleet) []endpointRow {

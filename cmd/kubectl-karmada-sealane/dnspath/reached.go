@@ -8,30 +8,23 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/reach"
 )
 
-// staleAfter is the age at which a Gateway's report is unknown.
-const staleAfter = 90 * time.Second
-
-// tunnel is the best that any gateway reports of the way to a cluster: what is not known counts as up.
+// tunnel is the best that the gateways report of the way to a cluster. One of which nothing is reported is used.
 func (f *Facts) tunnel(cluster string) (up bool, text string) {
 	if cluster == f.Cluster {
 		return true, "local"
 	}
 	text = "no gateway of " + f.Cluster + " reports a connection"
 	known := false
-	for i := range f.Gateways {
-		g := &f.Gateways[i]
-		if g.Status.ReportedAt == nil || f.Now.Sub(g.Status.ReportedAt.Time) > staleAfter {
-			continue
-		}
+	for _, g := range reach.Reporting(f.Gateways, f.Now) {
 		for _, c := range g.Status.Connections {
 			if c.Cluster != cluster {
 				continue

@@ -242,38 +242,3 @@ func TestEndOfAnImport(t *testing.T) {
 		t.Errorf("leaving: %+v", d.Service)
 	}
 }
-
-func TestReach(t *testing.T) {
-	now := time.Unix(1700000000, 0)
-	gateway := func(state v1alpha1.HAState, age time.Duration, status v1alpha1.ConnectionStatus) v1alpha1.Gateway {
-		at := metav1.NewTime(now.Add(-age))
-		return v1alpha1.Gateway{Status: v1alpha1.GatewayStatus{HAState: state, ReportedAt: &at, Connections: []v1alpha1.Connection{{Cluster: "c2", Status: status}}}}
-	}
-	up, down := Reaches{"c2": {Connected: true}}, Reaches{"c2": {}}
-	active, standby := v1alpha1.GatewayActive, v1alpha1.GatewayStandby
-	for _, c := range []struct {
-		name     string
-		before   Reaches
-		gateways []v1alpha1.Gateway
-		want     bool
-	}{
-		{"nothing known", nil, nil, true},
-		{"connected", nil, []v1alpha1.Gateway{gateway(active, 0, v1alpha1.ConnectionConnected)}, true},
-		{"error", up, []v1alpha1.Gateway{gateway(active, 0, v1alpha1.ConnectionError)}, false},
-		{"an old report of an error", up, []v1alpha1.Gateway{gateway(active, 2*time.Minute, v1alpha1.ConnectionError)}, true},
-		{"an old report of a connection", down, []v1alpha1.Gateway{gateway(active, 2*time.Minute, v1alpha1.ConnectionConnected)}, false},
-		{"a standby's error", up, []v1alpha1.Gateway{gateway(active, 0, v1alpha1.ConnectionConnected), gateway(standby, 0, v1alpha1.ConnectionError)}, true},
-		{"one of two active ones is connected", nil, []v1alpha1.Gateway{gateway(active, 0, v1alpha1.ConnectionError), gateway(active, 0, v1alpha1.ConnectionConnected)}, true},
-		{"never connected", nil, []v1alpha1.Gateway{gateway(active, 0, v1alpha1.ConnectionConnecting)}, false},
-		{"connecting anew", up, []v1alpha1.Gateway{gateway(active, 0, v1alpha1.ConnectionConnecting)}, true},
-		{"connecting anew for long", Reaches{"c2": {Connected: true, ConnectingSince: now.Add(-time.Minute)}},
-			[]v1alpha1.Gateway{gateway(active, 0, v1alpha1.ConnectionConnecting)}, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			after, _ := c.before.Next(c.gateways, now)
-			if got := after.Connected("c2"); got != c.want {
-				t.Errorf("connected is %t, want %t", got, c.want)
-			}
-		})
-	}
-}

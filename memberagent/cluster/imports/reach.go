@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/reach"
 )
 
 // Reachability follows which remote clusters can be reached, and announces the imports that a change
@@ -29,7 +30,7 @@ type Reachability struct {
 	changed chan event.GenericEvent
 
 	mu    sync.Mutex
-	known Reaches // nil before the first look
+	known reach.Clusters // nil before the first look
 }
 
 // NewReachability reads Gateways and Bundles.
@@ -66,7 +67,7 @@ func (r *Reachability) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Resu
 }
 
 // Current returns what is known, looking for the first time if need be.
-func (r *Reachability) Current(ctx context.Context) (Reaches, error) {
+func (r *Reachability) Current(ctx context.Context) (reach.Clusters, error) {
 	r.mu.Lock()
 	known := r.known
 	r.mu.Unlock()
@@ -77,7 +78,7 @@ func (r *Reachability) Current(ctx context.Context) (Reaches, error) {
 	return known, err
 }
 
-func (r *Reachability) look(ctx context.Context) (before, after Reaches, again time.Duration, err error) {
+func (r *Reachability) look(ctx context.Context) (before, after reach.Clusters, again time.Duration, err error) {
 	list := &v1alpha1.GatewayList{}
 	if err := r.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, 0, fmt.Errorf("list Gateways: %w", err)
@@ -90,7 +91,7 @@ func (r *Reachability) look(ctx context.Context) (before, after Reaches, again t
 }
 
 // announce pokes every import that has a cluster whose state changed.
-func (r *Reachability) announce(ctx context.Context, before, after Reaches) error {
+func (r *Reachability) announce(ctx context.Context, before, after reach.Clusters) error {
 	bundles := &v1alpha1.BundleList{}
 	if err := r.reader.List(ctx, bundles, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list Bundles: %w", err)

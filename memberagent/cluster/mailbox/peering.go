@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/reach"
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
 )
 
@@ -101,9 +102,7 @@ func connections(in Input) []v1alpha1.MemberConnection {
 			continue
 		}
 		for _, c := range g.Status.Connections {
-			if rank(c.Status) > rank(best[c.Cluster]) {
-				best[c.Cluster] = c.Status
-			}
+			best[c.Cluster] = reach.Better(best[c.Cluster], c.Status)
 		}
 	}
 	var out []v1alpha1.MemberConnection
@@ -112,11 +111,6 @@ func connections(in Input) []v1alpha1.MemberConnection {
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.MemberConnection) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	return out
-}
-
-// rank orders what gateways report: one that is connected is enough.
-func rank(s v1alpha1.ConnectionStatus) int {
-	return 1 + slices.Index([]v1alpha1.ConnectionStatus{v1alpha1.ConnectionError, v1alpha1.ConnectionConnecting, v1alpha1.ConnectionConnected}, s)
 }
 
 func condition(kind string, ok bool, reason, format string, args ...any) metav1.Condition {
