@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -21,9 +20,10 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// gather asks every source in turn, the ones that state most first. A source that does not exist here, or
-// may not be read, says nothing; any other error ends the attempt, since half an answer would be reported
-// as the whole.
+// gather asks every source in turn, the ones that state most first. Each works with the rights that the cluster
+// agent is installed with; the arguments of control plane pods are none, as to read them means to read every pod. A
+// source that does not exist here, or may not be read, says nothing; any other error ends the attempt, since half an
+// answer would be reported as the whole.
 func gather(ctx context.Context, live client.Client, nodes []corev1.Node) (Hints, error) {
 	h := Hints{Nodes: nodes}
 	var err error
@@ -31,7 +31,7 @@ func gather(ctx context.Context, live client.Client, nodes []corev1.Node) (Hints
 		return h, err
 	}
 	for _, source := range []func(context.Context, client.Client) (pods, services []netip.Prefix, err error){
-		kubeadm, kubeProxy, staticPods,
+		kubeadm, kubeProxy,
 	} {
 		pods, services, err := source(ctx, live)
 		if err != nil {
@@ -110,36 +110,6 @@ func kubeProxy(ctx context.Context, live client.Client) (pods, services []netip.
 		return nil, nil, nil //nolint:nilerr // what cannot be read says nothing; the other sources do
 	}
 	return Prefixes([]string{config.ClusterCIDR}), nil, nil
-}
-
-// staticPods have the ranges among their arguments, where the control plane runs as pods.
-func staticPods(ctx context.Context, live client.Client) (pods, services []netip.Prefix, err error) {
-	for _, component := range []string{"kube-controller-manager", "kube-apiserver"} {
-		list := &corev1.PodList{}
-		err := live.List(ctx, list, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": component}, client.Limit(10))
-		if silent(err) != nil {
-			return nil, nil, fmt.Errorf("list the pods of %s: %w", component, err)
-		}
-		for i := range list.Items {
-			for _, c := range list.Items[i].Spec.Containers {
-				pods = append(pods, argument(c, "--cluster-cidr")...)
-				services = append(services, argument(c, "--service-cluster-ip-range")...)
-			}
-		}
-	}
-	return pods, services, nil
-}
-
-func argument(c corev1.Container, flag string) []netip.Prefix {
-	var out []netip.Prefix
-	for _, list := range [][]string{c.Command, c.Args} {
-		for _, arg := range list {
-			if value, ok := strings.CutPrefix(arg, flag+"="); ok {
-				out = append(out, Prefixes([]string{value})...)
-			}
-		}
-	}
-	return out
 }
 
 // validRange is how an API server without ServiceCIDRs words its refusal: "The range of valid IPs is
