@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -11,7 +12,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"strconv"
 	"syscall"
 	"time"
@@ -98,51 +98,75 @@ func tcpCommand(args []string) error {
 	return nil
 }
 
+// hold speaks HTTP on a connection of its own, not through http.Transport: that drops a connection whose last write it
+// has not heard of within 50 ms, as happens on a loaded machine, and repeats a request on a new one in silence.
 func hold(target string, duration, interval, timeout time.Duration) tcpReport {
 	var report tcpReport
-	dialer := &net.Dialer{Timeout: timeout}
-	transport := &http.Transport{MaxConnsPerHost: 1, DialContext: dialer.DialContext}
-	client := &http.Client{Timeout: timeout, Transport: transport}
+	var c *stream
 	end := time.Now().Add(duration)
 	last := time.Now()
 	tick := time.NewTicker(max(interval, time.Millisecond))
 	defer tick.Stop()
-	for local := ""; time.Now().Before(end); <-tick.C {
-		used, err := ask(client, "http://"+target+"/")
-		if err != nil {
-			if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
-				report.resets++
+	for ; time.Now().Before(end); <-tick.C {
+		err := func() (err error) {
+			if c == nil {
+				if c, err = openStream(target, timeout); err != nil {
+					return err
+				}
+				report.connections++
 			}
-			fmt.Printf("%s error: %v\n", time.Now().UTC().Format("15:04:05.000"), err)
+			return c.ask(target, timeout)
+		}()
+		if err == nil {
+			report.longestGap = max(report.longestGap, time.Since(last))
+			last = time.Now()
 			continue
 		}
-		if used != local {
-			report.connections++
-			local = used
+		if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+			report.resets++
 		}
-		report.longestGap = max(report.longestGap, time.Since(last))
-		last = time.Now()
+		fmt.Printf("%s error: %v\n", time.Now().UTC().Format("15:04:05.000"), err)
+		if c != nil {
+			_ = c.Close()
+			c = nil
+		}
 	}
 	report.longestGap = max(report.longestGap, time.Since(last))
+	if c != nil {
+		_ = c.Close()
+	}
 	return report
 }
 
-// ask makes one request and returns the local address of the connection that
-// carried it.
-func ask(client *http.Client, url string) (string, error) {
-	var local string
-	trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { local = c.Conn.LocalAddr().String() }}
-	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), trace), http.MethodGet, url, nil)
+// stream is one kept-alive HTTP connection.
+type stream struct {
+	net.Conn
+	answers *bufio.Reader
+}
+
+func openStream(target string, timeout time.Duration) (*stream, error) {
+	conn, err := (&net.Dialer{Timeout: timeout}).DialContext(context.Background(), "tcp", target)
 	if err != nil {
-		return "", fmt.Errorf("request: %w", err)
+		return nil, fmt.Errorf("connect: %w", err)
 	}
-	response, err := client.Do(request)
+	return &stream{conn, bufio.NewReader(conn)}, nil
+}
+
+// ask makes one request and reads the whole answer.
+func (s *stream) ask(host string, timeout time.Duration) error {
+	if err := s.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return fmt.Errorf("set deadline: %w", err)
+	}
+	if _, err := fmt.Fprintf(s, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host); err != nil {
+		return fmt.Errorf("request: %w", err)
+	}
+	response, err := http.ReadResponse(s.answers, nil)
 	if err != nil {
-		return "", fmt.Errorf("request: %w", err)
+		return fmt.Errorf("read answer: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		return "", fmt.Errorf("read answer: %w", err)
+		return fmt.Errorf("read answer: %w", err)
 	}
-	return local, nil
+	return nil
 }
