@@ -5,20 +5,26 @@ package kernel
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/sealane-io/sealane/dataplane/plan"
 )
 
-// LocalAddress is an address that this node has, and the MTU in bytes of the link that has it.
+// LocalAddress is an address that this node has, the network that it connects the node to, and the MTU in
+// bytes of the link that has it.
 type LocalAddress struct {
-	Addr netip.Addr
-	Link string
-	MTU  int
+	Addr    netip.Addr
+	Network netip.Prefix
+	Link    string
+	MTU     int
+	// Dummy says that the link leads nowhere: where kube-proxy keeps the addresses of Services (IPVS).
+	Dummy bool
 }
 
 // Addresses returns the node's addresses, sorted, without those on our own links.
@@ -27,9 +33,9 @@ func (k *Kernel) Addresses() ([]LocalAddress, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
-	byIndex := make(map[int]*netlink.LinkAttrs, len(links))
+	byIndex := make(map[int]netlink.Link, len(links))
 	for _, l := range links {
-		byIndex[l.Attrs().Index] = l.Attrs()
+		byIndex[l.Attrs().Index] = l
 	}
 	addrs, err := k.netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
@@ -37,12 +43,45 @@ func (k *Kernel) Addresses() ([]LocalAddress, error) {
 	}
 	var out []LocalAddress
 	for _, a := range addrs {
-		if l, ok := byIndex[a.LinkIndex]; ok && !strings.HasPrefix(l.Name, plan.LinkPrefix) {
-			out = append(out, LocalAddress{addrOf(a.IP), l.Name, l.MTU})
+		l, ok := byIndex[a.LinkIndex]
+		if !ok || strings.HasPrefix(l.Attrs().Name, plan.LinkPrefix) {
+			continue
 		}
+		network := prefix(a.IPNet)
+		if a.Peer != nil {
+			network = prefix(a.Peer) // of a point-to-point link; of any other, the same network
+		}
+		out = append(out, LocalAddress{addrOf(a.IP), network.Masked(), l.Attrs().Name, l.Attrs().MTU, l.Type() == "dummy"})
 	}
 	slices.SortFunc(out, func(a, b LocalAddress) int {
 		return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Link, b.Link))
 	})
+	return out, nil
+}
+
+// DefaultGateways returns the next hops of the node's default routes in table main.
+func (k *Kernel) DefaultGateways() ([]netip.Addr, error) {
+	var out []netip.Addr
+	for _, f := range k.families {
+		routes, err := k.netlink.RouteListFiltered(nlFamily(f), &netlink.Route{Table: unix.RT_TABLE_MAIN},
+			netlink.RT_FILTER_TABLE)
+		if err != nil {
+			return nil, fmt.Errorf("list routes: %w", err)
+		}
+		for _, r := range routes {
+			if p := prefix(r.Dst); p.IsValid() && p.Bits() > 0 {
+				continue
+			}
+			hops := []net.IP{r.Gw}
+			for _, h := range r.MultiPath {
+				hops = append(hops, h.Gw)
+			}
+			for _, hop := range hops {
+				if a := addrOf(hop); a.IsValid() {
+					out = append(out, a)
+				}
+			}
+		}
+	}
 	return out, nil
 }

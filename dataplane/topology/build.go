@@ -35,6 +35,11 @@ const (
 	ReasonInvalidMTU       = netfacts.ReasonInvalidMTU
 	ReasonUnknownDriver    = "UnknownDriver"
 	ReasonUnknownNode      = "UnknownNode"
+	// Of a remote network that would take what the node itself needs.
+	ReasonCoversAPIServer = "CoversAPIServer"
+	ReasonCoversGateway   = "CoversDefaultGateway"
+	ReasonCoversResolver  = "CoversResolver"
+	ReasonOverlapsLink    = "OverlapsConnectedNetwork"
 )
 
 // Input is what the API server of a member holds. The order of lists does not matter.
@@ -42,13 +47,22 @@ type Input struct {
 	Peering  *v1alpha1.Peering
 	Gateways []v1alpha1.Gateway
 	Nodes    []corev1.Node
+	// Protected is what this node must go on reaching as it does without other clusters.
+	Protected []Protected
+}
+
+// Protected is a network, or one address, that no other cluster's networks may overlap.
+type Protected struct {
+	Prefix netip.Prefix
+	// Reason of the Problem of a network that does, and what the prefix is, for people.
+	Reason, What string
 }
 
 // Build returns the network that the input describes, less what is wrong with it. Where two remote
 // clusters claim the same, the first by name keeps it: the broker has let in only one of them. A cluster
 // without Peering, or one that is leaving, has no remotes.
 func Build(in Input) Topology {
-	b := &builder{keys: map[Key]string{}}
+	b := &builder{keys: map[Key]string{}, protected: in.Protected}
 	b.buildNodes(in.Nodes)
 	if in.Peering != nil {
 		b.buildPeering(in.Peering.Spec)
@@ -71,6 +85,8 @@ type builder struct {
 	nodes  netfacts.Owners // addresses of the local nodes
 	remote netfacts.Owners // pods and services of remote clusters
 	keys   map[Key]string  // gateways by public key
+	// protected is what this node needs.
+	protected []Protected
 }
 
 // nobody is the owner of nothing: whatever overlaps counts.

@@ -208,6 +208,44 @@ func TestBadCandidates(t *testing.T) {
 	}
 }
 
+// Whatever the broker accepted, a node does not route away what it needs itself; the rest stays.
+func TestProtectedNetworksAreRefused(t *testing.T) {
+	prefix := netip.MustParsePrefix
+	protected := []topology.Protected{
+		{Prefix: prefix("203.0.113.5/32"), Reason: topology.ReasonCoversAPIServer, What: "an API server"},
+		{Prefix: prefix("203.0.113.254/32"), Reason: topology.ReasonCoversGateway, What: "the default gateway"},
+		{Prefix: prefix("192.0.2.53/32"), Reason: topology.ReasonCoversResolver, What: "a name server"},
+		{Prefix: prefix("172.20.0.0/16"), Reason: topology.ReasonOverlapsLink, What: "the network of link eth0"},
+		{Prefix: prefix("2001:db8::5/128"), Reason: topology.ReasonCoversAPIServer, What: "an API server"},
+	}
+	for claim, want := range map[string]string{
+		"203.0.113.5/32": topology.ReasonCoversAPIServer, "203.0.113.0/25": topology.ReasonCoversAPIServer,
+		"203.0.113.128/25": topology.ReasonCoversGateway, "192.0.0.0/16": topology.ReasonCoversResolver,
+		"172.20.3.0/24": topology.ReasonOverlapsLink, "172.20.0.0/15": topology.ReasonOverlapsLink,
+		"2001:db8::/48": topology.ReasonCoversAPIServer, "10.44.0.0/16": "", "2001:db8:1::/48": "",
+	} {
+		in := input()
+		before := topology.Build(in).Remotes[0].Routed
+		in.Protected = protected
+		c2 := &in.Peering.Spec.RemoteClusters[0].Networks
+		c2.PodCIDRs = append(c2.PodCIDRs, claim)
+		got := topology.Build(in)
+		reason := ""
+		for _, p := range got.Problems {
+			reason += p.Reason
+		}
+		routed := slices.Contains(got.Remotes[0].Routed, prefix(claim))
+		if reason != want || routed != (want == "") {
+			t.Errorf("%s: routed %v, problems %v", claim, routed, got.Problems)
+		}
+		for _, p := range before {
+			if !slices.Contains(got.Remotes[0].Routed, p) {
+				t.Errorf("%s takes %s along", claim, p)
+			}
+		}
+	}
+}
+
 // With another driver in its place, packets would leave by a cable that nobody asked for.
 func TestUnknownDriverIsNotReplaced(t *testing.T) {
 	in := input()

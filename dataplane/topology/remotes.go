@@ -72,6 +72,11 @@ func (b *builder) conflict(p netip.Prefix) *fault {
 	if local, ok := b.local.Overlap(p, nobody); ok {
 		return faultf(ReasonOverlap, "%s overlaps the local cluster (%s)", p, local.Owner)
 	}
+	for _, own := range b.protected {
+		if own.Prefix.Overlaps(p) {
+			return faultf(own.Reason, "%s overlaps %s (%s)", p, own.Prefix, own.What)
+		}
+	}
 	if remote, ok := b.remote.Overlap(p, nobody); ok {
 		return faultf(ReasonOverlap, "%s overlaps cluster %s", p, remote.Owner)
 	}
