@@ -9,6 +9,7 @@ require (
 	github.com/gaissmai/bart v0.30.0
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0
+	github.com/google/renameio/v2 v2.0.0
 	github.com/karmada-io/karmada v1.16.0
 	github.com/miekg/dns v1.1.70
 	github.com/prometheus/client_golang v1.23.0

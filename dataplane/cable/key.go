@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/renameio/v2"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
@@ -42,37 +43,11 @@ func newKey(path string) (wgtypes.Key, error) {
 	if err != nil {
 		return wgtypes.Key{}, fmt.Errorf("make the node's private key: %w", err)
 	}
-	if err := writeFile(path, key.String()+"\n"); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return wgtypes.Key{}, fmt.Errorf("keep the node's private key: %w", err)
+	}
+	if err := renameio.WriteFile(path, []byte(key.String()+"\n"), 0o600); err != nil {
 		return wgtypes.Key{}, fmt.Errorf("keep the node's private key: %w", err)
 	}
 	return key, nil
-}
-
-// writeFile is atomic and durable, and only the owner can read the file.
-func writeFile(path, text string) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone by then, if all went well
-	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/kernel"
@@ -20,8 +23,8 @@ import (
 )
 
 const (
-	// settle gathers a burst of events after the first has been acted upon.
-	settle = 100 * time.Millisecond
+	// burst is the wait after a round, in which events gather.
+	burst = 100 * time.Millisecond
 	// resyncEvery finds what no event tells, such as a firewall that was reloaded.
 	resyncEvery = 30 * time.Second
 	// measureEvery reads the tunnels' counters, and tries other addresses of peers that do not answer.
@@ -32,8 +35,10 @@ const (
 	// maxStateError and maxRefused bound, in bytes, what a condition says of a failure, and of what was left out.
 	maxStateError = 256
 	maxRefused    = 768
-	// cleanTimeout bounds the work after SIGTERM.
-	cleanTimeout = 20 * time.Second
+	// askTimeout bounds the question, after SIGTERM, whether the agent has been uninstalled, and cleanTimeout
+	// the work if it has.
+	askTimeout   = 5 * time.Second
+	cleanTimeout = 15 * time.Second
 )
 
 // Agent of one node.
@@ -48,6 +53,13 @@ type Agent struct {
 	proven        *proven
 	poke          chan struct{}
 
+	// What goroutines of their own write, which may wait for the API server, and for the disk.
+	states    latest[NodeState]
+	statuses  latest[gatewayReport]
+	snapshots latest[Objects]
+	endpoints latest[map[string]netip.AddrPort]
+	public    *resolver
+
 	// What the loop, and nobody else, carries from one round to the next.
 	top      topology.Topology
 	plan     plan.Plan
@@ -57,9 +69,8 @@ type Agent struct {
 	gateway  *v1alpha1.Gateway // nil on a worker
 	reported v1alpha1.GatewayStatus
 	syncErr  error
-	public   publicAddresses
 	dialler  dialler
-	state    NodeState // as last written
+	state    NodeState // as last handed over
 	started  time.Time
 
 	ready  atomic.Bool
@@ -83,6 +94,8 @@ func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 	a := &Agent{
 		node: o.Node, version: o.Version, id: o.ID, kernel: k, metrics: m,
 		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1),
+		states: newLatest[NodeState](), statuses: newLatest[gatewayReport](), snapshots: newLatest[Objects](),
+		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(),
 	}
 	var err error
 	if a.proven, err = newProven(o.StateDir); err != nil {
@@ -126,8 +139,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.prober != nil {
 		go func() { failed <- a.prober.Run(inner) }()
 	}
+	background := a.background(inner)
 	a.started = time.Now()
+	if err := a.failClosed(inner); err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "remote networks are not closed before the first sync")
+	}
 	a.loop(inner, failed)
+	cancel()
+	background.Wait()
 	select {
 	case err := <-failed:
 		if err != nil {
@@ -136,6 +155,67 @@ func (a *Agent) Run(ctx context.Context) error {
 	default:
 	}
 	return a.leave(context.WithoutCancel(ctx))
+}
+
+// background starts what may wait for others: for the API server, name servers and the disk. The loop hands
+// values over and never waits.
+func (a *Agent) background(ctx context.Context) *sync.WaitGroup {
+	log := logr.FromContextOrDiscard(ctx)
+	failed := func(what string) func(error) { return func(err error) { log.Error(err, what) } }
+	group := &sync.WaitGroup{}
+	group.Go(func() { a.states.each(ctx, a.cluster.SetNodeState, failed("the node's state was not written")) })
+	group.Go(func() {
+		a.statuses.each(ctx, func(ctx context.Context, r gatewayReport) error {
+			return client.IgnoreNotFound(a.cluster.SetGatewayStatus(ctx, r.gateway, r.status))
+		}, failed("the gateway's status was not written"))
+	})
+	group.Go(func() {
+		a.snapshots.each(ctx, func(_ context.Context, o Objects) error { return a.snapshot.save(o) },
+			failed("the objects were not kept for a restart"))
+	})
+	group.Go(func() {
+		a.endpoints.each(ctx, func(_ context.Context, e map[string]netip.AddrPort) error { return a.proven.save(e) },
+			failed("where peers are reached was not kept for a restart"))
+	})
+	group.Go(func() { a.public.run(ctx, a.cluster, failed("a public address is not known")) })
+	return group
+}
+
+// failClosed acts before anything is known but what was kept for a restart: packets to other clusters do not
+// leave in clear, and none from them come in, while the API server and the cables are yet to come. It only
+// adds: what a former process left is newer than what it kept.
+func (a *Agent) failClosed(ctx context.Context) error {
+	o, ok, err := a.snapshot.load()
+	if err != nil || !ok || o.Peering.Spec.Phase == v1alpha1.MemberLeaving {
+		return err
+	}
+	top, facts, err := a.know(o)
+	if err != nil {
+		return err
+	}
+	have, err := a.kernel.Observe(ctx)
+	if err != nil {
+		return err
+	}
+	return a.kernel.Do(ctx, slices.DeleteFunc(plan.Diff(plan.FailClosed(top, facts), have), func(c plan.Change) bool {
+		return c.Op != plan.Add
+	}))
+}
+
+// know returns the network that the objects describe, and what the node knows of itself.
+func (a *Agent) know(o Objects) (topology.Topology, plan.NodeFacts, error) {
+	addresses, err := a.kernel.Addresses()
+	if err != nil {
+		return topology.Topology{}, plan.NodeFacts{}, err
+	}
+	around, err := a.surroundings(o, addresses)
+	if err != nil {
+		return topology.Topology{}, plan.NodeFacts{}, err
+	}
+	top := topology.Build(topology.Input{
+		Peering: o.Peering, Gateways: o.Gateways, Nodes: o.Nodes, Protected: around.protected(),
+	})
+	return top, facts(top, a.node, a.id, addresses, a.prober != nil && a.kernel.IPv6()), nil
 }
 
 // loop ends with the context, or when something that it needs fails.
@@ -177,7 +257,7 @@ func (a *Agent) loop(ctx context.Context, failed chan error) {
 		}
 		a.syncErr = err
 		a.measure(ctx)
-		sleep(ctx, settle)
+		sleep(ctx, burst)
 	}
 }
 
@@ -211,9 +291,7 @@ func (a *Agent) round(ctx context.Context) error {
 		state.Programmed, state.Message = v1alpha1.ReasonProgrammingFailed, truncate(first, maxStateError)
 	}
 	if ctx.Err() == nil && state.Programmed != "" && state != a.state {
-		if stateErr := a.cluster.SetNodeState(ctx, state); stateErr != nil {
-			return errors.Join(err, stateErr)
-		}
+		a.states.put(state)
 		a.state = state
 	}
 	return err
@@ -240,18 +318,15 @@ func (a *Agent) objects(ctx context.Context) (Objects, bool, error) {
 	return a.snapshot.load()
 }
 
-// keep keeps the objects for a restart, or completes them from the last ones.
+// keep hands the objects over to be kept for a restart, or completes them from the last ones.
 func (a *Agent) keep(ctx context.Context, o *Objects) {
-	log := logr.FromContextOrDiscard(ctx)
 	if o.Peering != nil {
-		if err := a.snapshot.save(*o); err != nil {
-			log.Error(err, "the objects were not kept for a restart")
-		}
+		a.snapshots.put(essence(*o)) // a copy: the loop goes on with its own
 		return
 	}
 	last, ok, err := a.snapshot.load()
 	if err != nil {
-		log.Error(err, "the objects kept for a restart are lost")
+		logr.FromContextOrDiscard(ctx).Error(err, "the objects kept for a restart are lost")
 	}
 	if ok {
 		o.Peering = last.Peering
@@ -262,19 +337,18 @@ func (a *Agent) keep(ctx context.Context, o *Objects) {
 // there is no Peering, which leaves the node as it is.
 func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	a.gateway = o.gateway(a.node)
-	top := topology.Build(topology.Input{Peering: o.Peering, Gateways: o.Gateways, Nodes: o.Nodes})
+	top, facts, err := a.know(o)
+	if err != nil {
+		return NodeState{}, err
+	}
 	a.logProblems(ctx, top)
 	if o.Peering != nil && o.Peering.Spec.Phase == v1alpha1.MemberLeaving {
 		a.top, a.plan, a.remotes = top, plan.Plan{}, nil
 		a.probe(nil, o.Peering.Spec.HealthCheck)
 		return NodeState{Programmed: v1alpha1.ReasonNodeCleaned}, a.kernel.Clean(ctx)
 	}
-	addresses, err := a.kernel.Addresses()
-	if err != nil {
-		return NodeState{}, err
-	}
-	a.facts = facts(top, a.node, a.id, addresses, a.prober != nil && a.kernel.IPv6())
-	a.resolvePublic(ctx, o)
+	a.facts = facts
+	a.resolvePublic(o)
 	if o.Peering == nil {
 		a.top.Local = top.Local
 		a.plan.Active = plan.Choose(a.top, nil)
@@ -376,10 +450,10 @@ func (a *Agent) probe(targets []remote, check v1alpha1.HealthCheckSpec) {
 
 // leave runs after SIGTERM. Only when the agent is known to be uninstalled is the node cleaned.
 func (a *Agent) leave(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, cleanTimeout)
-	defer cancel()
 	log := logr.FromContextOrDiscard(ctx)
-	switch uninstalled, err := a.cluster.Uninstalled(ctx); {
+	ask, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	switch uninstalled, err := a.cluster.Uninstalled(ask); {
 	case err != nil:
 		log.Info("stopping; not known to be uninstalled, so the node's network stays", "why", err.Error())
 		return nil
@@ -388,5 +462,7 @@ func (a *Agent) leave(ctx context.Context) error {
 		return nil
 	}
 	log.Info("uninstalled: cleaning the node")
+	ctx, cancelClean := context.WithTimeout(ctx, cleanTimeout)
+	defer cancelClean()
 	return errors.Join(a.kernel.Clean(ctx), a.snapshot.remove())
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -267,6 +269,9 @@ func TestTwoClusters(t *testing.T) {
 	t.Run("what others break is repaired", n.othersBreak)
 	t.Run("a missing Peering changes nothing, even after a restart", n.peeringIsMissing)
 	t.Run("an unknown cable driver changes nothing", n.driverIsUnknown)
+	t.Run("what a node needs is not routed away", n.remoteClaimsTooMuch)
+	t.Run("an API server that never answers holds nothing up", n.nobodyAnswers)
+	t.Run("a node that boots is closed before it knows anything", n.gatewayReboots)
 	t.Run("a restart leaves the kernel alone", n.workerRestarts)
 	t.Run("leaving cleans", n.clusterLeaves)
 	t.Run("uninstalling cleans", n.agentIsUninstalled)
@@ -359,6 +364,92 @@ func (n *network) driverIsUnknown(t *testing.T) {
 	for _, m := range []*machine{n.gw1, n.worker1} {
 		eventually(t, 20*time.Second, m.name+" programmed", func() bool { return m.says(v1alpha1.ReasonNodeProgrammed) })
 	}
+}
+
+// remoteNetworks makes c2's networks what a machine is told of them.
+func (m *machine) remoteNetworks(t *testing.T, cidrs ...string) {
+	t.Helper()
+	var o node.Objects
+	if err := m.read("cluster.json", &o); err != nil {
+		t.Fatal(err)
+	}
+	o.Peering.Spec.RemoteClusters[0].Networks.PodCIDRs = cidrs
+	o.APIServers = []netip.Addr{netip.MustParseAddr("203.0.113.5")}
+	if err := m.write("cluster.json", o); err != nil {
+		t.Fatal(err)
+	}
+	_ = m.agent.Process.Signal(syscall.SIGHUP)
+}
+
+func (m *machine) routes(prefix string) bool {
+	return m.command("ip route show table 5100 | grep -q '"+prefix+"'").Run() == nil
+}
+
+func (n *network) remoteClaimsTooMuch(t *testing.T) {
+	for _, m := range []*machine{n.gw1, n.worker1} {
+		m.remoteNetworks(t, "10.9.0.0/16", "203.0.113.0/24", "172.31.0.0/16", "10.50.0.0/16")
+		eventually(t, 10*time.Second, m.name+" routes the rest", func() bool { return m.routes("10.50.0.0/16") })
+		if m.routes("203.0.113.0/24") || m.routes("172.31.0.0/16") {
+			t.Errorf("%s routes its API server or its own network to another cluster", m.name)
+		}
+		eventually(t, 5*time.Second, m.name+" says so", func() bool {
+			var s node.NodeState
+			return m.read("state.json", &s) == nil && s.Programmed == v1alpha1.ReasonNodeProgrammed &&
+				strings.Contains(s.Refused, "CoversAPIServer: networks.podCIDRs: 203.0.113.0/24")
+		})
+	}
+	eventually(t, 10*time.Second, "the gateway's condition", func() bool {
+		var s v1alpha1.GatewayStatus
+		return n.gw1.read("status.json", &s) == nil &&
+			meta.IsStatusConditionFalse(s.Conditions, v1alpha1.GatewayNetworksAccepted)
+	})
+	n.tell(t, v1alpha1.MemberActive)
+}
+
+func (n *network) nobodyAnswers(t *testing.T) {
+	for _, m := range []*machine{n.gw1, n.worker1} {
+		if err := os.WriteFile(m.path("unanswered"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		// Another state each time, which the agent cannot tell anybody.
+		for i, cidrs := range [][]string{{"10.9.0.0/16", "10.60.0.0/16", "203.0.113.0/24"}, {"10.9.0.0/16", "10.61.0.0/16"}} {
+			m.remoteNetworks(t, cidrs...)
+			took := eventually(t, 3*time.Second, m.name+" follows", func() bool { return m.routes(cidrs[1]) })
+			t.Logf("%s: change %d after %s", m.name, i, took)
+		}
+	}
+	n.gw2.run(t, "ip link set eth0 down")
+	eventually(t, 20*time.Second, "what nobody was told is told late", func() bool {
+		for _, m := range []*machine{n.gw1, n.worker1} {
+			_ = os.Remove(m.path("unanswered"))
+		}
+		var s v1alpha1.GatewayStatus
+		return n.gw1.read("status.json", &s) == nil && s.Connections[0].Status == v1alpha1.ConnectionError
+	})
+	n.gw2.run(t, "ip link set eth0 up")
+	n.tell(t, v1alpha1.MemberActive)
+	eventually(t, 20*time.Second, "connected", n.gw1.connected)
+}
+
+func (n *network) gatewayReboots(t *testing.T) {
+	m := n.gw1
+	m.stop(t, syscall.SIGKILL)
+	m.run(t, `for l in $(ip -o link | grep -o 'sl-[a-z0-9]*'); do ip link del $l; done
+		ip route flush table 5100; ip rule del pref 105; nft delete table ip sealane`)
+	if err := os.Rename(m.path("cluster.json"), m.path("away.json")); err != nil {
+		t.Fatal(err)
+	}
+	m.start(t)
+	eventually(t, 3*time.Second, "closed, with nothing of the network there yet", func() bool {
+		return m.command(`ip -o link | grep -q sl- && exit 1
+			ip route show table 5100 | grep -q 'unreachable 10.9.0.0/16' && nft list table ip sealane | grep -q hook &&
+			ip rule | grep -q 'lookup 5100' && ! ip route get 10.9.0.10`).Run() == nil
+	})
+	eventually(t, 20*time.Second, "traffic again", func() bool { return m.pings("10.9.0.10", "") })
+	if err := os.Rename(m.path("away.json"), m.path("cluster.json")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "connected", m.connected)
 }
 
 func (n *network) workerRestarts(t *testing.T) {

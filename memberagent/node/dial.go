@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -79,16 +78,12 @@ func newProven(dir string) (*proven, error) {
 	return p, nil
 }
 
-// set replaces what is remembered, if it differs.
-func (p *proven) set(endpoints map[string]netip.AddrPort) error {
-	if maps.Equal(endpoints, p.endpoints) {
-		return nil
-	}
+// save writes the endpoints for a restart.
+func (p *proven) save(endpoints map[string]netip.AddrPort) error {
 	text, err := json.Marshal(endpoints)
 	if err != nil {
 		return err
 	}
-	p.endpoints = endpoints
 	return replaceFile(p.path, text)
 }
 

@@ -7,11 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,6 +44,8 @@ type Kube struct {
 	informers []cache.Informer
 	events    record.EventBroadcaster
 	recorder  record.EventRecorder
+	// dialled is the API server's address in the agent's configuration; invalid if that has a name.
+	dialled netip.Addr
 	// deleted says that the watch of the agent's own DaemonSet has last seen it go.
 	deleted atomic.Bool
 }
@@ -55,7 +61,9 @@ type KubeNames struct {
 // NewKube prepares a cluster. changed is called when an object changes in a way that matters here.
 func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, discoveryv1.AddToScheme, v1alpha1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -69,11 +77,11 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	for _, kind := range []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Service"),
-		appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
+		appsv1.SchemeGroupVersion.WithKind("DaemonSet"), discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
 	} {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
-	k := &Kube{names: names, events: record.NewBroadcaster()}
+	k := &Kube{names: names, events: record.NewBroadcaster(), dialled: dialled(config.Host)}
 	k.recorder = k.events.NewRecorder(scheme, corev1.EventSource{Component: names.DaemonSet})
 	var err error
 	patient := rest.CopyConfig(config)
@@ -82,6 +90,9 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 		Scheme: scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}: {Transform: stripNode},
+			&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{metav1.NamespaceDefault: {
+				FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, apiServers),
+			}}},
 			&appsv1.DaemonSet{}: {Namespaces: map[string]cache.Config{names.Namespace: {
 				FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, names.DaemonSet),
 			}}},
@@ -103,7 +114,9 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 
 // inform starts to watch each kind.
 func (k *Kube) inform(changed func()) error {
-	for _, object := range []client.Object{&v1alpha1.Peering{}, &v1alpha1.Gateway{}, &corev1.Node{}} {
+	for _, object := range []client.Object{
+		&v1alpha1.Peering{}, &v1alpha1.Gateway{}, &corev1.Node{}, &discoveryv1.EndpointSlice{},
+	} {
 		// Its context is used to wait for the informer only, which is asked not to.
 		informer, err := k.cache.GetInformer(context.Background(), object, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -158,6 +171,9 @@ func matters(before, after any) bool {
 	case *v1alpha1.Gateway:
 		a, ok := after.(*v1alpha1.Gateway)
 		return !ok || a.Spec != b.Spec || !equality.Semantic.DeepEqual(a.Status.Endpoint, b.Status.Endpoint)
+	case *discoveryv1.EndpointSlice:
+		a, ok := after.(*discoveryv1.EndpointSlice)
+		return !ok || !slices.Equal(addressesOf(a), addressesOf(b))
 	case *corev1.Node:
 		a, ok := after.(*corev1.Node)
 		return !ok || !equality.Semantic.DeepEqual(essentialNode(a), essentialNode(b))
@@ -237,7 +253,46 @@ func (k *Kube) Objects(ctx context.Context) (Objects, bool, error) {
 		return Objects{}, false, fmt.Errorf("list nodes: %w", err)
 	}
 	o.Gateways, o.Nodes = gateways.Items, nodes.Items
+	slice := &discoveryv1.EndpointSlice{}
+	err := k.cache.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: apiServers}, slice)
+	if client.IgnoreNotFound(err) != nil {
+		return Objects{}, false, fmt.Errorf("read the endpoints of the API server: %w", err)
+	}
+	o.APIServers = addressesOf(slice)
+	if k.dialled.IsValid() {
+		o.APIServers = append(o.APIServers, k.dialled)
+	}
 	return o, true, nil
+}
+
+// apiServers is the name of the EndpointSlice, in the namespace default, that the API servers keep of themselves.
+const apiServers = "kubernetes"
+
+// addressesOf returns the addresses of a slice, sorted. Those of a slice of names are none.
+func addressesOf(s *discoveryv1.EndpointSlice) []netip.Addr {
+	var out []netip.Addr
+	for _, e := range s.Endpoints {
+		for _, text := range e.Addresses {
+			if a, err := netip.ParseAddr(text); err == nil {
+				out = append(out, a.Unmap())
+			}
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return out
+}
+
+// dialled returns the address in an API server's URL; invalid if that has a name.
+func dialled(host string) netip.Addr {
+	u, err := url.Parse(host)
+	if err != nil {
+		return netip.Addr{}
+	}
+	a, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a.Unmap()
 }
 
 // SetGatewayStatus implements Cluster.

@@ -147,19 +147,40 @@ func (d directory) Objects(context.Context) (node.Objects, bool, error) {
 	return o, err == nil, err
 }
 
-func (d directory) SetGatewayStatus(_ context.Context, _ string, s v1alpha1.GatewayStatus) error {
+// unanswered blocks while the test has the API server answer nothing.
+func (d directory) unanswered(ctx context.Context) error {
+	if _, err := os.Stat(d.path("unanswered")); err != nil {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (d directory) SetGatewayStatus(ctx context.Context, _ string, s v1alpha1.GatewayStatus) error {
+	if err := d.unanswered(ctx); err != nil {
+		return err
+	}
 	return d.write("status.json", s)
 }
 
-func (d directory) SetNodeState(_ context.Context, state node.NodeState) error {
+func (d directory) SetNodeState(ctx context.Context, state node.NodeState) error {
+	if err := d.unanswered(ctx); err != nil {
+		return err
+	}
 	return d.write("state.json", state)
 }
 
-func (d directory) LoadBalancer(context.Context, string) ([]string, error) {
+func (d directory) LoadBalancer(ctx context.Context, _ string) ([]string, error) {
+	if err := d.unanswered(ctx); err != nil {
+		return nil, err
+	}
 	return []string{"203.0.113.7"}, nil
 }
 
-func (d directory) Uninstalled(context.Context) (bool, error) {
+func (d directory) Uninstalled(ctx context.Context) (bool, error) {
+	if err := d.unanswered(ctx); err != nil {
+		return false, err
+	}
 	_, err := os.Stat(d.path("uninstalled"))
 	return err == nil, nil
 }

@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -16,6 +17,8 @@ type Objects struct {
 	Peering  *v1alpha1.Peering
 	Gateways []v1alpha1.Gateway
 	Nodes    []corev1.Node
+	// APIServers are the addresses of the cluster's API servers, and the one that the agent dials.
+	APIServers []netip.Addr
 }
 
 // gateway returns the Gateway of a node, nil if it is none.

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -27,6 +28,49 @@ const (
 	publicEvery   = time.Minute
 	publicTimeout = 2 * time.Second
 )
+
+// resolver asks for public addresses in a goroutine of its own: no name server keeps the node's network waiting.
+type resolver struct {
+	annotations latest[string]
+	found       atomic.Pointer[[]v1alpha1.EndpointAddress]
+}
+
+func newResolver() *resolver { return &resolver{annotations: newLatest[string]()} }
+
+// addresses returns the newest answer; false before the first.
+func (r *resolver) addresses() ([]v1alpha1.EndpointAddress, bool) {
+	if found := r.found.Load(); found != nil {
+		return *found, true
+	}
+	return nil, false
+}
+
+// run asks for the sources of the newest annotation, at once and then every publicEvery, until the context
+// ends.
+func (r *resolver) run(ctx context.Context, l lookups, failed func(error)) {
+	tick := time.NewTicker(publicEvery)
+	defer tick.Stop()
+	var public publicAddresses
+	var annotation string
+	asked := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case annotation = <-r.annotations:
+			asked = true
+		case <-tick.C:
+		}
+		if !asked {
+			continue
+		}
+		if err := public.resolve(ctx, annotation, l, time.Now()); err != nil && ctx.Err() == nil {
+			failed(err)
+		}
+		found := public.addresses()
+		r.found.Store(&found)
+	}
+}
 
 // lookups are where sources are asked for.
 type lookups interface {
@@ -49,7 +93,7 @@ func (p *publicAddresses) addresses() []v1alpha1.EndpointAddress {
 
 // resolve asks the sources of an annotation, if it is another or the answers are old.
 func (p *publicAddresses) resolve(ctx context.Context, annotation string, l lookups, now time.Time) error {
-	if annotation == p.annotation && now.Sub(p.at) < publicEvery {
+	if annotation == p.annotation && now.Sub(p.at) < publicEvery/2 {
 		return nil
 	}
 	p.annotation, p.at = annotation, now

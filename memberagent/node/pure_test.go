@@ -118,7 +118,7 @@ func TestProvenEndpointComesFirst(t *testing.T) {
 	if got := p.first([32]byte{1}, []netip.AddrPort{a, b}); got[0] != a {
 		t.Errorf("nothing known: %v", got)
 	}
-	if err := p.set(map[string]netip.AddrPort{plan.PeerID{1}.String(): b}); err != nil {
+	if err := p.save(map[string]netip.AddrPort{plan.PeerID{1}.String(): b}); err != nil {
 		t.Fatal(err)
 	}
 	if p, err = newProven(dir); err != nil {

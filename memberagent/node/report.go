@@ -23,7 +23,6 @@ func equalStatus(a, b v1alpha1.GatewayStatus) bool { return equality.Semantic.De
 
 // measure reads the tunnels, dials on where nobody answers, and reports.
 func (a *Agent) measure(ctx context.Context) {
-	log := logr.FromContextOrDiscard(ctx)
 	now := time.Now()
 	var connections []v1alpha1.Connection
 	var tunnels []Tunnel
@@ -45,16 +44,21 @@ func (a *Agent) measure(ctx context.Context) {
 	}
 	a.dialler.forget(func(id plan.PeerID) bool { _, ok := states[id]; return ok })
 	a.metrics.measured(tunnels)
-	if err := a.proven.set(reached); err != nil {
-		log.Error(err, "where peers are reached was not kept for a restart")
+	if !maps.Equal(reached, a.proven.endpoints) {
+		a.proven.endpoints = reached
+		a.endpoints.put(maps.Clone(reached))
 	}
 	if a.gateway == nil {
 		a.reported = v1alpha1.GatewayStatus{}
 		return
 	}
-	if err := a.report(ctx, connections, now); err != nil && ctx.Err() == nil {
-		log.Error(err, "the gateway's status was not written")
-	}
+	a.report(ctx, connections, now)
+}
+
+// gatewayReport is a status of a gateway, to be written.
+type gatewayReport struct {
+	gateway string
+	status  v1alpha1.GatewayStatus
 }
 
 // stillPeers returns a copy of the endpoints by peer, without those of peers that are no more. Before the
@@ -103,10 +107,10 @@ func (a *Agent) dial(ctx context.Context, r remote, state kernel.PeerState, work
 	}
 }
 
-// report writes the gateway's status if it says anything new.
-func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, now time.Time) error {
+// report hands the gateway's status over to be written, if it says anything new.
+func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, now time.Time) {
 	if a.facts.UnderlayMTU == 0 {
-		return nil // the node is not known yet
+		return // the node is not known yet
 	}
 	next := v1alpha1.GatewayStatus{
 		HAState:        haState(a.plan.Active, a.node),
@@ -119,17 +123,14 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, n
 			refused(a.top.Problems), now.Truncate(time.Second)),
 	}
 	if !worthWriting(next, a.reported, now) && a.gateway.Status.Endpoint != nil {
-		return nil
+		return
 	}
 	at := metav1.NewTime(now.Truncate(time.Second))
 	next.ReportedAt = &at
-	if err := a.cluster.SetGatewayStatus(ctx, a.gateway.Name, next); err != nil {
-		return fmt.Errorf("write the status of gateway %s: %w", a.gateway.Name, err)
-	}
+	a.statuses.put(gatewayReport{a.gateway.Name, *next.DeepCopy()})
 	a.gateway.Status = next
 	a.announce(ctx, a.reported.Connections, connections)
 	a.reported = next
-	return nil
 }
 
 // implementation of the cables; empty before there is a plan.
@@ -147,7 +148,7 @@ func (a *Agent) candidates() []v1alpha1.EndpointAddress {
 		out = append(out, v1alpha1.EndpointAddress{Type: v1alpha1.AddressPrivate, IP: address.String()})
 	}
 	const most = 16
-	for _, address := range a.public.addresses() {
+	for _, address := range a.publicAddresses() {
 		if !slices.ContainsFunc(out, func(o v1alpha1.EndpointAddress) bool { return o.IP == address.IP }) && len(out) < most {
 			out = append(out, address)
 		}
@@ -155,14 +156,22 @@ func (a *Agent) candidates() []v1alpha1.EndpointAddress {
 	return out
 }
 
-func (a *Agent) resolvePublic(ctx context.Context, o Objects) {
-	self := o.node(a.node)
-	if a.gateway == nil || self == nil {
-		return
+// publicAddresses returns the newest answer of the resolver. Before the first, what is published stays: other
+// clusters need not redial because this agent restarts.
+func (a *Agent) publicAddresses() []v1alpha1.EndpointAddress {
+	found, ok := a.public.addresses()
+	if ok || a.gateway.Status.Endpoint == nil {
+		return found
 	}
-	err := a.public.resolve(ctx, self.Annotations[v1alpha1.AnnotationPublicIP], a.cluster, time.Now())
-	if err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "a public address is not known")
+	return slices.DeleteFunc(slices.Clone(a.gateway.Status.Endpoint.Addresses), func(e v1alpha1.EndpointAddress) bool {
+		return e.Type == v1alpha1.AddressPrivate
+	})
+}
+
+// resolvePublic tells the resolver what to ask for.
+func (a *Agent) resolvePublic(o Objects) {
+	if self := o.node(a.node); a.gateway != nil && self != nil {
+		a.public.annotations.put(self.Annotations[v1alpha1.AnnotationPublicIP])
 	}
 }
 

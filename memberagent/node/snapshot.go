@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/renameio/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -26,12 +27,9 @@ type snapshot struct {
 
 func newSnapshot(dir string) snapshot { return snapshot{path: filepath.Join(dir, "objects.json")} }
 
-// save writes the objects if they tell something new.
-func (s *snapshot) save(o Objects) error {
-	if o.Peering == nil {
-		return nil
-	}
-	text, err := json.Marshal(essence(o))
+// save writes the essence of objects if it tells something new.
+func (s *snapshot) save(essence Objects) error {
+	text, err := json.Marshal(essence)
 	if err != nil || bytes.Equal(text, s.kept) {
 		return err
 	}
@@ -42,16 +40,12 @@ func (s *snapshot) save(o Objects) error {
 	return nil
 }
 
-// replaceFile leaves the old text or the new one, whenever the process ends.
+// replaceFile leaves the old text or the new one, whenever the machine stops.
 func replaceFile(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	next := path + ".next"
-	if err := os.WriteFile(next, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
+	return renameio.WriteFile(path, text, 0o600)
 }
 
 // load returns the objects, and whether there are any.
@@ -82,7 +76,10 @@ func essence(o Objects) Objects {
 	name := func(m metav1.ObjectMeta) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: m.Name, Annotations: m.Annotations}
 	}
-	out := Objects{Peering: &v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Name: o.Peering.Name}, Spec: o.Peering.Spec}}
+	out := Objects{
+		Peering:    &v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Name: o.Peering.Name}, Spec: o.Peering.Spec},
+		APIServers: o.APIServers,
+	}
 	for _, g := range o.Gateways {
 		out.Gateways = append(out.Gateways, v1alpha1.Gateway{
 			ObjectMeta: metav1.ObjectMeta{Name: g.Name}, Spec: g.Spec,
