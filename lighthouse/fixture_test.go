@@ -109,7 +109,7 @@ func serve(t testing.TB, x *index) *Lighthouse {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Lighthouse{ttl: defaultTTL, measures: m}
+	l := &Lighthouse{measures: m}
 	s, _ := x.snapshot(time.Now(), true)
 	l.current.Store(s)
 	return l

@@ -58,6 +58,7 @@ func newIndex(zones []string) *index {
 		current: &Snapshot{
 			zones:        []string{defaultZone},
 			clusterNames: true,
+			ttl:          defaultTTL,
 			services:     map[string]*service{},
 			namespaces:   map[string]int{},
 		},
@@ -193,7 +194,7 @@ func (x *index) retainGateways(names []string) {
 	maps.DeleteFunc(x.gateways, func(name string, _ v1alpha1.Gateway) bool { return !slices.Contains(names, name) })
 }
 
-// setPeering takes over the domains and this cluster's name.
+// setPeering takes over the domains, the TTL and this cluster's name.
 func (x *index) setPeering(p *v1alpha1.Peering) {
 	var zones []string
 	for _, d := range p.Spec.DNS.Domains {
@@ -208,6 +209,10 @@ func (x *index) setPeering(p *v1alpha1.Peering) {
 		next.zones = zones
 	}
 	next.clusterNames = p.Spec.DNS.ClusterNames == nil || *p.Spec.DNS.ClusterNames
+	next.ttl = defaultTTL
+	if ttl := p.Spec.DNS.TTLSeconds; ttl != nil && *ttl >= 0 && *ttl <= maxTTL {
+		next.ttl = uint32(*ttl)
+	}
 	x.current = &next
 	if x.self != p.Spec.ClusterID {
 		x.self = p.Spec.ClusterID

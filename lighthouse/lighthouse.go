@@ -25,8 +25,8 @@ const optLength = 11
 type Lighthouse struct {
 	next plugin.Handler
 	fall fall.F
-	// ttl of every record, in seconds.
-	ttl      uint32
+	// ttl of every record, in seconds, where the directive sets one; else nil, and that of the Peering counts.
+	ttl      *uint32
 	current  atomic.Pointer[Snapshot]
 	measures *measures
 }
@@ -80,6 +80,10 @@ func (l *Lighthouse) answer(s *Snapshot, q *queryName, w dns.ResponseWriter, que
 	if !s.ready {
 		return nil, resultNotReady
 	}
+	ttl := s.ttl
+	if l.ttl != nil {
+		ttl = *l.ttl
+	}
 	soa := s.soa[slices.Index(s.zones, q.zone)]
 	if !s.known(q) {
 		if l.fall.Through(question.Name) {
@@ -87,39 +91,39 @@ func (l *Lighthouse) answer(s *Snapshot, q *queryName, w dns.ResponseWriter, que
 		}
 		r := newReply(w, query)
 		r.Rcode = dns.RcodeNameError
-		r.deny(soa, l.ttl)
+		r.deny(soa, ttl)
 		return r, resultNameError
 	}
 	r := newReply(w, query)
-	l.fill(r, s, q, soa)
+	fill(r, s, q, soa, ttl)
 	if len(r.Answer) == 0 {
-		r.deny(soa, l.ttl)
+		r.deny(soa, ttl)
 		return r, resultNoData
 	}
 	return r, resultSuccess
 }
 
 // fill adds the records that answer a known name.
-func (l *Lighthouse) fill(r *reply, s *Snapshot, q *queryName, soa dns.SOA) {
+func fill(r *reply, s *Snapshot, q *queryName, soa dns.SOA, ttl uint32) {
 	var few [8][]net.IP
 	switch r.question[0].Qtype {
 	case dns.TypeA:
-		r.addAddresses(s.addresses(few[:0], q, ipv4), ipv4, l.ttl)
+		r.addAddresses(s.addresses(few[:0], q, ipv4), ipv4, ttl)
 	case dns.TypeAAAA:
-		r.addAddresses(s.addresses(few[:0], q, ipv6), ipv6, l.ttl)
+		r.addAddresses(s.addresses(few[:0], q, ipv6), ipv6, ttl)
 	case dns.TypeSRV:
-		r.addTargets(s.targets(q), q.zone, l.ttl)
+		r.addTargets(s.targets(q), q.zone, ttl)
 	case dns.TypeTXT:
 		if q.kind == nameVersion {
-			r.addVersion(l.ttl)
+			r.addVersion(ttl)
 		}
 	case dns.TypeSOA:
 		if q.kind == nameApex {
-			r.addSOA(soa, l.ttl)
+			r.addSOA(soa, ttl)
 		}
 	case dns.TypeNS:
 		if q.kind == nameApex {
-			r.addNS(soa, l.ttl)
+			r.addNS(soa, ttl)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coredns/coredns/plugin/pkg/dnstest"
 	"github.com/coredns/coredns/plugin/pkg/fall"
@@ -433,4 +434,36 @@ func addressesOf(m *dns.Msg) string {
 		}
 	}
 	return strings.Join(ips, " ")
+}
+
+// The TTL of the Peering is in force at once, and that of the directive before it.
+func TestTheTTLIsApplied(t *testing.T) {
+	x := sample()
+	const known, unknown = "cs.sample.svc.clusterset.local.", "nothing.sample.svc.clusterset.local."
+	l := serve(t, x)
+	expect := func(when string, want uint32) {
+		t.Helper()
+		s, _ := x.snapshot(time.Now(), true)
+		l.current.Store(s)
+		if got := ask(t, l, known, dns.TypeA).Answer[0].Header().Ttl; got != want {
+			t.Errorf("%s: an answer lives %d s, want %d", when, got, want)
+		}
+		soa, ok := ask(t, l, unknown, dns.TypeA).Ns[0].(*dns.SOA)
+		if !ok || soa.Hdr.Ttl != want || soa.Minttl != want {
+			t.Errorf("%s: a denial lives %v, want %d", when, soa, want)
+		}
+	}
+	set := func(ttl *int32) {
+		x.setPeering(peering("c1", v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}, TTLSeconds: ttl}))
+	}
+	expect("by default", 5)
+	set(ptr.To[int32](60))
+	expect("set", 60)
+	set(ptr.To[int32](0))
+	expect("none", 0)
+	set(ptr.To[int32](-1))
+	expect("impossible", 5)
+	l.ttl = ptr.To[uint32](7)
+	set(ptr.To[int32](60))
+	expect("set in the directive", 7)
 }

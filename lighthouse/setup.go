@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -34,8 +35,9 @@ type settings struct {
 	zones []string
 	// kubeconfig and context of the cluster; without, the pod's own cluster.
 	kubeconfig, context string
-	ttl                 uint32
-	fall                fall.F
+	// ttl overrides that of the Peering; nil where the directive sets none.
+	ttl  *uint32
+	fall fall.F
 }
 
 // Setup sets the plugin up from its directive:
@@ -46,7 +48,7 @@ type settings struct {
 //	    fallthrough [ZONES...]
 //	}
 //
-// Without ZONES it answers the domains of the Peering.
+// Without ZONES it answers the domains of the Peering, and without ttl with the TTL of the Peering.
 func Setup(c *caddy.Controller) error {
 	set, err := parseDirective(c)
 	if err != nil {
@@ -91,7 +93,7 @@ func Setup(c *caddy.Controller) error {
 
 // parseDirective reads the directive.
 func parseDirective(c *caddy.Controller) (settings, error) {
-	set := settings{ttl: defaultTTL}
+	set := settings{}
 	seen := false
 	for c.Next() {
 		if seen {
@@ -134,7 +136,7 @@ func (set *settings) property(c *caddy.Controller) error {
 		if err != nil || ttl > maxTTL {
 			return c.Errf("ttl %q is not a number of seconds from 0 to %d", args[0], maxTTL)
 		}
-		set.ttl = uint32(ttl)
+		set.ttl = ptr.To(uint32(ttl))
 	case "fallthrough":
 		set.fall.SetZonesFromArgs(args)
 	default:

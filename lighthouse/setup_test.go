@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/coredns/caddy"
 )
 
@@ -41,8 +43,8 @@ func TestDirective(t *testing.T) {
 		if err != nil {
 			t.Errorf("%q: %v", input, err)
 		}
-		if !slices.Equal(set.zones, want.zones) || set.ttl != want.ttl {
-			t.Errorf("%q: zones %v, ttl %d, want %v and %d", input, set.zones, set.ttl, want.zones, want.ttl)
+		if !slices.Equal(set.zones, want.zones) || ptr.Deref(set.ttl, defaultTTL) != want.ttl {
+			t.Errorf("%q: zones %v, ttl %d, want %v and %d", input, set.zones, ptr.Deref(set.ttl, defaultTTL), want.zones, want.ttl)
 		}
 	}
 }

@@ -23,6 +23,8 @@ type Snapshot struct {
 	zones []string
 	// soa of each zone, without its TTLs.
 	soa []dns.SOA
+	// ttl of every record, in seconds.
+	ttl uint32
 	// clusterNames says whether <cluster>.<service> is answered for ClusterSetIP services.
 	clusterNames bool
 	// services by "<service>.<namespace>".

@@ -106,7 +106,7 @@ func (m *member) start(config *rest.Config) *Lighthouse {
 		m.t.Fatal(err)
 	}
 	x := newIndex(nil)
-	l := &Lighthouse{ttl: defaultTTL, measures: measures}
+	l := &Lighthouse{measures: measures}
 	l.current.Store(x.current)
 	w, err := newWatcher(config, x, measures, clog.NewWithPlugin(Name), l.current.Store)
 	if err != nil {

@@ -179,6 +179,20 @@ type BundleSpec struct {
 	ExportConditions []ExportCondition `json:"exportConditions"`
 }
 
+// ImportProblem says why imports of one namespace do not exist in a member, or cannot be used there.
+type ImportProblem struct {
+	Namespace string `json:"namespace"`
+	// Names of the imports, sorted.
+	// +listType=atomic
+	Names []string `json:"names"`
+	// Reason in CamelCase: NamespaceMissing, NameTaken, Refused, Pending, or that of the ServiceImport's Ready condition.
+	Reason string `json:"reason"`
+	// Message is for people, in the words of the member's API server where that refused something. It may be left out
+	// for want of room.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
 // BundleStatus is written by the member's agent.
 type BundleStatus struct {
 	// ObservedRevision as in PeeringStatus.
@@ -191,6 +205,14 @@ type BundleStatus struct {
 	// LeftOut counts the exports that the report has no room for: older ones come first.
 	// +optional
 	LeftOut int32 `json:"leftOut,omitempty"`
+	// Imports of spec.imports, as of observedRevision, that do not exist or cannot be used: all others do. Sorted by
+	// namespace, reason and message.
+	// +listType=atomic
+	// +optional
+	Imports []ImportProblem `json:"imports,omitempty"`
+	// ImportsLeftOut counts the imports that have a problem and no room in the list.
+	// +optional
+	ImportsLeftOut int32 `json:"importsLeftOut,omitempty"`
 }
 
 // Bundle carries one shard of a member's services: down, what it imports; up, what it exports.

@@ -98,7 +98,7 @@ const (
 	PeeringNetworksAccepted = "NetworksAccepted"
 	// PeeringExportsAccepted: no ServiceExport of the cluster is refused or in conflict.
 	PeeringExportsAccepted = "ExportsAccepted"
-	// PeeringImportsApplied: every service that the cluster imports has its ServiceImport.
+	// PeeringImportsApplied: every service that the cluster imports has its ServiceImport, and can be used.
 	PeeringImportsApplied = "ImportsApplied"
 )
 
@@ -116,8 +116,13 @@ const (
 	ReasonNetworksRefused = "NetworksRefused"
 	// Of PeeringExportsAccepted: the conditions of some ServiceExports say what is wrong with them.
 	ReasonExportsRefused = "ExportsRefused"
-	// Of PeeringImportsApplied: a ServiceImport of that name is somebody else's.
-	ReasonNameTaken = "NameTaken"
+	// Of PeeringImportsApplied, and of an ImportProblem: a ServiceImport of that name, or the Service or EndpointSlice that
+	// Sealane would derive from it, is somebody else's; the namespace is missing; the API server refused to make what an
+	// import needs; it is not made yet.
+	ReasonNameTaken        = "NameTaken"
+	ReasonNamespaceMissing = "NamespaceMissing"
+	ReasonImportRefused    = "Refused"
+	ReasonImportPending    = "Pending"
 )
 
 // Peering is one member's place in the fabric: down, what it is to connect to; up, what it is.

@@ -49,6 +49,14 @@ type DNSSpec struct {
 	// +kubebuilder:default=true
 	// +optional
 	ClusterNames *bool `json:"clusterNames,omitempty"`
+
+	// TTLSeconds is how long a resolver may keep an answer, or a denial, in seconds. A change is in force in every
+	// member as soon as it arrives.
+	// +kubebuilder:default=5
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	// +optional
+	TTLSeconds *int32 `json:"ttlSeconds,omitempty"`
 }
 
 // HealthCheckSpec configures the probes that gateways send through their tunnels.

@@ -243,6 +243,13 @@ func endpointsOf(ips ...string) []discoveryv1.Endpoint {
 func ptr[T any](v T) *T { return &v }
 
 // expect is an error unless the two are the same text.
+func contains(text, part string) error {
+	if !strings.Contains(text, part) {
+		return fmt.Errorf("%q is not in %q", part, text)
+	}
+	return nil
+}
+
 func expect(what string, got, want any) error {
 	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
 		return fmt.Errorf("%s: got %s, want %s", what, g, w)

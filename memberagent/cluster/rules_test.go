@@ -444,7 +444,7 @@ func TestKarmadaTakesAServiceImportOver(t *testing.T) {
 		i.Spec.Ports, i.Spec.IPs = []mcs.ServicePort{{Port: 99, Protocol: corev1.ProtocolTCP}}, nil
 	})
 	m.endpoints(web, "")
-	m.peeringCondition("ImportsApplied", metav1.ConditionFalse, "NameTaken", "sample/web (propagated by Karmada")
+	m.peeringCondition("ImportsApplied", metav1.ConditionFalse, "NameTaken", "sample/web: Karmada propagates")
 	if err := m.Get(t.Context(), web, i); err != nil || i.Spec.Ports[0].Port != 99 {
 		t.Errorf("the ServiceImport was touched: %v, %v", i.Spec, err)
 	}

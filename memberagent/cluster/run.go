@@ -205,17 +205,17 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 	cached := m.GetClient()
 	found := discovery.New(cached, live)
 	wiring := clusterdns.Wiring{ConfigMap: o.Corefile, Service: o.DNS, ClusterDomain: o.ClusterDomain}
-	reach := imports.NewReachability(cached)
+	reach, refusals := imports.NewReachability(cached), imports.NewRefusals()
 	for _, r := range []interface {
 		SetupWithManager(ctrl.Manager, controller.Options) error
 	}{
 		&gateways.Reconciler{Client: cached, NodesCleaned: func(ctx context.Context) (bool, error) { return mailbox.NodesCleaned(ctx, cached, live) }},
 		&exports.Reconciler{Client: cached, WithoutGeneration: limited},
 		reach,
-		&imports.Reconciler{Client: cached, Families: found.Families, Reachability: reach, Limited: limited, Written: counters.changed},
+		&imports.Reconciler{Client: cached, Families: found.Families, Reachability: reach, Limited: limited, Refusals: refusals, Written: counters.changed},
 		&clusterdns.Reconciler{Client: cached, Wiring: wiring},
-		&mailbox.Bundles{Client: cached, Written: counters.reported("Bundle")},
-		&mailbox.Peering{Client: cached, Live: live, Discovery: found, Wiring: wiring, Version: o.Version, Limited: limited, Written: counters.reported("Peering")},
+		&mailbox.Bundles{Client: cached, Refusals: refusals, Limited: limited, Written: counters.reported("Bundle")},
+		&mailbox.Peering{Client: cached, Live: live, Discovery: found, Wiring: wiring, Version: o.Version, Limited: limited, Refusals: refusals, Written: counters.reported("Peering")},
 		&servedVersion{live: live, served: served},
 	} {
 		if err := r.SetupWithManager(m, options()); err != nil {

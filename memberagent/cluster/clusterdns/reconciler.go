@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -81,11 +83,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	changed := have.DeepCopy()
 	changed.Data[corefileKey] = want
 	log.FromContext(ctx).Info("changing the Corefile", "configMap", r.Wiring.ConfigMap.String(), "phase", peering.Spec.Phase)
-	if err := r.Patch(ctx, changed, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})); err != nil {
+	err = r.Patch(ctx, changed, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) {
+		// The cache is behind what somebody wrote a moment ago.
+		return ctrl.Result{RequeueAfter: cacheLag}, nil
+	}
+	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("change the Corefile: %w", err)
 	}
 	return ctrl.Result{}, nil
 }
+
+// cacheLag is the delay after a write that lost a race against the cache.
+const cacheLag = 20 * time.Millisecond
 
 // Condition returns DNSConfigured as the cluster is now.
 func (w Wiring) Condition(ctx context.Context, c client.Reader, peering *v1alpha1.Peering) (metav1.Condition, error) {

@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -102,8 +104,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if equality.Semantic.DeepEqual(want, export.Status.Conditions) {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{}, r.write(ctx, export, want)
+	if err := r.write(ctx, export, want); apierrors.IsConflict(err) {
+		// The cache is behind: the next event, or this, brings the newer object.
+		return ctrl.Result{RequeueAfter: cacheLag}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, nil
 }
+
+// cacheLag is the delay after a write that lost a race against the cache.
+const cacheLag = 20 * time.Millisecond
 
 // verdicts returns the broker's conditions of an export. A missing Peering or Bundle is unknown, and unknown
 // changes no verdict: it is the one that the export shows already.

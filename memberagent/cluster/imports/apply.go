@@ -28,12 +28,56 @@ import (
 // added to them, such as a selector or a port.
 
 // apply makes the objects what they should be. The Service comes first, for its address; then the rest at
-// once. What is gone already is not an error.
+// once. What is gone already is not an error. Where the API server refuses an object, the ServiceImport says so; see
+// refusal.
 func (r *Reconciler) apply(ctx context.Context, in *Input, d Decision) error {
-	service, err := r.applyService(ctx, in.Service, d.Service)
-	if err != nil {
+	service, err := r.applyService(ctx, in, d.Service)
+	verdict, refused := refusal(err)
+	if err != nil && !refused {
 		return err
 	}
+	if refused {
+		// The address that a Service still has goes on working.
+		service = in.Service
+		d.notReady(verdict)
+	}
+	if rest := r.applyRest(ctx, in, d, service); rest != nil {
+		verdict, refused := refusal(rest)
+		if !refused {
+			return rest
+		}
+		if d.ServiceImport != nil && err == nil {
+			d.notReady(verdict)
+			rest = errors.Join(rest, r.tell(ctx, d.ServiceImport))
+		}
+		return errors.Join(err, rest)
+	}
+	return err
+}
+
+// notReady makes the ServiceImport say what is wrong.
+func (d *Decision) notReady(v Verdict) {
+	if d.ServiceImport == nil {
+		return
+	}
+	for i := range d.ServiceImport.Status.Conditions {
+		if c := &d.ServiceImport.Status.Conditions[i]; c.Type == string(mcs.ServiceImportConditionReady) {
+			c.Status, c.Reason, c.Message = metav1.ConditionFalse, v.Reason, v.Message
+		}
+	}
+}
+
+// tell writes the status of a ServiceImport that is there.
+func (r *Reconciler) tell(ctx context.Context, want *mcs.ServiceImport) error {
+	have := &mcs.ServiceImport{}
+	if err := r.Get(ctx, client.ObjectKeyFromObject(want), have); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return r.applyImportStatus(ctx, have, want.Status)
+}
+
+// applyRest makes everything but the derived Service, which is nil where there is none.
+func (r *Reconciler) applyRest(ctx context.Context, in *Input, d Decision, service *corev1.Service) error {
 	if d.ServiceImport != nil && service != nil && service.Annotations[annotationOrphaned] == "" {
 		d.ServiceImport.Spec.IPs = service.Spec.ClusterIPs
 		if in.Limited && len(d.ServiceImport.Spec.IPs) > 1 {
@@ -61,7 +105,11 @@ func (r *Reconciler) apply(ctx context.Context, in *Input, d Decision) error {
 	return g.Wait()
 }
 
-func (r *Reconciler) applyService(ctx context.Context, have, want *corev1.Service) (*corev1.Service, error) {
+func (r *Reconciler) applyService(ctx context.Context, in *Input, want *corev1.Service) (*corev1.Service, error) {
+	have := in.Service
+	if want != nil && in.Stranger {
+		return nil, &taken{fmt.Sprintf("the Service %s exists and was not made by Sealane; delete or rename it", client.ObjectKeyFromObject(want))}
+	}
 	switch {
 	case want == nil && have == nil:
 		return nil, nil
@@ -163,7 +211,7 @@ func (r *Reconciler) createSlice(ctx context.Context, want *discoveryv1.Endpoint
 		return err
 	}
 	if !r.own.slice(there) {
-		return fmt.Errorf("the EndpointSlice %s exists and was not made by Sealane; delete or rename it", client.ObjectKeyFromObject(there))
+		return &taken{fmt.Sprintf("the EndpointSlice %s exists and was not made by Sealane; delete or rename it", client.ObjectKeyFromObject(there))}
 	}
 	if err := r.remove(ctx, "EndpointSlice", there); err != nil {
 		return err

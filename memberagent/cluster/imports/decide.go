@@ -49,6 +49,8 @@ type Input struct {
 	ServiceImport *mcs.ServiceImport
 	Service       *corev1.Service
 	Slices        []discoveryv1.EndpointSlice
+	// Stranger says that a Service that Sealane did not make has the derived Service's name.
+	Stranger bool
 	// Limited is set where only v1alpha1 of the MCS API is served.
 	Limited bool
 	// NodeHints says that EndpointSlices can hold hints for nodes.

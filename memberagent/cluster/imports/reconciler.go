@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -29,6 +30,8 @@ type Reconciler struct {
 	Reachability *Reachability
 	// Limited is set where only v1alpha1 of the MCS API is served.
 	Limited bool
+	// Refusals are told what the API server refuses.
+	Refusals *Refusals
 	// Written is called for each object written.
 	Written func(kind, operation string)
 
@@ -41,14 +44,36 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	in, err := r.gather(ctx, req.NamespacedName)
 	if err != nil || in == nil {
+		if err == nil {
+			r.Refusals.set(req.NamespacedName, Verdict{})
+		}
 		return ctrl.Result{}, err
 	}
 	decision := Decide(*in)
-	if err := r.apply(ctx, in, decision); err != nil {
+	err = r.apply(ctx, in, decision)
+	verdict, refused := refusal(err)
+	switch {
+	case refused:
+		if r.Refusals.set(req.NamespacedName, verdict) {
+			log.FromContext(ctx).Info("import refused", "reason", verdict.Reason, "message", verdict.Message)
+		}
+		return ctrl.Result{RequeueAfter: retryRefused}, nil
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		// The cache is behind what was written a moment ago.
+		return ctrl.Result{RequeueAfter: cacheLag}, nil
+	case err != nil:
 		return ctrl.Result{}, err
 	}
+	r.Refusals.set(req.NamespacedName, Verdict{})
 	return ctrl.Result{RequeueAfter: decision.Again}, nil
 }
+
+const (
+	// retryRefused is when to ask again for what was refused: no event tells of a quota that has room again.
+	retryRefused = 15 * time.Second
+	// cacheLag is the delay after a write that lost a race against the cache.
+	cacheLag = 20 * time.Millisecond
+)
 
 // gather returns nil where nothing may be changed: what the broker wants is unknown, the namespace is
 // missing or terminating, or the names belong to somebody else.
@@ -122,7 +147,7 @@ func (r *Reconciler) observe(ctx context.Context, in *Input) error {
 		return err
 	}
 	if in.Service != nil && !ours(in) {
-		return fmt.Errorf("the Service %s exists and was not made by Sealane; delete or rename it", derived)
+		in.Service, in.Stranger = nil, true
 	}
 	if in.Slices, err = index.SlicesFor(ctx, r, in.Key); err != nil {
 		return err

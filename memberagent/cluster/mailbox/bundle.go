@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,34 +21,47 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/memberagent/cluster/exports"
+	"github.com/sealane-io/sealane/memberagent/cluster/imports"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
 // Bundles writes Bundle.status, one key per Bundle.
 type Bundles struct {
 	client.Client
+	// Refusals of imports.
+	Refusals *imports.Refusals
+	// Limited is set where only v1alpha1 of the MCS API is served.
+	Limited bool
 	// Written is called for each write.
 	Written func()
 
 	pacer *pacer
+	mu    sync.Mutex
+	// since when a report waits for imports, by the name of its Bundle.
+	since map[string]time.Time
 }
 
 // SetupWithManager registers the controller.
 func (r *Bundles) SetupWithManager(m ctrl.Manager, o controller.Options) error {
-	r.pacer = newPacer()
+	r.pacer, r.since = newPacer(), map[string]time.Time{}
 	o.MaxConcurrentReconciles = 4
 	return ctrl.NewControllerManagedBy(m).Named("bundle").
 		For(&v1alpha1.Bundle{}).
 		Watches(&mcs.ServiceExport{}, handler.EnqueueRequestsFromMapFunc(r.shardOf)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.shardOf)).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.shardOfSlice)).
+		Watches(&mcs.ServiceImport{}, handler.EnqueueRequestsFromMapFunc(r.shardOfImport)).
+		Watches(metadataOf("Namespace"), handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(existence())).
+		WatchesRawSource(source.Channel(r.Refusals.Changed(), handler.EnqueueRequestsFromMapFunc(r.all))).
 		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(o).Complete(r)
 }
@@ -62,6 +76,21 @@ func (r *Bundles) shardOfSlice(ctx context.Context, o client.Object) []reconcile
 		return r.shard(ctx, key, o)
 	}
 	return nil
+}
+
+// existence passes what appears and disappears.
+func existence() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+}
+
+// shardOfImport enqueues the Bundle that carries the import of a ServiceImport's name.
+func (r *Bundles) shardOfImport(ctx context.Context, o client.Object) []reconcile.Request {
+	peering, err := index.Peering(ctx, r)
+	if err != nil || peering == nil {
+		return nil
+	}
+	name := v1alpha1.BundleName(v1alpha1.Shard(o.GetNamespace(), o.GetName(), peering.Spec.Shards))
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
 
 func (r *Bundles) shard(ctx context.Context, service types.NamespacedName, o client.Object) []reconcile.Request {
@@ -106,6 +135,9 @@ func (r *Bundles) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err != nil || equality.Semantic.DeepEqual(bundle.Status, status) {
 		return ctrl.Result{}, err
 	}
+	if wait := r.settling(bundle, status, time.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	if wait := r.pacer.wait(bundle.Name, time.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
@@ -115,6 +147,23 @@ func (r *Bundles) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	r.pacer.wrote(bundle.Name, time.Now())
 	r.Written()
 	return ctrl.Result{}, nil
+}
+
+// patience is how long a report waits for imports that are being made, so that new ones cost one write and not two.
+const patience = time.Second
+
+// settling returns how long to wait before a report that has nothing new but imports that are being made; 0 is not at all.
+func (r *Bundles) settling(bundle *v1alpha1.Bundle, status v1alpha1.BundleStatus, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !pending(status.Imports) || !equality.Semantic.DeepEqual(bundle.Status.Exports, status.Exports) {
+		delete(r.since, bundle.Name)
+		return 0
+	}
+	if _, ok := r.since[bundle.Name]; !ok {
+		r.since[bundle.Name] = now
+	}
+	return max(patience-now.Sub(r.since[bundle.Name]), 0)
 }
 
 // partOf says whether a Bundle's name is one of the shards'.
@@ -146,6 +195,11 @@ func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle, peering *
 			out.Exports = append(out.Exports, export)
 		}
 	}
+	verdicts, err := judge(ctx, r, r.Refusals, r.Limited, *bundle)
+	if err != nil {
+		return out, err
+	}
+	out.Imports, out.ImportsLeftOut = fitProblems(imports.Problems(verdicts))
 	out.Exports, out.LeftOut = fit(out.Exports)
 	slices.SortFunc(out.Exports, func(a, b v1alpha1.Export) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

@@ -5,6 +5,7 @@ package mailbox
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,5 +50,30 @@ func TestFit(t *testing.T) {
 				t.Errorf("the first is %s, want the oldest, %s", kept[0].Name, c.oldest)
 			}
 		})
+	}
+}
+
+func TestProblemsWithTenThousandImportsFit(t *testing.T) {
+	var all []v1alpha1.ImportProblem
+	for i := range 2500 {
+		all = append(all, v1alpha1.ImportProblem{
+			Namespace: fmt.Sprintf("namespace-of-team-%04d", i/5), Names: []string{fmt.Sprintf("service-%04d", i)},
+			Reason: v1alpha1.ReasonImportRefused, Message: strings.Repeat("x", 300),
+		})
+	}
+	kept, left := fitProblems(all)
+	data, err := json.Marshal(kept)
+	if err != nil || len(data) > maxProblems || int(left)+len(kept) != len(all) || len(kept) < 500 {
+		t.Errorf("%d bytes, %d kept, %d left out: %v", len(data), len(kept), left, err)
+	}
+	one := v1alpha1.ImportProblem{Namespace: "absent", Reason: v1alpha1.ReasonNamespaceMissing, Message: "there is no namespace absent"}
+	for i := range 2500 {
+		one.Names = append(one.Names, fmt.Sprintf("service-of-team-%04d", i))
+	}
+	if kept, left := fitProblems([]v1alpha1.ImportProblem{one}); len(kept) != 1 || left != 0 || kept[0].Message == "" {
+		t.Errorf("one namespace: %d kept, %d left out", len(kept), left)
+	}
+	if kept, left := fitProblems(nil); kept != nil || left != 0 {
+		t.Errorf("nothing: %v, %d", kept, left)
 	}
 }

@@ -39,9 +39,8 @@ type Input struct {
 	Limited bool
 	// DNS is the condition DNSConfigured, Nodes is NodesProgrammed, Accepted is NetworksAccepted.
 	DNS, Nodes, Accepted metav1.Condition
-	// MissingNamespaces and Foreign name the imports that cannot be made: for want of a namespace, or
-	// because a ServiceImport of that name is somebody else's. Both sorted.
-	MissingNamespaces, Foreign []string
+	// ImportProblems are the imports that do not exist or cannot be used, sorted.
+	ImportProblems []v1alpha1.ImportProblem
 	// RefusedExports names the ServiceExports that are not exported as they ask, with the reasons. Sorted.
 	RefusedExports []string
 	// Remaining names what a leaving cluster still has to remove.
@@ -59,7 +58,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		AgentVersion:     in.Version,
 		Conditions:       slices.Clone(in.Peering.Status.Conditions),
 	}
-	wanted := []metav1.Condition{in.DNS, mcsAPI(in.Limited), imports(in), networks(in.Found.Networks)}
+	wanted := []metav1.Condition{in.DNS, mcsAPI(in.Limited), applied(in.ImportProblems), networks(in.Found.Networks)}
 	if in.Peering.Spec.Phase == v1alpha1.MemberLeaving {
 		out.Cleaned = len(in.Remaining) == 0
 		wanted = append(wanted, cleaned(in.Remaining))
@@ -130,14 +129,39 @@ func mcsAPI(limited bool) metav1.Condition {
 	return condition(ConditionMCSAPI, true, "Served", "the cluster serves v1beta1 of ServiceExport and ServiceImport")
 }
 
-func imports(in Input) metav1.Condition {
-	switch {
-	case len(in.Foreign) > 0:
-		return condition(v1alpha1.PeeringImportsApplied, false, v1alpha1.ReasonNameTaken, "ServiceImports of these names were not made by Sealane and are left alone: %s; delete or rename them", some(in.Foreign))
-	case len(in.MissingNamespaces) > 0:
-		return condition(v1alpha1.PeeringImportsApplied, false, "NamespaceMissing", "services are imported into namespaces that do not exist here: %s; create them to use the services", some(in.MissingNamespaces))
+// applied names the imports with the most urgent reason: what a person must decide about comes before what a namespace
+// lacks.
+func applied(problems []v1alpha1.ImportProblem) metav1.Condition {
+	if len(problems) == 0 {
+		return condition(v1alpha1.PeeringImportsApplied, true, "Applied", "every import exists and can be used")
 	}
-	return condition(v1alpha1.PeeringImportsApplied, true, "Applied", "every import exists")
+	first := slices.MinFunc(problems, func(a, b v1alpha1.ImportProblem) int { return cmp.Compare(urgency(a.Reason), urgency(b.Reason)) }).Reason
+	var texts, namespaces []string
+	for _, p := range problems {
+		if p.Reason != first {
+			continue
+		}
+		namespaces = append(namespaces, p.Namespace)
+		names := make([]string, 0, len(p.Names))
+		for _, name := range p.Names {
+			names = append(names, p.Namespace+"/"+name)
+		}
+		texts = append(texts, some(names)+": "+p.Message)
+	}
+	if first == v1alpha1.ReasonNamespaceMissing {
+		return condition(v1alpha1.PeeringImportsApplied, false, first,
+			"services are imported into namespaces that do not exist here: %s; create them to use the services", some(namespaces))
+	}
+	return condition(v1alpha1.PeeringImportsApplied, false, first, "%s", strings.Join(texts[:min(len(texts), 5)], "; "))
+}
+
+// urgency orders the reasons of problems; the lowest comes first.
+func urgency(reason string) int {
+	order := []string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonImportRefused, v1alpha1.ReasonImportPending, v1alpha1.ReasonNamespaceMissing}
+	if at := slices.Index(order, reason); at >= 0 {
+		return at
+	}
+	return len(order)
 }
 
 func exported(refused []string) metav1.Condition {

@@ -23,11 +23,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
+	"github.com/sealane-io/sealane/memberagent/cluster/imports"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
@@ -40,15 +42,19 @@ type Peering struct {
 	Wiring    clusterdns.Wiring
 	Version   string
 	Limited   bool
+	// Refusals of imports.
+	Refusals *imports.Refusals
 	// Written is called for each write.
 	Written func()
 
 	pacer *pacer
+	// making has the imports that were not made yet when last looked at, and since when. One worker reconciles.
+	making map[types.NamespacedName]time.Time
 }
 
 // SetupWithManager registers the controller.
 func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
-	r.pacer = newPacer()
+	r.pacer, r.making = newPacer(), map[types.NamespacedName]time.Time{}
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: v1alpha1.PeeringName}}}
 	})
@@ -69,6 +75,7 @@ func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 			predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == r.Wiring.Service }),
 			predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelImport] != "" })))).
 		Watches(metadataOf("Namespace"), one).
+		WatchesRawSource(source.Channel(r.Refusals.Changed(), one)).
 		Watches(&corev1.Pod{}, one, builder.WithPredicates(agentConditions())).
 		WithOptions(o).Complete(r)
 }
@@ -161,8 +168,14 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 		return in, 0, fmt.Errorf("list ServiceExports: %w", err)
 	}
 	in.RefusedExports = refused(exports.Items)
-	in.MissingNamespaces, in.Foreign, err = r.obstacles(ctx)
-	return in, again, err
+	var later time.Duration
+	if in.ImportProblems, later, err = r.problems(ctx); err != nil {
+		return in, 0, err
+	}
+	if later > 0 && (again == 0 || later < again) {
+		again = later
+	}
+	return in, again, nil
 }
 
 // refused names the ServiceExports that need a person. One without a Service, or pending, does not.
@@ -186,40 +199,34 @@ func refused(exports []mcs.ServiceExport) []string {
 	return out
 }
 
-// obstacles names namespaces that imports lack, and ServiceImports that are somebody else's.
-func (r *Peering) obstacles(ctx context.Context) (missing, foreign []string, err error) {
-	bundles, imported := &v1alpha1.BundleList{}, &mcs.ServiceImportList{}
-	namespaces := &metav1.PartialObjectMetadataList{}
-	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
-	for _, list := range []client.ObjectList{bundles, imported, namespaces} {
-		if err := r.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, nil, fmt.Errorf("list %T: %w", list, err)
+// problems with imports. What is only being made counts from its second look, five seconds later.
+func (r *Peering) problems(ctx context.Context) (problems []v1alpha1.ImportProblem, again time.Duration, err error) {
+	bundles := &v1alpha1.BundleList{}
+	if err := r.List(ctx, bundles, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, 0, fmt.Errorf("list Bundles: %w", err)
+	}
+	verdicts, err := judge(ctx, r, r.Refusals, r.Limited, bundles.Items...)
+	if err != nil {
+		return nil, 0, err
+	}
+	now := time.Now()
+	maps.DeleteFunc(r.making, func(key types.NamespacedName, _ time.Time) bool {
+		return verdicts[key].Reason != v1alpha1.ReasonImportPending
+	})
+	for key, v := range verdicts {
+		if v.Reason != v1alpha1.ReasonImportPending {
+			continue
+		}
+		if _, ok := r.making[key]; !ok {
+			r.making[key] = now
+		}
+		if left := makingGrace - now.Sub(r.making[key]); left > 0 {
+			delete(verdicts, key)
+			again = left
 		}
 	}
-	there, others := map[string]bool{}, map[types.NamespacedName]*mcs.ServiceImport{}
-	for i := range namespaces.Items {
-		there[namespaces.Items[i].Name] = true
-	}
-	for i := range imported.Items {
-		if o := &imported.Items[i]; !v1alpha1.OwnsServiceImport(o) {
-			others[client.ObjectKeyFromObject(o)] = o
-		}
-	}
-	lacking := map[string]bool{}
-	for i := range bundles.Items {
-		for j := range bundles.Items[i].Spec.Imports {
-			key := types.NamespacedName{Namespace: bundles.Items[i].Spec.Imports[j].Namespace, Name: bundles.Items[i].Spec.Imports[j].Name}
-			o := others[key]
-			switch {
-			case !there[key.Namespace]:
-				lacking[key.Namespace] = true
-			case o != nil && v1alpha1.Propagated(o):
-				foreign = append(foreign, key.String()+" (propagated by Karmada: delete the ServiceImport on the Karmada API)")
-			case o != nil:
-				foreign = append(foreign, key.String())
-			}
-		}
-	}
-	slices.Sort(foreign)
-	return slices.Sorted(maps.Keys(lacking)), foreign, nil
+	return imports.Problems(verdicts), again, nil
 }
+
+// makingGrace is how long an import may take to be made before it counts as a problem.
+const makingGrace = 5 * time.Second

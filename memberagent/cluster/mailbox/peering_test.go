@@ -78,15 +78,23 @@ func TestPeeringStatus(t *testing.T) {
 
 func TestPeeringConditions(t *testing.T) {
 	in := peeringInput()
-	var many []string
 	for i := range 12 {
-		many = append(many, fmt.Sprintf("ns-%02d", i))
+		in.ImportProblems = append(in.ImportProblems, v1alpha1.ImportProblem{
+			Namespace: fmt.Sprintf("ns-%02d", i), Names: []string{"web"}, Reason: v1alpha1.ReasonNamespaceMissing,
+		})
 	}
-	in.MissingNamespaces, in.Limited = many, true
+	in.Limited = true
 	status := PeeringStatus(in)
 	c := meta.FindStatusCondition(status.Conditions, v1alpha1.PeeringImportsApplied)
 	if c.Reason != "NamespaceMissing" || !strings.Contains(c.Message, "ns-09 and 2 more") || c.ObservedGeneration != 4 {
 		t.Errorf("missing namespaces: %+v", c)
+	}
+	in.ImportProblems = append(in.ImportProblems, v1alpha1.ImportProblem{
+		Namespace: "shop", Names: []string{"cart"}, Reason: v1alpha1.ReasonImportRefused, Message: "exceeded quota",
+	})
+	if c := meta.FindStatusCondition(PeeringStatus(in).Conditions, v1alpha1.PeeringImportsApplied); c.Reason != "Refused" ||
+		c.Message != "shop/cart: exceeded quota" || c.Status != metav1.ConditionFalse {
+		t.Errorf("refused: %+v", c)
 	}
 	if c := meta.FindStatusCondition(status.Conditions, ConditionMCSAPI); c.Reason != "Limited" || c.Status != metav1.ConditionFalse {
 		t.Errorf("old API: %+v", c)
