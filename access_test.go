@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -78,6 +81,7 @@ func connect(t *testing.T, config *rest.Config) client.Client {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme, mcs.Install,
+		clusterv1alpha1.Install, policyv1alpha1.Install, workv1alpha1.Install,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
@@ -131,7 +135,7 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 	}
 }
 
-// token of a service account in sealane-system; with a pod it is bound to that, as kubelet's are.
+// token of a service account in a member; with a pod it is bound to that, as kubelet's are.
 func token(t *testing.T, account string, pod *corev1.Pod) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{}
@@ -140,7 +144,16 @@ func token(t *testing.T, account string, pod *corev1.Pod) string {
 			Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
 		}
 	}
-	answer, err := kubernetes.NewForConfigOrDie(server).CoreV1().ServiceAccounts(v1alpha1.Namespace).
+	return tokenOf(t, server, account, request)
+}
+
+// tokenOf asks an API server for a token of a service account in sealane-system.
+func tokenOf(t *testing.T, config *rest.Config, account string, request *authenticationv1.TokenRequest) string {
+	t.Helper()
+	if request == nil {
+		request = &authenticationv1.TokenRequest{}
+	}
+	answer, err := kubernetes.NewForConfigOrDie(config).CoreV1().ServiceAccounts(v1alpha1.Namespace).
 		CreateToken(t.Context(), account, request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -55,11 +55,13 @@ func (f *fleet) accepted(cluster string) string {
 
 // spread names the clusters that the install bundle goes to.
 func (f *fleet) spread() string {
-	var policy policyv1alpha1.ClusterPropagationPolicy
-	if f.client.Get(f.t.Context(), client.ObjectKey{Name: propagation.PolicyName}, &policy) != nil {
-		return ""
+	var clusters clusterv1alpha1.ClusterList
+	f.must(f.client.List(f.t.Context(), &clusters, client.HasLabels{v1alpha1.LabelMember}))
+	var names []string
+	for i := range clusters.Items {
+		names = append(names, clusters.Items[i].Name)
 	}
-	return strings.Join(policy.Spec.Placement.ClusterAffinity.ClusterNames, ",")
+	return strings.Join(names, ",")
 }
 
 // connect makes a ClusterSet of c1, c2, … that know each other.

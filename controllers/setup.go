@@ -17,7 +17,6 @@ import (
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -105,14 +104,14 @@ func stripCluster(obj any) (any, error) {
 	return obj, nil
 }
 
-// Setup adds the controllers to a manager. templates are the install bundle.
-func Setup(mgr ctrl.Manager, templates []*unstructured.Unstructured, registry prometheus.Registerer) error {
+// Setup adds the controllers to a manager.
+func Setup(mgr ctrl.Manager, registry prometheus.Registerer) error {
 	m := metrics.New(registry)
 	works := propagation.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
 	events := mgr.GetEventRecorderFor("sealane-controller")
 	said, problems := new(verdicts.Reader), services.NewProblemIndex()
 	for name, c := range map[string]interface{ SetupWithManager(ctrl.Manager) error }{
-		"membership": &membership.Reconciler{Client: mgr.GetClient(), Events: events, Templates: templates, Now: time.Now},
+		"membership": &membership.Reconciler{Client: mgr.GetClient(), Events: events},
 		"fabric":     &fabric.Reconciler{Client: mgr.GetClient(), Works: works, Events: events, Metrics: m, Others: problems, Changed: problems.Changed, Now: time.Now},
 		"exports":    &exports.Reconciler{Client: mgr.GetClient(), Verdicts: said, Now: time.Now},
 		"policies":   &policies.Reconciler{Client: mgr.GetClient(), Verdicts: said, Now: time.Now},

@@ -9,11 +9,14 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
+// kindCRD is the kind of the templates that a member needs before anything travels.
+const kindCRD = "CustomResourceDefinition"
+
 // WireBindings are the names of the ClusterResourceBindings of the CRDs that the wire needs.
 func WireBindings() []string {
 	return []string{
-		names.GenerateBindingName(KindCRD, "peerings."+v1alpha1.GroupName),
-		names.GenerateBindingName(KindCRD, "bundles."+v1alpha1.GroupName),
+		names.GenerateBindingName(kindCRD, "peerings."+v1alpha1.GroupName),
+		names.GenerateBindingName(kindCRD, "bundles."+v1alpha1.GroupName),
 	}
 }
 

@@ -13,11 +13,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -25,13 +27,18 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sealane-io/sealane"
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/credential"
+	"github.com/sealane-io/sealane/internal/installation"
 	"github.com/sealane-io/sealane/internal/version"
 )
 
 const (
 	// controllerName is that of the Deployment, and of the identity on the Karmada API.
 	controllerName = "sealane-controller"
+	// kubeconfigSecret on the host holds the controller's kubeconfig and token.
+	kubeconfigSecret = "sealane-controller-kubeconfig"
 	// annotationKubeconfig on the pod template restarts the controller when its kubeconfig changes.
 	annotationKubeconfig = "sealane.io/kubeconfig-sha256"
 	// defaultHostContext is what Karmada's own installation calls the host cluster's context.
@@ -107,6 +114,36 @@ func (h *hostCluster) complete(o *options) error {
 	}
 }
 
+// bundle are the members' workloads and CRDs with this installation's images, and the policies that propagate them.
+func (c *controller) bundle() (templates, policies []*unstructured.Unstructured, err error) {
+	templates, err = installation.Templates(sealane.Artifacts, installation.Images{
+		Agent: c.agentImage, DNS: c.dnsImage, PullPolicy: c.imagePullPolicy,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	policies, err = installation.Policies(templates)
+	return templates, policies, err
+}
+
+// installBundle applies the members' bundle. Nothing reaches a cluster before the controller labels it.
+func (a *api) installBundle(ctx context.Context, c *controller, p *progress) error {
+	templates, policies, err := c.bundle()
+	if err != nil {
+		return err
+	}
+	if err := a.apply(ctx, templates...); err != nil {
+		return err
+	}
+	for _, policy := range policies {
+		if err := a.replace(ctx, policy); err != nil {
+			return err
+		}
+	}
+	p.say("%d templates and %d policies of the members' workloads on the Karmada API", len(templates), len(policies))
+	return nil
+}
+
 // install gives the controller its identity on the Karmada API and starts it, or says how to.
 func (c *controller) install(ctx context.Context, o *options, karmada *api, p *progress) error {
 	token, err := karmada.controllerIdentity(ctx, p)
@@ -124,14 +161,15 @@ func (c *controller) install(ctx context.Context, o *options, karmada *api, p *p
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := controllerKubeconfig(karmada.config, server, token)
+	kubeconfig, err := controllerKubeconfig(karmada.config, server, credential.TokenKey)
 	if err != nil {
 		return err
 	}
-	return c.deploy(ctx, host, server, kubeconfig, p)
+	return c.deploy(ctx, host, server, kubeconfig, token, p)
 }
 
-// controllerIdentity applies the ServiceAccount and its rights, and returns its token.
+// controllerIdentity applies the ServiceAccount and its rights, and returns a token that expires: the controller
+// renews it. One of an earlier release, which did not, goes.
 func (a *api) controllerIdentity(ctx context.Context, p *progress) (string, error) {
 	objects, err := manifests("artifacts/controller/karmada.yaml")
 	if err != nil {
@@ -140,20 +178,21 @@ func (a *api) controllerIdentity(ctx context.Context, p *progress) (string, erro
 	if err := a.apply(ctx, objects...); err != nil {
 		return "", err
 	}
-	var secret corev1.Secret
-	err = until(ctx, func(ctx context.Context) (bool, error) {
-		err := a.Get(ctx, client.ObjectKey{Namespace: v1alpha1.Namespace, Name: controllerName}, &secret)
-		return len(secret.Data[corev1.ServiceAccountTokenKey]) > 0, err
-	})
-	if err != nil {
+	key := metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: controllerName}
+	if err := a.removeOne(ctx, &corev1.Secret{ObjectMeta: key}); err != nil {
+		return "", err
+	}
+	request := credential.Request(credential.Lifetime)
+	if err := a.SubResource("token").Create(ctx, &corev1.ServiceAccount{ObjectMeta: key}, request); err != nil {
 		return "", &finding{
-			expected: "a token in the Secret " + v1alpha1.Namespace + "/" + controllerName + " on the Karmada API",
+			expected: "a token of ServiceAccount " + v1alpha1.Namespace + "/" + controllerName + " on the Karmada API",
 			found:    err.Error(),
-			remedy:   "see that Karmada's kube-controller-manager runs, with the controller serviceaccount-token",
+			remedy:   "see that Karmada's API server issues tokens (its flags --service-account-issuer and --service-account-signing-key-file)",
 		}
 	}
-	p.say("controller identity %s/%s on the Karmada API", v1alpha1.Namespace, controllerName)
-	return string(secret.Data[corev1.ServiceAccountTokenKey]), nil
+	p.say("controller identity %s/%s on the Karmada API, with a token that expires at %s unless the controller renews it",
+		v1alpha1.Namespace, controllerName, request.Status.ExpirationTimestamp.UTC().Format(time.RFC3339))
+	return request.Status.Token, nil
 }
 
 func (c *controller) external(karmada *api, token string, p *progress) error {
@@ -161,24 +200,23 @@ func (c *controller) external(karmada *api, token string, p *progress) error {
 	if server == "" {
 		server = karmada.config.Host
 	}
-	kubeconfig, err := controllerKubeconfig(karmada.config, server, token)
-	if err != nil {
-		return err
-	}
 	file, err := filepath.Abs(c.kubeconfigFile)
 	if err != nil {
 		return fmt.Errorf("resolve %s: %w", c.kubeconfigFile, err)
 	}
+	kubeconfig, err := controllerKubeconfig(karmada.config, server, filepath.Base(file)+".token")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+".token", []byte(token), 0o600); err != nil {
+		return fmt.Errorf("write the controller's token: %w", err)
+	}
 	if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
 		return fmt.Errorf("write the controller's kubeconfig: %w", err)
 	}
-	p.say("controller: start it as a process of your own:\n\n  sealane-controller --kubeconfig=%s \\\n    %s\n", file, strings.Join(c.args(), " \\\n    "))
+	p.say("controller: start it as a process of your own, which may write %s.token:\n\n  sealane-controller --kubeconfig=%s\n",
+		file, file)
 	return nil
-}
-
-// args are the controller's flags besides its kubeconfig.
-func (c *controller) args() []string {
-	return []string{"--agent-image=" + c.agentImage, "--dns-image=" + c.dnsImage, "--image-pull-policy=" + c.imagePullPolicy}
 }
 
 // server finds the URL at which pods of the host reach the Karmada API.
@@ -220,8 +258,9 @@ func loopback(server string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// controllerKubeconfig renders a kubeconfig for a token, trusting what the administrator's trusts.
-func controllerKubeconfig(admin *rest.Config, server, token string) ([]byte, error) {
+// controllerKubeconfig renders a kubeconfig that names a token's file, relative to its own directory, and trusts what
+// the administrator's trusts.
+func controllerKubeconfig(admin *rest.Config, server, tokenFile string) ([]byte, error) {
 	tls := rest.CopyConfig(admin)
 	if err := rest.LoadTLSFiles(tls); err != nil {
 		return nil, fmt.Errorf("read the CA of the Karmada API: %w", err)
@@ -234,7 +273,7 @@ func controllerKubeconfig(admin *rest.Config, server, token string) ([]byte, err
 		InsecureSkipTLSVerify:    tls.Insecure,
 		TLSServerName:            tls.ServerName,
 	}
-	config.AuthInfos[controllerName] = &clientcmdapi.AuthInfo{Token: token}
+	config.AuthInfos[controllerName] = &clientcmdapi.AuthInfo{TokenFile: tokenFile}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: controllerName, Namespace: v1alpha1.Namespace}
 	config.CurrentContext = name
 	content, err := clientcmd.Write(*config)
@@ -245,8 +284,8 @@ func controllerKubeconfig(admin *rest.Config, server, token string) ([]byte, err
 }
 
 // deploy applies the controller's Deployment on the host and waits until it is available.
-func (c *controller) deploy(ctx context.Context, host *api, server string, kubeconfig []byte, p *progress) error {
-	objects, err := c.hostObjects(kubeconfig)
+func (c *controller) deploy(ctx context.Context, host *api, server string, kubeconfig []byte, token string, p *progress) error {
+	objects, err := c.hostObjects(kubeconfig, token)
 	if err != nil {
 		return err
 	}
@@ -274,8 +313,9 @@ func (c *controller) deploy(ctx context.Context, host *api, server string, kubec
 	return nil
 }
 
-// hostObjects are the host's manifests with this installation's image, flags and kubeconfig.
-func (c *controller) hostObjects(kubeconfig []byte) ([]*unstructured.Unstructured, error) {
+// hostObjects are the host's manifests with this installation's image, flags and credentials. A new token alone
+// does not restart the controller.
+func (c *controller) hostObjects(kubeconfig []byte, token string) ([]*unstructured.Unstructured, error) {
 	objects, err := c.host.objects()
 	if err != nil {
 		return nil, err
@@ -284,7 +324,10 @@ func (c *controller) hostObjects(kubeconfig []byte) ([]*unstructured.Unstructure
 	for _, object := range objects {
 		switch object.GetKind() {
 		case "Secret":
-			err = unstructured.SetNestedField(object.Object, base64.StdEncoding.EncodeToString(kubeconfig), "data", "kubeconfig")
+			err = unstructured.SetNestedStringMap(object.Object, map[string]string{
+				"kubeconfig":        base64.StdEncoding.EncodeToString(kubeconfig),
+				credential.TokenKey: base64.StdEncoding.EncodeToString([]byte(token)),
+			}, "data")
 		case "Deployment":
 			err = c.fill(object, hex.EncodeToString(sum[:]))
 		}
@@ -304,8 +347,15 @@ func (h *hostCluster) objects() ([]*unstructured.Unstructured, error) {
 	for _, object := range objects {
 		if object.GetKind() == "Namespace" {
 			object.SetName(h.namespace)
-		} else {
-			object.SetNamespace(h.namespace)
+			continue
+		}
+		object.SetNamespace(h.namespace)
+		if object.GetKind() != "RoleBinding" {
+			continue
+		}
+		subject := map[string]any{"kind": "ServiceAccount", "name": controllerName, "namespace": h.namespace}
+		if err := unstructured.SetNestedSlice(object.Object, []any{subject}, "subjects"); err != nil {
+			return nil, fmt.Errorf("fill %s: %w", describe(object), err)
 		}
 	}
 	return objects, nil
@@ -321,7 +371,7 @@ func (c *controller) fill(object *unstructured.Unstructured, sum string) error {
 	container := &d.Spec.Template.Spec.Containers[0]
 	container.Image = c.image
 	container.ImagePullPolicy = corev1.PullPolicy(c.imagePullPolicy)
-	container.Args = append(container.Args, c.args()...)
+	container.Args = append(container.Args, "--token-secret="+c.host.namespace+"/"+kubeconfigSecret)
 	filled, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&d)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/version"
@@ -32,6 +34,7 @@ type install struct {
 	clusters   []string
 	clusterSet string
 	wait       bool
+	render     bool
 	controller controller
 }
 
@@ -40,11 +43,13 @@ func newInstall(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Install Sealane on the Karmada API and connect its clusters",
-		Long: `Install Sealane: CRDs and the controller's identity on the Karmada API, the controller itself on the
-cluster that hosts Karmada, and a ClusterSet. Then wait until every member is connected to every other
+		Long: `Install Sealane: CRDs, the members' workloads with the policies that propagate them, and the controller's
+identity on the Karmada API, the controller itself on the cluster that hosts Karmada, and a ClusterSet. Then wait until every member is connected to every other
 and resolves the clusterset's names through its own cluster DNS.
 
-Running it again changes nothing that is as it should be. An existing ClusterSet is never changed.`,
+Running it again changes nothing that is as it should be, but gives the controller a new token. An existing
+ClusterSet is never changed. --render prints what would be applied, for GitOps, and asks no API server; the
+controller's credential and Deployment are not part of it.`,
 		Example: `  # every cluster of Karmada, the controller in the cluster of context karmada-host
   ` + o.invocation + ` install --karmada-context karmada-apiserver --host-context karmada-host
 
@@ -57,11 +62,46 @@ Running it again changes nothing that is as it should be. An existing ClusterSet
 	f.StringSliceVarP(&in.clusters, "clusters", "C", nil, "clusters that belong (default: all, those that join Karmada later included)")
 	f.StringVar(&in.clusterSet, "clusterset", defaultClusterSet, "name of the ClusterSet")
 	f.BoolVar(&in.wait, "wait", true, "wait until the members are connected")
+	f.BoolVar(&in.render, "render", false, "print the objects for the Karmada API instead of applying them")
 	in.controller.addFlags(f)
 	return cmd
 }
 
+// renderObjects prints what is applied on the Karmada API, but the ClusterSet, which is the user's.
+func (in *install) renderObjects() error {
+	own, err := crds()
+	if err != nil {
+		return err
+	}
+	templates, policies, err := in.controller.bundle()
+	if err != nil {
+		return err
+	}
+	identity, err := manifests("artifacts/controller/karmada.yaml")
+	if err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for _, object := range slices.Concat(templates, policies, own, identity) {
+		if seen[describe(object)] {
+			continue
+		}
+		seen[describe(object)] = true
+		text, err := yaml.Marshal(object.Object)
+		if err != nil {
+			return fmt.Errorf("render %s: %w", describe(object), err)
+		}
+		if _, err := fmt.Fprintf(in.Out, "---\n%s", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (in *install) run(ctx context.Context) error {
+	if in.render {
+		return in.renderObjects()
+	}
 	ctx, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
 	p := newProgress(in.ErrOut)
@@ -73,6 +113,9 @@ func (in *install) run(ctx context.Context) error {
 		return err
 	}
 	if err := karmada.installCRDs(ctx, p); err != nil {
+		return err
+	}
+	if err := karmada.installBundle(ctx, &in.controller, p); err != nil {
 		return err
 	}
 	if err := in.controller.install(ctx, in.options, karmada, p); err != nil {

@@ -18,6 +18,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,10 +27,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/apiserver"
+	"github.com/sealane-io/sealane/internal/installation"
 )
 
 // karmada is a real API server with Karmada's CRDs. No controller of Karmada's runs; what the tests need
@@ -209,8 +212,11 @@ func TestInstallGivesTheControllerExactlyItsRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, object := range append(crds, bundle...) {
-		if err := controller.apply(t.Context(), object); err != nil {
-			t.Errorf("the controller cannot install the members' bundle: %v", err)
+		if err := controller.apply(t.Context(), object); !apierrors.IsForbidden(err) {
+			t.Errorf("the controller may install the members' bundle: %v", err)
+		}
+		if err := k.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			t.Errorf("the bundle is not installed: %v", err)
 		}
 	}
 	for what, err := range map[string]error{
@@ -222,6 +228,75 @@ func TestInstallGivesTheControllerExactlyItsRights(t *testing.T) {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v, expected forbidden", what, err)
 		}
+	}
+}
+
+// TestInstallAgainReplacesThePolicies: what an interrupted uninstall, or an earlier release, left in a policy would
+// keep the bundle from new members.
+func TestInstallAgainReplacesThePolicies(t *testing.T) {
+	k := newKarmada(t)
+	k.install(t)
+	policy := &policyv1alpha1.ClusterPropagationPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.CRDPolicyName}}
+	k.get(t, policy)
+	want := policy.Spec.DeepCopy()
+	policy.Spec.Placement.ClusterAffinity = &policyv1alpha1.ClusterAffinity{ClusterNames: []string{"c1"}}
+	policy.Spec.PreserveResourcesOnDeletion = ptr.To(false)
+	if err := k.Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	k.install(t)
+	k.get(t, policy)
+	if !equality.Semantic.DeepEqual(policy.Spec, *want) {
+		t.Errorf("the policy is %+v, want %+v", policy.Spec, *want)
+	}
+}
+
+// TestUninstallTakesTheLabelsFromClusters, which the controller would have done.
+func TestUninstallTakesTheLabelsFromClusters(t *testing.T) {
+	k := newKarmada(t)
+	k.install(t)
+	c := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}
+	k.get(t, c)
+	c.Labels = map[string]string{v1alpha1.LabelMember: "true", v1alpha1.LabelClusterSet: "default", "env": "prod"}
+	if err := k.Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	k.succeeds(t, "uninstall", "--host-context=lost-member")
+	k.get(t, c)
+	if got := fmt.Sprint(c.Labels); got != "map[env:prod]" {
+		t.Errorf("labels %s", got)
+	}
+}
+
+// TestRenderNamesWhatInstallApplies, and asks no API server.
+func TestRenderNamesWhatInstallApplies(t *testing.T) {
+	var out bytes.Buffer
+	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out}
+	if code := run([]string{"kubectl-karmada-sealane", "install", "--render", "--agent-image=example.org/agent:1"}, streams); code != 0 {
+		t.Fatalf("exit code %d: %s", code, out.String())
+	}
+	objects, err := decode(out.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, object := range objects {
+		if found[describe(object)] {
+			t.Errorf("%s twice", describe(object))
+		}
+		found[describe(object)] = true
+	}
+	for _, want := range []string{
+		"Namespace sealane-system", "CustomResourceDefinition clustersets.sealane.io", "CustomResourceDefinition peerings.sealane.io",
+		"DaemonSet sealane-system/sealane-node", "ClusterPropagationPolicy sealane", "ClusterPropagationPolicy sealane-crds",
+		"ClusterRole sealane-controller", "ValidatingAdmissionPolicy sealane-controller", "ValidatingAdmissionPolicy sealane-node",
+	} {
+		if !found[want] {
+			t.Errorf("no %s", want)
+		}
+	}
+	if !strings.Contains(out.String(), "image: example.org/agent:1") {
+		t.Error("the images are not those of the flags")
 	}
 }
 
@@ -263,14 +338,19 @@ func TestInstallDeploysTheControllerOnTheHost(t *testing.T) {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "sealane-controller", Name: "sealane-controller"}}
 	k.get(t, d)
 	container := d.Spec.Template.Spec.Containers[0]
-	if container.Image != "localhost/controller:dev" || !slices.Contains(container.Args, "--agent-image=localhost/agent:dev") {
+	if container.Image != "localhost/controller:dev" ||
+		!slices.Contains(container.Args, "--token-secret=sealane-controller/sealane-controller-kubeconfig") {
 		t.Errorf("the controller's container: %+v", container)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "sealane-controller", Name: "sealane-controller-kubeconfig"}}
 	k.get(t, secret)
-	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
-	if err != nil || config.Host != "https://karmada.example:5443" || config.BearerToken == "" || config.BearerToken == k.config.BearerToken {
-		t.Errorf("the controller's kubeconfig: %v, %v", config, err)
+	config, err := clientcmd.Load(secret.Data["kubeconfig"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := string(secret.Data[config.AuthInfos["sealane-controller"].TokenFile])
+	if config.Clusters["karmada"].Server != "https://karmada.example:5443" || token == "" || token == k.config.BearerToken {
+		t.Errorf("the controller's kubeconfig: %+v", config)
 	}
 	k.succeeds(t, "uninstall", "--host-context=lost-member")
 	if left := k.sealanes(t); len(left) > 0 {

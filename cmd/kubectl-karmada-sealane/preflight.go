@@ -44,7 +44,9 @@ func installRights() []authorizationv1.ResourceAttributes {
 		{Verb: "escalate", Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
 		{Verb: "patch", Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"},
 		{Verb: "patch", Resource: "namespaces"},
-		{Verb: "get", Resource: "secrets", Namespace: v1alpha1.Namespace},
+		{Verb: "patch", Group: "policy.karmada.io", Resource: "clusterpropagationpolicies"},
+		{Verb: "patch", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"},
+		{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: v1alpha1.Namespace},
 		{Verb: "create", Group: v1alpha1.GroupName, Resource: "clustersets"},
 	}
 }
@@ -60,7 +62,7 @@ func (a *api) checkRights(ctx context.Context, rights []authorizationv1.Resource
 			return fmt.Errorf("ask what the user may do: %w", err)
 		}
 		if !review.Status.Allowed {
-			missing = append(missing, strings.TrimSuffix(right.Verb+" "+right.Resource+"."+right.Group, "."))
+			missing = append(missing, rightText(right))
 		}
 	}
 	if len(missing) == 0 {
@@ -71,6 +73,18 @@ func (a *api) checkRights(ctx context.Context, rights []authorizationv1.Resource
 		found:    "not allowed: " + strings.Join(missing, ", "),
 		remedy:   "use the kubeconfig that Karmada's installation wrote for its administrator",
 	}
+}
+
+// rightText writes a right as "patch clusterroles.rbac.authorization.k8s.io" or "create serviceaccounts/token".
+func rightText(right authorizationv1.ResourceAttributes) string {
+	text := right.Verb + " " + right.Resource
+	if right.Subresource != "" {
+		text += "/" + right.Subresource
+	}
+	if right.Group != "" {
+		text += "." + right.Group
+	}
+	return text
 }
 
 // checkServiceExport sees that Karmada's own CRD of the MCS API is there: exports made on the Karmada

@@ -18,14 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/installation"
 )
 
-// crdPolicy is the controller's ClusterPropagationPolicy of the members' CRDs. A cluster that leaves
-// keeps them, so that it can join again at once.
-const crdPolicy = "sealane-crds"
-
 // reclaimCRDs makes Karmada own the CRDs again in every cluster that still serves them, so that deleting
-// the templates deletes them there.
+// the templates deletes them there: a cluster that left kept them.
 func (u *uninstall) reclaimCRDs(ctx context.Context, karmada *api, templates []*unstructured.Unstructured, p *progress) error {
 	clusters, err := u.karmadaClusters(ctx, karmada)
 	if err != nil {
@@ -36,18 +33,18 @@ func (u *uninstall) reclaimCRDs(ctx context.Context, karmada *api, templates []*
 		return nil
 	}
 	var policy policyv1alpha1.ClusterPropagationPolicy
-	err = karmada.Get(ctx, client.ObjectKey{Name: crdPolicy}, &policy)
+	err = karmada.Get(ctx, client.ObjectKey{Name: installation.CRDPolicyName}, &policy)
 	if gone(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("get clusterpropagationpolicy %s: %w", crdPolicy, err)
+		return fmt.Errorf("get clusterpropagationpolicy %s: %w", installation.CRDPolicyName, err)
 	}
 	base := policy.DeepCopy()
 	policy.Spec.PreserveResourcesOnDeletion = ptr.To(false)
 	policy.Spec.Placement.ClusterAffinity = &policyv1alpha1.ClusterAffinity{ClusterNames: serving}
 	if err := karmada.Patch(ctx, &policy, client.MergeFrom(base), client.FieldOwner(fieldManager)); err != nil {
-		return fmt.Errorf("update clusterpropagationpolicy %s: %w", crdPolicy, err)
+		return fmt.Errorf("update clusterpropagationpolicy %s: %w", installation.CRDPolicyName, err)
 	}
 	var waiting []string
 	err = until(ctx, func(ctx context.Context) (bool, error) {

@@ -24,7 +24,12 @@ import (
 func (k *karmada) sealanes(t *testing.T) []string {
 	t.Helper()
 	var left []string
-	for _, list := range []string{"CustomResourceDefinitionList.apiextensions.k8s.io", "NamespaceList.", "ClusterRoleList.rbac.authorization.k8s.io", "ClusterRoleBindingList.rbac.authorization.k8s.io"} {
+	for _, list := range []string{
+		"CustomResourceDefinitionList.apiextensions.k8s.io", "NamespaceList.",
+		"ClusterRoleList.rbac.authorization.k8s.io", "ClusterRoleBindingList.rbac.authorization.k8s.io",
+		"ValidatingAdmissionPolicyList.admissionregistration.k8s.io",
+		"ValidatingAdmissionPolicyBindingList.admissionregistration.k8s.io",
+	} {
 		kind, group, _ := strings.Cut(list, ".")
 		objects := &unstructured.UnstructuredList{}
 		objects.SetAPIVersion(strings.TrimPrefix(group+"/v1", "/"))
@@ -44,17 +49,6 @@ func (k *karmada) sealanes(t *testing.T) []string {
 func TestUninstallLeavesNothing(t *testing.T) {
 	k := newKarmada(t)
 	k.install(t)
-	bundle, err := manifests("artifacts/deploy/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := k.apply(t.Context(), bundle...); err != nil {
-		t.Fatal(err)
-	}
-	k.create(t, &policyv1alpha1.ClusterPropagationPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "sealane", Labels: map[string]string{labelManagedBy: v1alpha1.ManagedBy}},
-		Spec:       policyv1alpha1.PropagationSpec{ResourceSelectors: []policyv1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "Namespace", Name: "sealane-system"}}},
-	})
 	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	k.get(t, set)
 	set.Finalizers = []string{"sealane.io/members"}

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -17,11 +20,10 @@ import (
 	runtimemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/sealane-io/sealane"
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers"
+	"github.com/sealane-io/sealane/internal/credential"
 	"github.com/sealane-io/sealane/internal/version"
-	"github.com/sealane-io/sealane/propagation"
 )
 
 // run runs the controllers until the context ends.
@@ -30,10 +32,6 @@ func run(ctx context.Context, o options) error {
 	logger := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	log.SetLogger(logger)
 	config, err := o.config()
-	if err != nil {
-		return err
-	}
-	templates, err := propagation.Templates(sealane.Artifacts, propagation.Images{Agent: o.agentImage, DNS: o.dnsImage, PullPolicy: o.pullPolicy})
 	if err != nil {
 		return err
 	}
@@ -58,7 +56,10 @@ func run(ctx context.Context, o options) error {
 	if err := addChecks(mgr); err != nil {
 		return err
 	}
-	if err := controllers.Setup(mgr, templates, runtimemetrics.Registry); err != nil {
+	if err := controllers.Setup(mgr, runtimemetrics.Registry); err != nil {
+		return err
+	}
+	if err := o.renewToken(mgr, config, runtimemetrics.Registry); err != nil {
 		return err
 	}
 	logger.Info("sealane-controller starts", "version", version.Version)
@@ -66,6 +67,26 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("run the controllers: %w", err)
 	}
 	return nil
+}
+
+// renewToken adds to the manager what keeps its credential from expiring.
+func (o *options) renewToken(mgr manager.Manager, config *rest.Config, registry prometheus.Registerer) error {
+	store, err := o.store(config)
+	if err != nil || store == nil {
+		return err
+	}
+	core, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client for tokens: %w", err)
+	}
+	expiry := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sealane_controller_token_expiry_timestamp_seconds",
+		Help: "Unix time at which the stored token for the Karmada API expires.",
+	})
+	if err := registry.Register(expiry); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	return mgr.Add(&credential.Renewer{Accounts: core, Store: store, Expiry: expiry, Now: time.Now})
 }
 
 // addChecks makes the process alive while it answers, and ready once its caches are.

@@ -14,7 +14,6 @@ import (
 	"github.com/karmada-io/karmada/pkg/util/names"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,20 +23,10 @@ import (
 	"github.com/sealane-io/sealane/propagation"
 )
 
-// reinstall is how often the install bundle is written whether or not it changed.
-const reinstall = 10 * time.Minute
-
 // Reconciler keeps the membership of all ClusterSets.
 type Reconciler struct {
 	Client client.Client
 	Events record.EventRecorder
-	// Templates of the install bundle.
-	Templates []*unstructured.Unstructured
-	// Now is the clock.
-	Now func() time.Time
-
-	installed map[string]string // hash by kind and name
-	renewed   time.Time
 }
 
 // Reconcile brings the membership of all ClusterSets up to date; there is one request for all.
@@ -56,9 +45,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 			return ctrl.Result{RequeueAfter: 20 * time.Millisecond}, nil
 		}
 		return ctrl.Result{}, err
-	}
-	if d.Install {
-		return ctrl.Result{RequeueAfter: reinstall}, nil
 	}
 	return ctrl.Result{}, nil
 }
@@ -107,8 +93,8 @@ func (r *Reconciler) apply(ctx context.Context, w World, d Decision) error {
 			return err
 		}
 	}
-	if d.Install {
-		if err := r.install(ctx, d.Spread, d.KeepCRDs); err != nil {
+	for cluster, labels := range d.Labels {
+		if err := r.label(ctx, w.Cluster(cluster), labels); err != nil {
 			return err
 		}
 	}
@@ -117,11 +103,6 @@ func (r *Reconciler) apply(ctx context.Context, w World, d Decision) error {
 			return fmt.Errorf("delete Member %s: %w", m.Name, err)
 		}
 		log.FromContext(ctx).Info("member dropped", "cluster", m.Name)
-	}
-	for cluster, set := range d.Labels {
-		if err := r.label(ctx, w.Cluster(cluster), set); err != nil {
-			return err
-		}
 	}
 	return r.release(ctx, w, d)
 }
@@ -143,15 +124,18 @@ func (r *Reconciler) withdraw(ctx context.Context, cluster string) error {
 	return nil
 }
 
-func (r *Reconciler) label(ctx context.Context, c *clusterv1alpha1.Cluster, set string) error {
+// label sets and removes labels of a Karmada Cluster; "" removes.
+func (r *Reconciler) label(ctx context.Context, c *clusterv1alpha1.Cluster, labels map[string]string) error {
 	labelled := c.DeepCopy()
-	if set == "" {
-		delete(labelled.Labels, v1alpha1.LabelClusterSet)
-	} else {
-		if labelled.Labels == nil {
-			labelled.Labels = map[string]string{}
+	if labelled.Labels == nil {
+		labelled.Labels = map[string]string{}
+	}
+	for key, value := range labels {
+		if value == "" {
+			delete(labelled.Labels, key)
+		} else {
+			labelled.Labels[key] = value
 		}
-		labelled.Labels[v1alpha1.LabelClusterSet] = set
 	}
 	if err := r.Client.Patch(ctx, labelled, client.MergeFrom(c)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("label Cluster %s: %w", c.Name, err)
@@ -172,11 +156,6 @@ func (r *Reconciler) hold(ctx context.Context, w World, names []string) error {
 
 func (r *Reconciler) release(ctx context.Context, w World, d Decision) error {
 	for _, name := range d.Release {
-		if !d.KeepCRDs {
-			if err := r.uninstall(ctx); err != nil {
-				return err
-			}
-		}
 		set := w.Set(name).DeepCopy()
 		set.Finalizers = slices.DeleteFunc(set.Finalizers, func(f string) bool { return f == Finalizer })
 		if err := r.Client.Update(ctx, set); client.IgnoreNotFound(err) != nil {

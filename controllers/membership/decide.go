@@ -30,21 +30,17 @@ type Decision struct {
 	Withdraw []string
 	// Spread are the clusters that the install bundle goes to.
 	Spread []string
-	// Install says whether there is an install bundle at all, and KeepCRDs whether a cluster taken out
-	// of Spread keeps the CRDs.
-	Install, KeepCRDs bool
-	// Labels to set on Karmada Clusters; "" removes the label.
-	Labels map[string]string
+	// Labels to set on Karmada Clusters, by cluster and key; "" removes the label.
+	Labels map[string]map[string]string
 	// Hold are ClusterSets that need the finalizer, Release those that are done with it.
 	Hold, Release []string
 }
 
 // Decide is pure. wire tells of the members that are leaving.
 func Decide(w World, wire map[string]Wire) Decision {
-	d := Decision{Labels: map[string]string{}, Install: len(w.Sets) > 0}
+	d := Decision{Labels: map[string]map[string]string{}}
 	owners := Owners(w)
 	for _, set := range w.Sets {
-		d.KeepCRDs = d.KeepCRDs || set.DeletionTimestamp.IsZero()
 		if set.DeletionTimestamp.IsZero() && !slices.Contains(set.Finalizers, Finalizer) {
 			d.Hold = append(d.Hold, set.Name)
 		}
@@ -61,9 +57,11 @@ func Decide(w World, wire map[string]Wire) Decision {
 			d.Create = append(d.Create, newMember(c, owner))
 			d.Spread = append(d.Spread, c.Name)
 		}
-		d.decideLabel(c, owner)
 	}
 	slices.Sort(d.Spread)
+	for i := range w.Clusters {
+		d.decideLabels(&w.Clusters[i], owners[w.Clusters[i].Name])
+	}
 	d.decideRelease(w)
 	return d
 }
@@ -114,7 +112,7 @@ func (d *Decision) decideMember(w World, m v1alpha1.Member, owner string, wire W
 	case wire.Works > 0:
 		d.Spread = append(d.Spread, m.Name)
 	default:
-		// The policies go without it before the record does.
+		// The label that the policies select by goes before the record does.
 		d.Drop = append(d.Drop, m)
 	}
 }
@@ -126,14 +124,28 @@ func Released(m *v1alpha1.Member) bool {
 		(meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MemberCleaned) || m.Annotations[v1alpha1.AnnotationForceLeave] == "true")
 }
 
-// decideLabel lets Karmada's scheduler reconsider a cluster that has come to serve ServiceExport.
-func (d *Decision) decideLabel(c *clusterv1alpha1.Cluster, owner string) {
-	label, labelled := c.Labels[v1alpha1.LabelClusterSet]
+// decideLabels lets the policies of the install bundle select the members, and Karmada's scheduler reconsider a
+// cluster that has come to serve ServiceExport.
+func (d *Decision) decideLabels(c *clusterv1alpha1.Cluster, owner string) {
+	label := func(key, value string) {
+		if d.Labels[c.Name] == nil {
+			d.Labels[c.Name] = map[string]string{}
+		}
+		d.Labels[c.Name][key] = value
+	}
+	_, selected := c.Labels[v1alpha1.LabelMember]
+	switch _, spread := slices.BinarySearch(d.Spread, c.Name); {
+	case spread && !selected:
+		label(v1alpha1.LabelMember, "true")
+	case selected && !spread:
+		label(v1alpha1.LabelMember, "")
+	}
+	set, labelled := c.Labels[v1alpha1.LabelClusterSet]
 	switch {
-	case owner != "" && label != owner && ServesExports(c):
-		d.Labels[c.Name] = owner
+	case owner != "" && set != owner && ServesExports(c):
+		label(v1alpha1.LabelClusterSet, owner)
 	case owner == "" && labelled:
-		d.Labels[c.Name] = ""
+		label(v1alpha1.LabelClusterSet, "")
 	}
 }
 
@@ -155,6 +167,7 @@ func ServesExports(c *clusterv1alpha1.Cluster) bool {
 // decideRelease lets a ClusterSet go that has no members any more. The last one waits until Karmada
 // has taken the bundle out of every cluster: what is deleted after it could not be called back.
 func (d *Decision) decideRelease(w World) {
+	others := slices.ContainsFunc(w.Sets, func(s v1alpha1.ClusterSet) bool { return s.DeletionTimestamp.IsZero() })
 	for _, set := range w.Sets {
 		if set.DeletionTimestamp.IsZero() || !slices.Contains(set.Finalizers, Finalizer) {
 			continue
@@ -164,7 +177,7 @@ func (d *Decision) decideRelease(w World) {
 		for _, b := range w.Bindings {
 			drained = drained && (b == nil || len(b.Spec.Clusters) == 0)
 		}
-		if empty && (d.KeepCRDs || drained) {
+		if empty && (others || drained) {
 			d.Release = append(d.Release, set.Name)
 		}
 	}

@@ -70,8 +70,10 @@ func text(d Decision) string {
 	}
 	add("hold", d.Hold...)
 	add("release", d.Release...)
-	for c, s := range d.Labels {
-		add("label", c+"="+s)
+	for c, labels := range d.Labels {
+		if set, ok := labels[v1alpha1.LabelClusterSet]; ok {
+			add("label", c+"="+set)
+		}
 	}
 	return strings.Join(append(out, "spread "+strings.Join(d.Spread, ",")), "; ")
 }
@@ -137,18 +139,24 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestCRDsAreKeptUnlessTheLastClusterSetGoes(t *testing.T) {
-	for _, c := range []struct {
-		sets []v1alpha1.ClusterSet
-		want bool
-	}{
-		{[]v1alpha1.ClusterSet{set("a", 0)}, true},
-		{[]v1alpha1.ClusterSet{set("a", 0), deleted(set("b", 0))}, true},
-		{[]v1alpha1.ClusterSet{deleted(set("a", 0))}, false},
-	} {
-		if got := Decide(World{Sets: c.sets}, nil).KeepCRDs; got != c.want {
-			t.Errorf("%d sets: %v", len(c.sets), got)
-		}
+// TestTheBundleFollowsTheLabel: exactly the clusters that the bundle goes to are labelled, and what is right
+// already is not written again.
+func TestTheBundleFollowsTheLabel(t *testing.T) {
+	joined := func(name string) clusterv1alpha1.Cluster {
+		c := cluster(name)
+		c.Labels = map[string]string{v1alpha1.LabelMember: "true"}
+		return c
+	}
+	leaving := member("c3", "blue", v1alpha1.MemberLeaving)
+	w := World{
+		Sets:     []v1alpha1.ClusterSet{set("blue", 0, "c1", "c2")},
+		Clusters: []clusterv1alpha1.Cluster{cluster("c1"), joined("c2"), joined("c3"), joined("c4"), cluster("c5")},
+		Members:  []v1alpha1.Member{member("c2", "blue", v1alpha1.MemberActive), leaving},
+	}
+	d := Decide(w, map[string]Wire{"c3": {Works: 5, Live: 5}})
+	const want = "map[c1:map[sealane.io/member:true] c4:map[sealane.io/member:]]"
+	if got := fmt.Sprint(d.Labels); got != want {
+		t.Errorf("labels %s, want %s", got, want)
 	}
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package propagation
+package installation
 
 import (
 	"fmt"
-	"slices"
 
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,13 +21,14 @@ const (
 	// CRDPolicyName is that of the CRDs, which stay in a member that leaves: an informer of Karmada
 	// whose CRD was removed backs off, and a cluster that joins again would wait for it.
 	CRDPolicyName = "sealane-crds"
-	// noCluster stands in an affinity that is to match nothing: an empty one matches everything.
-	noCluster = "sealane-no-cluster"
+
+	labelManagedBy = "app.kubernetes.io/managed-by"
 )
 
-// Policies returns the policies that spread the templates to exactly these clusters. keepCRDs says
-// whether a cluster that is taken out keeps the CRDs.
-func Policies(templates []*unstructured.Unstructured, clusters []string, keepCRDs bool) ([]*unstructured.Unstructured, error) {
+// Policies returns the policies that propagate the templates to the clusters that carry the label
+// v1alpha1.LabelMember. They are the same whoever the members are, so that an administrator applies them once
+// and the controller, which sets the label, needs no right to write them.
+func Policies(templates []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	var crds, workloads []policyv1alpha1.ResourceSelector
 	for _, t := range templates {
 		s := policyv1alpha1.ResourceSelector{
@@ -42,8 +42,8 @@ func Policies(templates []*unstructured.Unstructured, clusters []string, keepCRD
 	}
 	var policies []*unstructured.Unstructured
 	for _, p := range []*policyv1alpha1.ClusterPropagationPolicy{
-		policy(CRDPolicyName, crds, clusters, keepCRDs),
-		policy(PolicyName, workloads, clusters, false),
+		policy(CRDPolicyName, crds, true),
+		policy(PolicyName, workloads, false),
 	} {
 		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
 		if err != nil {
@@ -51,19 +51,12 @@ func Policies(templates []*unstructured.Unstructured, clusters []string, keepCRD
 		}
 		u := &unstructured.Unstructured{Object: fields}
 		unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-		if err := setHash(u); err != nil {
-			return nil, err
-		}
 		policies = append(policies, u)
 	}
 	return policies, nil
 }
 
-func policy(name string, selectors []policyv1alpha1.ResourceSelector, clusters []string, preserve bool) *policyv1alpha1.ClusterPropagationPolicy {
-	clusters = slices.Sorted(slices.Values(clusters))
-	if len(clusters) == 0 {
-		clusters = []string{noCluster}
-	}
+func policy(name string, selectors []policyv1alpha1.ResourceSelector, preserve bool) *policyv1alpha1.ClusterPropagationPolicy {
 	return &policyv1alpha1.ClusterPropagationPolicy{
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: policyv1alpha1.GroupVersion.String(),
@@ -71,7 +64,7 @@ func policy(name string, selectors []policyv1alpha1.ResourceSelector, clusters [
 		},
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   name,
-			Labels: map[string]string{LabelManagedBy: v1alpha1.ManagedBy},
+			Labels: map[string]string{labelManagedBy: v1alpha1.ManagedBy},
 		},
 		Spec: policyv1alpha1.PropagationSpec{
 			ResourceSelectors: selectors,
@@ -79,7 +72,11 @@ func policy(name string, selectors []policyv1alpha1.ResourceSelector, clusters [
 			ConflictResolution:          policyv1alpha1.ConflictOverwrite,
 			PreserveResourcesOnDeletion: ptr.To(preserve),
 			Placement: policyv1alpha1.Placement{
-				ClusterAffinity: &policyv1alpha1.ClusterAffinity{ClusterNames: clusters},
+				ClusterAffinity: &policyv1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{
+						{Key: v1alpha1.LabelMember, Operator: metav1.LabelSelectorOpExists},
+					},
+				}},
 				// A cluster that is not ready or tainted keeps its network.
 				ClusterTolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			},

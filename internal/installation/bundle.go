@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package propagation
+// Package installation renders what an administrator installs on the Karmada API for the members: their CRDs and
+// workloads as resource templates, and the policies that propagate them.
+package installation
 
 import (
 	"bytes"

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sealane_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/apiserver"
+	"github.com/sealane-io/sealane/internal/credential"
+)
+
+// work carries the manifests, given as JSON, to cluster c1.
+func work(name string, manifests ...string) *workv1alpha1.Work {
+	w := &workv1alpha1.Work{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "karmada-es-c1", Name: name, Labels: map[string]string{"app.kubernetes.io/managed-by": v1alpha1.ManagedBy},
+	}}
+	for _, text := range manifests {
+		w.Spec.Workload.Manifests = append(w.Spec.Workload.Manifests,
+			workv1alpha1.Manifest{RawExtension: runtime.RawExtension{Raw: []byte(text)}})
+	}
+	return w
+}
+
+func manifest(apiVersion, kind, name string) string {
+	return `{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","metadata":{"name":"` + name + `"},"spec":{}}`
+}
+
+// TestControllerTokenIsNoAdministrator: what the controller's token can write on the Karmada API.
+func TestControllerTokenIsNoAdministrator(t *testing.T) {
+	var paths []string
+	for _, find := range []func() (string, error){apiserver.CRDs, apiserver.KarmadaCRDs, apiserver.ClusterCRD} {
+		path, err := find()
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	karmada := apiserver.Start(t, paths...)
+	admin := connect(t, karmada)
+	installAll(t, admin, "artifacts/controller/karmada.yaml")
+	const own = v1alpha1.Namespace
+	peering, bundle := manifest("sealane.io/v1alpha1", "Peering", "sealane"), manifest("sealane.io/v1alpha1", "Bundle", "sealane-3")
+	users := work("users", manifest("apps/v1", "Deployment", "web"))
+	users.Labels = nil
+	relabelled := work("relabelled", manifest("v1", "Secret", "web"))
+	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	cluster := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: clusterv1alpha1.ClusterSpec{SyncMode: "Push"}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "key"}}
+	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "karmada-es-c1"}}, users, relabelled, set, cluster, secret)
+
+	config := rest.AnonymousClientConfig(karmada)
+	config.BearerToken = tokenOf(t, karmada, "sealane-controller", nil)
+	controller := connect(t, config)
+	enforced(t, func() error { return creates(t, work("w", manifest("v1", "Secret", "s")))(controller) })
+
+	member := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: v1alpha1.MemberSpec{ClusterSet: "default", Phase: v1alpha1.MemberActive}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "sealane-controller"}}
+	elsewhere, unlabelled := work("elsewhere", peering), work("unlabelled", peering)
+	elsewhere.Namespace, unlabelled.Labels = "default", nil
+	carrier := work("sealane-peering", peering)
+	swap := func(w *workv1alpha1.Work) { w.Spec.Workload.Manifests[0].Raw = []byte(manifest("v1", "Secret", "s")) }
+	expect(t, controller, []write{
+		{"a Work of a Peering", done, creates(t, carrier)},
+		{"a Work of a Bundle", done, creates(t, work("sealane-bundle", bundle))},
+		{"another revision of it", done, patchUpdate(t, carrier, func(w *workv1alpha1.Work) {
+			w.Spec.Workload.Manifests[0].Raw = []byte(strings.Replace(peering, `"spec":{}`, `"spec":{"revision":2}`, 1))
+		})},
+		{"a Member", done, creates(t, member)},
+		{"a Member's status", done, patchStatus(t, member, `{"status":{"agentVersion":"v"}}`)},
+		{"a ClusterSet's status", done, patchStatus(t, set, `{"status":{"members":1}}`)},
+		{"a ClusterSet's finalizer", done, patchUpdate(t, set, func(s *v1alpha1.ClusterSet) { s.Finalizers = []string{"sealane.io/members"} })},
+		{"the label of a member", done, patch(t, cluster, `{"metadata":{"labels":{"sealane.io/member":"true"}}}`)},
+		{"its lease", done, creates(t, lease)},
+
+		{"a Work of a Deployment", byPolicy, creates(t, work("w", manifest("apps/v1", "Deployment", "d")))},
+		{"a Work of a Secret", byPolicy, creates(t, work("w", manifest("v1", "Secret", "s")))},
+		{"a Work of a Gateway", byPolicy, creates(t, work("w", manifest("sealane.io/v1alpha1", "Gateway", "g")))},
+		{"a Work of somebody else's Peering", byPolicy, creates(t, work("w", manifest("example.org/v1", "Peering", "sealane")))},
+		{"a Work of a Peering of another name", byPolicy, creates(t, work("w", manifest("sealane.io/v1alpha1", "Peering", "x")))},
+		{"a Work of two manifests", byPolicy, creates(t, work("w", peering, bundle))},
+		{"a Work of a Peering and a Secret", byPolicy, creates(t, work("w", peering, manifest("v1", "Secret", "s")))},
+		{"a Work of nothing", byPolicy, creates(t, work("w"))},
+		{"a Work outside the execution namespaces", byPolicy, creates(t, elsewhere)},
+		{"a Work without the label", byPolicy, creates(t, unlabelled)},
+		{"another manifest in its Work", byPolicy, patchUpdate(t, carrier, swap)},
+		{"another's Work", byPolicy, patchUpdate(t, users, func(w *workv1alpha1.Work) {
+			w.Labels, w.Spec = carrier.Labels, carrier.Spec
+		})},
+		{"another's Work, deleted", byPolicy, deletes(t, users)},
+		{"another's Work with our label, deleted", byPolicy, deletes(t, relabelled)},
+		{"the settings of a ClusterSet", byPolicy, patchUpdate(t, set, func(s *v1alpha1.ClusterSet) { s.Spec.Cable.Port = 4600 })},
+		{"a ClusterSet", noRight, creates(t, &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "mine"}})},
+		{"where a Cluster is reached", byPolicy, patch(t, cluster, `{"spec":{"apiEndpoint":"https://example.org"}}`)},
+		{"another label of a Cluster", byPolicy, patch(t, cluster, `{"metadata":{"labels":{"env":"prod"}}}`)},
+		{"a Deployment", noRight, creates(t, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "d"}})},
+		{"a DaemonSet", noRight, creates(t, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "d"}})},
+		{"a ClusterRole", noRight, creates(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "sealane-node"}})},
+		{"a ClusterRoleBinding", noRight, creates(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "sealane-node"}})},
+		{"a Role", noRight, creates(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "sealane-node"}})},
+		{"a policy of Karmada", noRight, creates(t, &policyv1alpha1.ClusterPropagationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "sealane"}})},
+		{"a Secret, read", noRight, func(c client.Client) error { return c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret) }},
+		{"Secrets, listed", noRight, func(c client.Client) error { return c.List(t.Context(), &corev1.SecretList{}) }},
+		{"a ServiceAccount", noRight, creates(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "root"}})},
+		{"a token of another account", noRight, func(c client.Client) error {
+			return c.SubResource("token").Create(t.Context(),
+				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "default"}}, credential.Request(time.Hour))
+		}},
+
+		{"the end of its Work", done, deletes(t, carrier)},
+	})
+	t.Run("it renews its token", func(t *testing.T) { testRenewal(t, karmada, config) })
+}
+
+// testRenewal: with nothing but its own token the controller gets the next one before that expires, and that works.
+func testRenewal(t *testing.T, karmada, own *rest.Config) {
+	core, err := corev1client.NewForConfig(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	renewer := &credential.Renewer{
+		Accounts: core, Store: credential.File(filepath.Join(t.TempDir(), "token")),
+		Lifetime: 10 * time.Minute, // the shortest that an API server grants
+		Expiry:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "expiry"}),
+		Now:      func() time.Time { return now },
+	}
+	first := tokenOf(t, karmada, "sealane-controller", credential.Request(10*time.Minute))
+	if err := renewer.Store.Write(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	stored := func() string {
+		token, err := renewer.Store.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	if _, err := renewer.Renew(t.Context()); err != nil || stored() != first {
+		t.Errorf("a fresh token was replaced: %v", err)
+	}
+	now = now.Add(6 * time.Minute)
+	next, err := renewer.Renew(t.Context())
+	if err != nil || stored() == first {
+		t.Fatalf("a token with four minutes left was not replaced: %v", err)
+	}
+	if left := next.Sub(time.Now()); left < 4*time.Minute || left > 5*time.Minute {
+		t.Errorf("the next renewal is in %s, want half of ten minutes", left)
+	}
+	renewed := rest.AnonymousClientConfig(karmada)
+	renewed.BearerToken = stored()
+	if err := connect(t, renewed).List(t.Context(), &v1alpha1.MemberList{}); err != nil {
+		t.Errorf("the new token does not work: %v", err)
+	}
+}
