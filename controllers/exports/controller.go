@@ -12,7 +12,6 @@ import (
 	networkingv1alpha1 "github.com/karmada-io/karmada/pkg/apis/networking/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	"github.com/karmada-io/karmada/pkg/util/names"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +20,7 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/conditions"
 	"github.com/sealane-io/sealane/controllers/services"
 	"github.com/sealane-io/sealane/controllers/verdicts"
 )
@@ -53,24 +53,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	want := Summarise(clusters, scheduling)
+	for i := range want {
+		if want[i].Type == Conflict {
+			want[i] = karmada.Conflict(want[i], export.Namespace, export.Name)
+		}
+	}
 	updated := export.DeepCopy()
-	for _, c := range Summarise(clusters, scheduling) {
-		if c.Type == Conflict {
-			c = karmada.Conflict(c, export.Namespace, export.Name)
-		}
-		c.ObservedGeneration, c.LastTransitionTime = export.Generation, metav1.NewTime(r.Now())
-		meta.SetStatusCondition(&updated.Status.Conditions, c)
-	}
-	if equality.Semantic.DeepEqual(export.Status, updated.Status) {
-		return ctrl.Result{}, nil
-	}
-	if err := r.Client.Status().Update(ctx, updated); err != nil {
-		if apierrors.IsConflict(err) {
-			return ctrl.Result{RequeueAfter: 20 * time.Millisecond}, nil
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	return ctrl.Result{}, nil
+	return conditions.Write(ctx, r.Client, &export, updated, &updated.Status.Conditions, r.Now(), want...)
 }
 
 // gather reads what is known of an export in the clusters that it is scheduled to and, where there are none,

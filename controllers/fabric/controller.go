@@ -35,9 +35,6 @@ import (
 // parallelWrites of Works; the client's own rate limit is the real bound.
 const parallelWrites = 16
 
-// settle is how long a write may take to show in the cache.
-const settle = 2 * time.Second
-
 // Reconciler keeps the fabric of every ClusterSet.
 type Reconciler struct {
 	Client  client.Client
@@ -58,8 +55,7 @@ type Reconciler struct {
 
 // memory is what was written for a cluster and may not be in the cache yet, and what was last refused.
 type memory struct {
-	sent     *v1alpha1.PeeringSpec
-	sentAt   time.Time
+	peering  propagation.WriteBehind[v1alpha1.PeeringSpec]
 	echo     membership.Echo
 	record   *v1alpha1.Member
 	recordOf string // resourceVersion that record replaced
@@ -125,24 +121,22 @@ func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, r
 	if mem.record != nil && mem.recordOf == record.ResourceVersion && mem.record.UID == record.UID {
 		m.Record = *mem.record
 	}
-	var again time.Duration
 	var work workv1alpha1.Work
 	err := r.Client.Get(ctx, propagation.PeeringKey(record.Name), &work)
-	switch {
-	case apierrors.IsNotFound(err) || err == nil && !work.DeletionTimestamp.IsZero():
-		if mem.sent != nil && now.Sub(mem.sentAt) < settle {
-			m.Sent, again = mem.sent, settle
-		}
-		return m, again, nil
-	case err != nil:
+	if client.IgnoreNotFound(err) != nil {
 		return m, 0, fmt.Errorf("read the Work of Peering for %s: %w", record.Name, err)
 	}
-	sent := new(v1alpha1.PeeringSpec)
-	if err := propagation.Spec(&work, sent); err == nil {
-		m.Sent = sent
+	gone := err != nil || !work.DeletionTimestamp.IsZero()
+	var cached *v1alpha1.PeeringSpec
+	if sent := new(v1alpha1.PeeringSpec); !gone && propagation.Spec(&work, sent) == nil {
+		cached = sent
 	}
-	if mem.sent != nil && m.Sent != nil && mem.sent.Revision > m.Sent.Revision && now.Sub(mem.sentAt) < settle {
-		m.Sent, again = mem.sent, settle
+	var again time.Duration
+	m.Sent, again = mem.peering.Latest(cached, func(written, cached *v1alpha1.PeeringSpec) bool {
+		return written.Revision > cached.Revision
+	}, now)
+	if gone {
+		return m, again, nil
 	}
 	m.Report = ParseReport(record.Name, propagation.Status(&work), m.Record.Status.ObservedRevision)
 	answered := m.Sent != nil && m.Report.Known && m.Report.Status.ObservedRevision >= m.Sent.Revision
@@ -183,7 +177,7 @@ func (r *Reconciler) apply(ctx context.Context, in Input, d Decision) error {
 			if err := r.Works.ApplyPeering(ctx, m.Record.Name, spec); err != nil {
 				return err
 			}
-			mem.sent, mem.sentAt = &spec, r.Now()
+			mem.peering.Wrote(&spec, r.Now())
 			r.Metrics.Wrote(propagation.KindPeering)
 			log.FromContext(ctx).V(1).Info("peering written", "cluster", m.Record.Name, "revision", spec.Revision)
 			return nil

@@ -35,6 +35,10 @@ func Accept(p *v1alpha1.ServicePolicy, members, exporters []string) metav1.Condi
 		wrong(v1alpha1.ServicePolicyReasonInvalid, fmt.Sprintf(
 			"importers: %v; until it is corrected it selects no cluster, and only clusters that are named, or export the service themselves, import it", err))
 	}
+	if err := services.Exporters(p); err != nil {
+		wrong(v1alpha1.ServicePolicyReasonInvalid, fmt.Sprintf(
+			"exporters: %v; until it is corrected it selects no cluster, and only clusters that are named export it", err))
+	}
 	if unknown := unknown(p, members); len(unknown) > 0 {
 		wrong(v1alpha1.ServicePolicyReasonUnknownCluster, fmt.Sprintf(
 			"%s: not in any ClusterSet; correct the names or let the clusters join, the rest of the policy is in force", list(unknown)))
@@ -52,6 +56,9 @@ func Accept(p *v1alpha1.ServicePolicy, members, exporters []string) metav1.Condi
 func unknown(p *v1alpha1.ServicePolicy, members []string) []string {
 	var names []string
 	if s := p.Spec.Importers; s != nil {
+		names = append(names, s.ClusterNames...)
+	}
+	if s := p.Spec.Exporters; s != nil {
 		names = append(names, s.ClusterNames...)
 	}
 	if c := p.Spec.Choice; c != nil {

@@ -10,10 +10,7 @@ import (
 	"time"
 
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +20,8 @@ import (
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/conditions"
+	"github.com/sealane-io/sealane/controllers/services"
 	"github.com/sealane-io/sealane/controllers/verdicts"
 )
 
@@ -45,20 +44,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	updated := policy.DeepCopy()
-	accepted := Accept(&policy, members, exporters)
-	accepted.LastTransitionTime = metav1.NewTime(r.Now())
-	meta.SetStatusCondition(&updated.Status.Conditions, accepted)
 	updated.Status.Choice, updated.Status.Importers = policy.Spec.Choice.Text(), policy.Spec.Importers.Text()
-	if equality.Semantic.DeepEqual(policy.Status, updated.Status) {
-		return ctrl.Result{}, nil
-	}
-	if err := r.Client.Status().Update(ctx, updated); err != nil {
-		if apierrors.IsConflict(err) {
-			return ctrl.Result{RequeueAfter: 20 * time.Millisecond}, nil
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	return ctrl.Result{}, nil
+	return conditions.Write(ctx, r.Client, &policy, updated, &updated.Status.Conditions, r.Now(), Accept(&policy, members, exporters))
 }
 
 // gather returns the members of all ClusterSets, and those that export a policy's service.
@@ -86,7 +73,7 @@ func (r *Reconciler) gather(ctx context.Context, req ctrl.Request) (members, exp
 			return nil, nil, fmt.Errorf("read what %s exports: %w", m.Name, err)
 		}
 		ready := meta.FindStatusCondition(said, string(mcsv1beta1.ServiceExportConditionReady))
-		if ready != nil && ready.Reason != string(mcsv1beta1.ServiceExportReasonFailed) {
+		if ready != nil && ready.Reason != string(mcsv1beta1.ServiceExportReasonFailed) && ready.Reason != services.ReasonNotPermitted {
 			exporters = append(exporters, m.Name)
 		}
 	}
