@@ -148,7 +148,7 @@ func sooner(a, b time.Duration) time.Duration {
 
 // gather reads what the accepted members report on a shard, and says when to look again.
 func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet, shard int32) (Input, []target, time.Duration, error) {
-	in := Input{Shard: shard, Shards: set.Spec.Shards, Services: set.Spec.Services, Now: r.Now(), Scheduled: map[string][]string{}}
+	in := Input{Shard: shard, Shards: set.Spec.Shards, Services: set.Spec.Services, Now: r.Now(), Scheduled: map[string][]string{}, Placed: map[string][]string{}}
 	var policies v1alpha1.ServicePolicyList
 	if err := r.Client.List(ctx, &policies); err != nil {
 		return in, nil, 0, fmt.Errorf("list the ServicePolicies: %w", err)
@@ -212,23 +212,24 @@ func (r *Reconciler) gatherKarmada(ctx context.Context, in *Input) error {
 	return nil
 }
 
-// gatherScheduled reads where Karmada places the ServiceExports of services, "<namespace>/<name>".
+// gatherScheduled reads where Karmada places services, "<namespace>/<name>", and their ServiceExports.
 func (r *Reconciler) gatherScheduled(ctx context.Context, in *Input, services []string) error {
 	for _, s := range services {
-		namespace, name, _ := strings.Cut(s, "/")
-		var binding workv1alpha2.ResourceBinding
-		key := client.ObjectKey{Namespace: namespace, Name: names.GenerateBindingName("ServiceExport", name)}
-		if err := r.Client.Get(ctx, key, &binding); err != nil {
+		for kind, clusters := range map[string]map[string][]string{"ServiceExport": in.Scheduled, "Service": in.Placed} {
+			namespace, name, _ := strings.Cut(s, "/")
+			var binding workv1alpha2.ResourceBinding
+			err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: names.GenerateBindingName(kind, name)}, &binding)
 			if apierrors.IsNotFound(err) {
 				continue
 			}
-			return fmt.Errorf("read the ResourceBinding of ServiceExport %s: %w", s, err)
+			if err != nil {
+				return fmt.Errorf("read the ResourceBinding of %s %s: %w", kind, s, err)
+			}
+			clusters[s] = make([]string, 0, len(binding.Spec.Clusters))
+			for _, target := range binding.Spec.Clusters {
+				clusters[s] = append(clusters[s], target.Name)
+			}
 		}
-		var clusters []string
-		for _, target := range binding.Spec.Clusters {
-			clusters = append(clusters, target.Name)
-		}
-		in.Scheduled[s] = clusters
 	}
 	return nil
 }

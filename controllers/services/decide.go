@@ -33,6 +33,8 @@ type Input struct {
 	// Scheduled are the clusters that Karmada places a ServiceExport in, by "<namespace>/<name>". Only those
 	// of Member.Withdrawn matter.
 	Scheduled map[string][]string
+	// Placed are the clusters that Karmada places the Service itself in, of those that it places at all.
+	Placed map[string][]string
 	// Now is the time.
 	Now time.Time
 }

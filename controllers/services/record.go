@@ -92,7 +92,8 @@ func (m *member) noteWithdrawn(now time.Time) {
 
 // retain decides which withdrawn exports are kept, and returns after how long that may change; 0 is never. A
 // name stays while Karmada schedules its export to a member, and for retention after the last export went.
-// An export that moves serves on until its successor has a ready backend.
+// An export that moves without its Service serves on until its successor has a ready backend; where Karmada takes
+// the Service away, too, the servers go with it.
 func retain(members []*member, in Input) time.Duration {
 	exported, served := map[key]bool{}, map[key]bool{}
 	clusters := make(map[string]bool, len(members))
@@ -115,7 +116,8 @@ func retain(members []*member, in Input) time.Duration {
 				scheduled = scheduled || clusters[c]
 				moves = moves || clusters[c] && c != m.Cluster
 			}
-			a.serves = moves && left > 0 && !served[k]
+			servers, placed := in.Placed[k.String()]
+			a.serves = moves && left > 0 && !served[k] && (!placed || slices.Contains(servers, m.Cluster))
 			if !a.serves && (exported[k] || !scheduled && left <= 0) {
 				delete(m.seen, k)
 				continue

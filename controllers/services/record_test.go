@@ -255,6 +255,22 @@ func TestAMoveBetweenReadyClustersLosesNoBackend(t *testing.T) {
 	}
 }
 
+// Where Karmada moves the Service along, its servers go: better no backend than dead ones.
+func TestAMoveOfTheServiceTooLeavesNoDeadBackends(t *testing.T) {
+	w := newWorld(t, cluster(1, web(1)), cluster(2), cluster(3))
+	w.in.Scheduled = map[string][]string{"sample/web": {"c2"}}
+	w.in.Placed = map[string][]string{"sample/web": {"c2"}}
+	if w.export(1); w.has("c3") != "ClusterSetIP http:80/TCP:" {
+		t.Errorf("c3 imports %s", w.has("c3"))
+	}
+	w = newWorld(t, cluster(1, web(1)), cluster(2), cluster(3))
+	w.in.Scheduled = map[string][]string{"sample/web": {"c2"}}
+	w.in.Placed = map[string][]string{"sample/web": {"c1", "c2"}}
+	if w.export(1); w.has("c3") != `ClusterSetIP http:80/TCP: c1["http"]×3` {
+		t.Errorf("where the Service stays c3 imports %s", w.has("c3"))
+	}
+}
+
 // An export that is gone decides nothing: neither settings nor conflicts.
 func TestAWithdrawnExportDecidesNothing(t *testing.T) {
 	w := newWorld(t, cluster(1, web(1)), cluster(2), cluster(3))

@@ -43,6 +43,10 @@ func TestAnExportMovesWithItsService(t *testing.T) {
 	answers, errors := client.end()
 	t.Logf("%d answers, %d errors", len(answers), len(errors))
 	hung := slices.DeleteFunc(slices.Clone(errors), func(e string) bool { return !strings.Contains(e, "deadline") && !strings.Contains(e, "Timeout") })
+	unknown := slices.DeleteFunc(slices.Clone(errors), func(e string) bool { return !strings.Contains(e, "no such host") })
+	if len(unknown) > 0 {
+		t.Errorf("expected the name to stay all the time, found %d look-ups that failed: %v", len(unknown), unknown)
+	}
 	if len(hung) > 2 {
 		t.Errorf("expected requests to be refused at once but those on their way, found %d that hung: %v", len(hung), hung)
 	}
@@ -66,9 +70,8 @@ func TestAnExportMovesBetweenServers(t *testing.T) {
 	suite.AnsweredByAll(t, "c1", "http://"+s.DNSName(), 10, "c3")
 	answers, errors := client.end()
 	t.Logf("%d answers, %d errors", len(answers), len(errors))
-	// It asks every 50 ms.
-	if len(errors) > 40 {
-		t.Errorf("expected at most 2 s without an answer, found %d errors: %v", len(errors), errors)
+	if len(errors) > 0 {
+		t.Errorf("expected no request to fail, as both clusters have ready servers, found %d errors: %v", len(errors), errors)
 	}
 }
 
