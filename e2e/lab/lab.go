@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -166,6 +167,27 @@ func (l *Lab) Tool(name string) string { return l.tools.path(name) }
 // Processes lists the names StartProcess and the like take, such as
 // karmada-apiserver, c1-apiserver, c1-gw-kubelet.
 func (l *Lab) Processes() []string { return l.procs.Names() }
+
+// Program is a process of the lab and its name: that under which the lab started it, or else its command.
+type Program struct {
+	Name string
+	PID  int
+}
+
+// Programs lists every process of the lab, those in pods included.
+func (l *Lab) Programs() []Program {
+	names := map[int]string{}
+	for _, name := range l.procs.Names() {
+		if p, err := l.procs.Load(name); err == nil && p.alive() {
+			names[p.PID] = name
+		}
+	}
+	var all []Program
+	for _, p := range l.remaining() {
+		all = append(all, Program{Name: cmp.Or(names[p.PID], p.Name), PID: p.PID})
+	}
+	return all
+}
 
 // Running tells whether a process of the lab is alive.
 func (l *Lab) Running(name string) bool {

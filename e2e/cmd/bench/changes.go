@@ -32,8 +32,10 @@ type changes struct {
 	Exporter, Importer string
 	Services, Count    int
 	// Boot is how long all services took from the first ServiceExport.
-	Boot  time.Duration
-	Delay quantiles
+	Boot time.Duration
+	// Export is what one export cost until all were imported and nothing moved any more.
+	Export cost
+	Delay  quantiles
 	// Writes are those per change.
 	Writes []writes
 	// Memory is what the imports added to each process.
@@ -53,6 +55,7 @@ type crowd struct {
 	from, to client.WithWatch
 	pods     netip.Addr
 	services int
+	pace     *pacer
 }
 
 // endpointChanges exports many services from a cluster, and then changes one endpoint at a time.
@@ -62,7 +65,7 @@ func endpointChanges(ctx context.Context, l *lab.Lab, exporter lab.Cluster, serv
 	if err != nil {
 		return nil, fmt.Errorf("pods of %s: %w", exporter.Name, err)
 	}
-	c := &crowd{pods: pods.Addr(), services: services}
+	c := &crowd{pods: pods.Addr(), services: services, pace: newPacer()}
 	if c.from, err = apiOf(l, exporter.Name); err != nil {
 		return nil, err
 	}
@@ -74,6 +77,11 @@ func endpointChanges(ctx context.Context, l *lab.Lab, exporter lab.Cluster, serv
 	if err != nil {
 		return nil, err
 	}
+	none, err := writesOf(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	idle := processorTimes(l)
 	defer c.remove(ctx)
 	begin := time.Now()
 	if err := c.export(ctx); err != nil {
@@ -93,6 +101,9 @@ func endpointChanges(ctx context.Context, l *lab.Lab, exporter lab.Cluster, serv
 	old, err := writesOf(ctx, l)
 	if err != nil {
 		return nil, err
+	}
+	result.Export = cost{
+		Writes: writesPer(none, old, services), Processor: processorTimePer(idle, processorTimes(l), services),
 	}
 	delays, err := c.change(ctx, count)
 	if err != nil {
@@ -126,25 +137,37 @@ func (c *crowd) export(ctx context.Context) error {
 		}
 	}
 	g, inner := errgroup.WithContext(ctx)
-	g.SetLimit(16)
+	g.SetLimit(mostAtOnce)
 	for i := range c.services {
 		g.Go(func() error { return c.create(inner, i) })
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-	for {
+	return c.waitImported(ctx)
+}
+
+// waitImported waits as long as the number of imports grows: how fast it does is the machine's matter.
+func (c *crowd) waitImported(ctx context.Context) error {
+	const standstill = 5 * time.Minute
+	for last, since := -1, time.Now(); ; {
 		list := &discoveryv1.EndpointSliceList{}
-		if err := c.to.List(ctx, list, client.InNamespace(changesNamespace), client.HasLabels{v1alpha1.LabelImport}); err != nil {
+		err := c.pace.do(ctx, func(ctx context.Context) error {
+			return c.to.List(ctx, list, client.InNamespace(changesNamespace), client.HasLabels{v1alpha1.LabelImport})
+		})
+		if err != nil {
 			return fmt.Errorf("count the imports: %w", err)
 		}
-		if len(list.Items) >= c.services {
+		switch found := len(list.Items); {
+		case found >= c.services:
 			return nil
+		case found != last:
+			last, since = found, time.Now()
+		case time.Since(since) > standstill:
+			return fmt.Errorf("%d of %d services are imported, and no more for %s", found, c.services, standstill)
 		}
 		if err := wait(ctx, time.Second); err != nil {
-			return fmt.Errorf("%d of %d services are imported: %w", len(list.Items), c.services, err)
+			return err
 		}
 	}
 }
@@ -163,7 +186,11 @@ func (c *crowd) create(ctx context.Context, i int) error {
 		slice,
 		&mcsv1alpha1.ServiceExport{ObjectMeta: name},
 	} {
-		if err := c.from.Create(ctx, o); err != nil {
+		// A request that timed out may have been carried out.
+		err := c.pace.do(ctx, func(ctx context.Context) error {
+			return client.IgnoreAlreadyExists(c.from.Create(ctx, o.DeepCopyObject().(client.Object)))
+		})
+		if err != nil {
 			return fmt.Errorf("create %T %s: %w", o, name.Name, err)
 		}
 	}
@@ -191,7 +218,10 @@ func (c *crowd) change(ctx context.Context, count int) ([]time.Duration, error) 
 		}
 		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: crowdName(i), Namespace: changesNamespace}}
 		begin := time.Now()
-		if err := c.from.Patch(ctx, slice, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		err = c.pace.do(ctx, func(ctx context.Context) error {
+			return c.from.Patch(ctx, slice, client.RawPatch(types.MergePatchType, patch))
+		})
+		if err != nil {
 			return nil, fmt.Errorf("change an endpoint: %w", err)
 		}
 		if err := arrival(ctx, events, crowdName(i), c.address(i, 1+n/c.services)); err != nil {
