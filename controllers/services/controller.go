@@ -275,6 +275,7 @@ func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, r
 	m.Known = t.sent != nil && said != nil && said.revision >= t.mem.answered
 	if m.Known {
 		m.Exports, m.Malformed, t.mem.answered = said.exports, said.malformed, min(said.revision, t.sent.Revision)
+		m.Unusable = said.imports
 	}
 	delivered := m.Known && said.revision >= t.sent.Revision
 	var refresh bool

@@ -57,6 +57,8 @@ type Member struct {
 	Exports []v1alpha1.Export
 	// Record is the broker's own of this member and shard, nil when there is none.
 	Record *v1alpha1.ExportRecordSpec
+	// Unusable are the imports that, as the member reports, do not exist or cannot be used there.
+	Unusable []v1alpha1.ImportProblem
 	// Malformed counts those of its exports that could not be decoded.
 	Malformed int
 	// Refused says why the member's last report is not used at all; nil if it is, or there is none.

@@ -58,6 +58,20 @@ func fit(members []*member, services []*service, follow *rules) {
 	for _, m := range members {
 		m.fitOthers(services)
 	}
+	unusable := map[*accepted]string{}
+	told := unusableIn(members)
+	for _, s := range services {
+		live := s.live()
+		for i := range live {
+			a := &live[i]
+			m, text := byName[a.cluster], told[a.key()]
+			// In JSON each quote takes one byte more.
+			if size := 2 * len(text); kept[a] && m.Known && text != "" && m.size+size <= maxConditions {
+				m.size += size
+				unusable[a] = text
+			}
+		}
+	}
 	for i, m := range members {
 		if !m.placeAll(services, i) {
 			m.placeFairly(services, i, byName, follow)
@@ -71,7 +85,11 @@ func fit(members []*member, services []*service, follow *rules) {
 		for i := range live {
 			a := &live[i]
 			if m := byName[a.cluster]; kept[a] {
-				m.conditions = append(m.conditions, m.last(ready(a, s.full[a.cluster])), s.conflict)
+				c := m.last(ready(a, s.full[a.cluster]))
+				if c.Status == metav1.ConditionTrue {
+					c.Message += unusable[a]
+				}
+				m.conditions = append(m.conditions, c, s.conflict)
 			}
 		}
 	}

@@ -21,6 +21,8 @@ const (
 type report struct {
 	revision int64
 	exports  []v1alpha1.Export
+	// imports that do not exist or cannot be used in the member.
+	imports []v1alpha1.ImportProblem
 	// malformed counts the exports that could not be decoded.
 	malformed int
 }
@@ -42,6 +44,7 @@ func readReport(raw []byte) (*report, error) {
 	var status struct {
 		ObservedRevision int64             `json:"observedRevision"`
 		Exports          []json.RawMessage `json:"exports"`
+		Imports          json.RawMessage   `json:"imports"`
 	}
 	if err := json.Unmarshal(raw, &status); err != nil {
 		return nil, &unusable{ReasonInvalidReport, "it cannot be decoded: " + quote(err.Error())}
@@ -53,6 +56,10 @@ func readReport(raw []byte) (*report, error) {
 		return nil, nil
 	}
 	out := &report{revision: status.ObservedRevision, exports: make([]v1alpha1.Export, 0, len(status.Exports))}
+	// What cannot be decoded is no reason to ignore the exports.
+	if json.Unmarshal(status.Imports, &out.imports) != nil {
+		out.imports = nil
+	}
 	for _, data := range status.Exports {
 		var e v1alpha1.Export
 		if json.Unmarshal(data, &e) != nil {

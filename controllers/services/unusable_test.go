@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+func TestClustersThatCannotUseAnImportAreNamed(t *testing.T) {
+	var members []*member
+	for _, name := range []string{"c1", "c2", "c3", "c4"} {
+		m := &member{Member: &Member{Cluster: name, Known: true, Unusable: []v1alpha1.ImportProblem{
+			{Namespace: "shop", Names: []string{"cart", "pay"}, Reason: "Refused", Message: strings.Repeat("x", 1000)},
+		}}}
+		members = append(members, m)
+	}
+	members[0].Unusable[0].Reason = "a b;c"
+	members[1].Known = false
+	got := unusableIn(members)
+	if len(got) != 2 || !strings.HasPrefix(got[key{"shop", "pay"}], `; not usable in c1 (Unknown: "xxx`) || strings.Contains(got[key{"shop", "pay"}], "c2") {
+		t.Errorf("got %v", got)
+	}
+	members[1].Known = true
+	if text := unusableIn(members)[key{"shop", "cart"}]; !strings.HasSuffix(text, " and 1 more") || len(text) > 700 {
+		t.Errorf("got %s", text)
+	}
+	if raw, err := readReport([]byte(`{"observedRevision":1,"imports":"nonsense","exports":[{"namespace":"a","name":"b"}]}`)); err != nil || len(raw.exports) != 1 || raw.imports != nil {
+		t.Errorf("malformed problems cost the exports: %v, %v", raw, err)
+	}
+}
