@@ -54,7 +54,6 @@ type ExportRecordSpec struct {
 // +kubebuilder:resource:scope=Cluster,categories=sealane
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.cluster`
 // +kubebuilder:printcolumn:name="Shard",type=integer,JSONPath=`.spec.shard`
-// +kubebuilder:printcolumn:name="Exports",type=string,JSONPath=`.spec.exports[*].name`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ExportRecord struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -54,6 +54,17 @@ const (
 	importUnknown
 )
 
+// problem says whether the message needs a person: that a member could not be asked is said once, of the member.
+func (r *importRow) problem() bool {
+	switch {
+	case r.Message == "" || r.presence == importUnknown:
+		return false
+	case r.Source == sourceBroker:
+		return r.presence == importAbsent
+	}
+	return true
+}
+
 func (r importRow) cells() []string {
 	var endpoints []string
 	for _, cluster := range slices.Sorted(maps.Keys(r.Endpoints)) {
@@ -87,7 +98,7 @@ func memberImports(f *fleet, m *fleetMember) []importRow {
 		for j := range m.bundles[i].Spec.Imports {
 			im := &m.bundles[i].Spec.Imports[j]
 			if f.namespace == "" || f.namespace == im.Namespace {
-				rows[im.Namespace+"/"+im.Name] = wantedImport(m, im)
+				rows[im.Namespace+"/"+im.Name] = wantedImport(m, &m.bundles[i], im)
 			}
 		}
 	}
@@ -109,7 +120,7 @@ func memberImports(f *fleet, m *fleetMember) []importRow {
 }
 
 // wantedImport is an import as the broker wants it, not seen in the member.
-func wantedImport(m *fleetMember, im *v1alpha1.Import) *importRow {
+func wantedImport(m *fleetMember, b *v1alpha1.Bundle, im *v1alpha1.Import) *importRow {
 	row := &importRow{
 		Cluster: m.Name, Namespace: im.Namespace, Name: im.Name, Type: string(im.Settings.Type), Ports: ports(im.Settings.Ports),
 		Mode: importMode(im), Endpoints: map[string]int{}, Ready: string(metav1.ConditionUnknown), Source: sourceBroker,
@@ -123,8 +134,7 @@ func wantedImport(m *fleetMember, im *v1alpha1.Import) *importRow {
 		}
 	}
 	if m.services == nil {
-		row.presence = importUnknown
-		row.Message = "as the broker wants it"
+		row.presence, row.Message = reportedImport(b, im)
 		if m.err != nil {
 			row.Message += "; " + m.unavailable()
 		}
@@ -141,6 +151,21 @@ func wantedImport(m *fleetMember, im *v1alpha1.Import) *importRow {
 		row.Message = "Pending: the cluster agent has not made the ServiceImport yet"
 	}
 	return row
+}
+
+// reportedImport is what the member's agent last reported of an import: those of the revision that it has seen exist,
+// but for those that it lists with a problem.
+func reportedImport(b *v1alpha1.Bundle, im *v1alpha1.Import) (presence, string) {
+	if b.Status.ObservedRevision == 0 || b.Status.ObservedRevision < b.Spec.Revision || b.Status.ImportsLeftOut > 0 {
+		return importUnknown, "as the broker wants it"
+	}
+	for i := range b.Status.Imports {
+		p := &b.Status.Imports[i]
+		if p.Namespace == im.Namespace && slices.Contains(p.Names, im.Name) {
+			return importAbsent, "as last reported: " + strings.TrimSuffix(p.Reason+": "+p.Message, ": ")
+		}
+	}
+	return importPresent, "as last reported"
 }
 
 func importMode(im *v1alpha1.Import) string {

@@ -44,8 +44,9 @@ func newInstall(o *options) *cobra.Command {
 		Use:   "install",
 		Short: "Install Sealane on the Karmada API and connect its clusters",
 		Long: `Install Sealane: CRDs, the members' workloads with the policies that propagate them, and the controller's
-identity on the Karmada API, the controller itself on the cluster that hosts Karmada, and a ClusterSet. Then wait until every member is connected to every other
-and resolves the clusterset's names through its own cluster DNS.
+identity on the Karmada API, the controller itself on the cluster that hosts Karmada, and a ClusterSet. Then
+wait until every member is connected to every other and resolves the clusterset's names through its own
+cluster DNS.
 
 Running it again changes nothing that is as it should be, but gives the controller a new token. An existing
 ClusterSet is never changed. --render prints what would be applied, for GitOps, and asks no API server; the

@@ -156,7 +156,7 @@ func serviceProblems(f *fleet) []problemRow {
 		}
 	}
 	for _, im := range importRows(f) {
-		if im.Message != "" && im.presence != importUnknown {
+		if im.problem() {
 			rows = append(rows, problemRow{Cluster: im.Cluster, Object: "ServiceImport " + im.Namespace + "/" + im.Name,
 				Reason: reasonImport, Message: im.Message})
 		}

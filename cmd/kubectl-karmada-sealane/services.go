@@ -203,7 +203,7 @@ func addMember(f *fleet, m *fleetMember, at func(namespace, name string) *servic
 		case im.presence == importUnknown:
 			v.row.UnknownImporters = append(v.row.UnknownImporters, m.Name)
 		}
-		if im.presence != importUnknown && im.Message != "" {
+		if im.problem() {
 			v.row.Problems = append(v.row.Problems, importProblem+m.Name+": "+im.Message)
 		}
 	}

@@ -157,7 +157,7 @@ func exportedShop() *fleet {
 	f.says("c1", "idle", "Ready", metav1.ConditionTrue, "Exported", v1alpha1.MessageExported+"; left out: 1 backend outside the accepted networks")
 	// c1 has the import of cart, c2 lacks the namespace, c3 cannot be asked.
 	f.member("c1").services.imports = []mcsv1beta1.ServiceImport{{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", Labels: map[string]string{labelManagedBy: v1alpha1.ManagedBy}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", Labels: map[string]string{labelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: "cart"}},
 		Spec:       mcsv1beta1.ServiceImportSpec{Type: mcsv1beta1.ClusterSetIP, IPs: []string{"10.88.0.9"}},
 	}}
 	f.member("c2").services.namespaces = map[string]bool{}
@@ -239,5 +239,29 @@ func TestShowImportsSaysWhatIsMissing(t *testing.T) {
 	f.member("c1").services.imports = nil
 	if rows := importRows(f); len(rows) != 0 {
 		t.Errorf("-n elsewhere shows %v", rows)
+	}
+}
+
+// TestAnImportThatCannotBeLookedAtIsAsReported: what the agent saw of another revision says nothing of this one.
+func TestAnImportThatCannotBeLookedAtIsAsReported(t *testing.T) {
+	im := &v1alpha1.Import{Namespace: "shop", Name: "cart"}
+	refused := []v1alpha1.ImportProblem{{Namespace: "shop", Names: []string{"cart"}, Reason: "Refused", Message: "exceeded quota"}}
+	for name, tc := range map[string]struct {
+		revision int64
+		status   v1alpha1.BundleStatus
+		want     presence
+		text     string
+	}{
+		"never reported":       {revision: 3, want: importUnknown, text: "as the broker wants it"},
+		"of an older revision": {revision: 3, status: v1alpha1.BundleStatus{ObservedRevision: 2}, want: importUnknown, text: "as the broker wants it"},
+		"there":                {revision: 3, status: v1alpha1.BundleStatus{ObservedRevision: 3}, want: importPresent, text: "as last reported"},
+		"refused":              {revision: 3, status: v1alpha1.BundleStatus{ObservedRevision: 3, Imports: refused}, want: importAbsent, text: "as last reported: Refused: exceeded quota"},
+		"of a cut list":        {revision: 3, status: v1alpha1.BundleStatus{ObservedRevision: 3, ImportsLeftOut: 1}, want: importUnknown, text: "as the broker wants it"},
+	} {
+		b := &v1alpha1.Bundle{Spec: v1alpha1.BundleSpec{Revision: tc.revision}, Status: tc.status}
+		got, text := reportedImport(b, im)
+		if got != tc.want || text != tc.text {
+			t.Errorf("%s: got %v, %q, want %v, %q", name, got, text, tc.want, tc.text)
+		}
 	}
 }
