@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/importscope"
 )
 
 // check compares what was asked for with what is there: clusters that Karmada knows, the Service in one of them,
@@ -43,7 +44,11 @@ func (e *export) check(ctx context.Context, target *api) error {
 	if !e.terms.given(flagSelector) || e.member != "" {
 		return nil
 	}
-	selector, err := importSelector(e.terms.selector)
+	parsed, err := importscope.Selector(e.terms.selector)
+	if err != nil {
+		return err
+	}
+	selector, err := metav1.LabelSelectorAsSelector(parsed)
 	if err != nil {
 		return err
 	}

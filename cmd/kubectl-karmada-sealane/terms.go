@@ -3,20 +3,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/importscope"
 )
-
-// maxImporters is the most that an ImportScope can name.
-const maxImporters = 1000
 
 // terms of an export: its mode, and who imports it. They travel as annotations of the ServiceExport.
 type terms struct {
@@ -48,14 +40,17 @@ func (t *terms) annotations() (map[string]string, error) {
 		out[v1alpha1.AnnotationServiceMode] = t.mode
 	}
 	if t.given(flagImporters) {
-		names, err := importers(t.importers)
+		names, err := importscope.Names(t.importers)
 		if err != nil {
-			return nil, err
+			return nil, &finding{
+				expected: "--import-clusters to list names of clusters, separated by commas",
+				found:    err.Error(), remedy: "check the names",
+			}
 		}
 		out[v1alpha1.AnnotationImportClusters] = list(names)
 	}
 	if t.given(flagSelector) {
-		if _, err := importSelector(t.selector); err != nil {
+		if _, err := importscope.Selector(t.selector); err != nil {
 			return nil, &finding{
 				expected: "--import-selector to be a label selector as kubectl's -l takes it, such as env=prod,region!=eu",
 				found:    fmt.Sprintf("%q: %v", t.selector, err), remedy: "correct it, or leave it out to have every member import",
@@ -64,47 +59,6 @@ func (t *terms) annotations() (map[string]string, error) {
 		out[v1alpha1.AnnotationImportSelector] = t.selector
 	}
 	return out, nil
-}
-
-// importers are sorted, each once. No name means nobody but the exporting clusters themselves.
-func importers(names []string) ([]string, error) {
-	out := []string{}
-	for _, name := range names {
-		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			return nil, &finding{
-				expected: "--import-clusters to list names of clusters, separated by commas",
-				found:    fmt.Sprintf("%q: %s", name, problems[0]), remedy: "check the name",
-			}
-		}
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	if out = slices.Compact(out); len(out) > maxImporters {
-		return nil, &finding{
-			expected: fmt.Sprintf("--import-clusters to list at most %d clusters", maxImporters),
-			found:    fmt.Sprintf("%d", len(out)), remedy: "select them by their labels: --import-selector",
-		}
-	}
-	return out, nil
-}
-
-// importSelector parses the syntax of kubectl's -l. An empty one, which would select every cluster, and
-// comparisons of numbers, which a LabelSelector lacks, are refused.
-func importSelector(text string) (labels.Selector, error) {
-	selector, err := labels.Parse(text)
-	if err != nil {
-		return nil, err
-	}
-	requirements, _ := selector.Requirements()
-	if len(requirements) == 0 {
-		return nil, errors.New("it is empty")
-	}
-	for _, r := range requirements {
-		if op := r.Operator(); op == selection.GreaterThan || op == selection.LessThan {
-			return nil, fmt.Errorf("%s does not work for clusters", op)
-		}
-	}
-	return selector, nil
 }
 
 func (e *export) note(format string, args ...any) {
