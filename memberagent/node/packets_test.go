@@ -371,3 +371,24 @@ func TestForgedPacketsAreDropped(t *testing.T) {
 }
 
 func namespaceOf(pid int) *exec.Cmd { return &exec.Cmd{Process: &os.Process{Pid: pid}} }
+
+// TestClosedFromBootOn: after a reboot, while the API server is away, remote networks are unreachable before the
+// agent falls back to what the API server said last.
+func TestClosedFromBootOn(t *testing.T) {
+	n := newNetwork(t)
+	eventually(t, time.Minute, "programmed", func() bool { return n.worker1.says(v1alpha1.ReasonNodeProgrammed) })
+	n.worker1.stop(t, syscall.SIGKILL)
+	if err := os.Rename(n.worker1.path("cluster.json"), n.worker1.path("away.json")); err != nil {
+		t.Fatal(err)
+	}
+	n.worker1.run(t, `ip link del sl-vx; ip route flush table 5100; ip rule del pref 105
+		nft delete table ip sealane; nft delete table ip6 sealane; iptables-nft -F FORWARD`)
+	n.worker1.start(t)
+	const beforeFallback = 2500 * time.Millisecond
+	eventually(t, beforeFallback, "closed", func() bool {
+		ours := n.worker1.ours(t)
+		return strings.Contains(ours, "unreachable 10.9.0.0/16 table 5100") && strings.Contains(ours, "lookup 5100") &&
+			strings.Contains(ours, "table ip sealane") && !strings.Contains(ours, "sl-vx")
+	})
+	eventually(t, 20*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.10", "") })
+}
