@@ -38,7 +38,10 @@ type network struct{ gw1, worker1, gw2 *machine }
 func newNetwork(t *testing.T) *network {
 	t.Helper()
 	run(t, "ip link add under type bridge; ip link set under up; ip link set lo up")
-	t.Cleanup(func() { run(t, "ip link del under") })
+	// A namespace that ends takes its links along only a little later.
+	t.Cleanup(func() {
+		run(t, "ip link del under; for l in gw1 worker1 gw2; do ip link del $l 2>/dev/null || true; done")
+	})
 	n := &network{
 		gw1:     newMachine(t, "gw1", "c1", "172.31.1.1", "10.8.0"),
 		worker1: newMachine(t, "worker1", "c1", "172.31.1.2", "10.8.1"),
