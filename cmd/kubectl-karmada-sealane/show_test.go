@@ -87,7 +87,7 @@ func connectedMember(reported time.Time, name, remote, pods, services, ip string
 				HAState: v1alpha1.GatewayActive, Endpoint: &endpoint, Implementation: v1alpha1.CableUserspace, Version: "v1.2.3", ReportedAt: &at,
 				Conditions: []metav1.Condition{{Type: v1alpha1.GatewayReady, Status: metav1.ConditionTrue}},
 				Connections: []v1alpha1.Connection{{
-					Cluster: remote, Gateway: remote + "-gw", Link: "sl-wg0", Status: v1alpha1.ConnectionConnected, Address: "172.30.9.9:4500", Active: true,
+					Cluster: remote, Gateway: remote + "-gw", Link: "sl-c0", Status: v1alpha1.ConnectionConnected, Address: "172.30.9.9:4500", Active: true,
 					RTT: &v1alpha1.RTT{Last: 1200, Min: 400, Avg: 1234, Max: 5678, Dev: 90},
 				}},
 			},

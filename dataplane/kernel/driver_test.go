@@ -116,3 +116,24 @@ func TestUnknownDriverIsRefused(t *testing.T) {
 		t.Errorf("links %v, %v", have.Links, err)
 	}
 }
+
+// A cable of a former release, under another name and at the same port, makes room.
+func TestAnOldNameIsCleanedUp(t *testing.T) {
+	k, key := open(t)
+	node := goldens(t, key)["spine.txtar/a-gw"]
+	node.become(t)
+	old := plan.Plan{
+		Links:   []plan.Link{{Name: "sl-wg0", Kind: plan.Cable, Driver: string(v1alpha1.CableWireGuard), MTU: 1420, RPFilter: 2}},
+		Tunnels: []plan.Tunnel{{Link: "sl-wg0", ListenPort: 4500, PublicKey: key}},
+	}
+	reach(t, k, old)
+	// The port is free only once the old link is gone, which is last: the agent tries again.
+	have, err := k.Observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Do(t.Context(), plan.Diff(node.plan, have)); err != nil {
+		t.Log("at first:", err)
+	}
+	reach(t, k, node.plan)
+}

@@ -75,7 +75,7 @@ func TestAFailingFirewallKeepsNothingOpen(t *testing.T) {
 	if err := k.Do(t.Context(), plan.Diff(worker.plan, have)); err == nil {
 		t.Error("the firewall was changed")
 	}
-	if links := run(t, "ip -br link"); strings.Contains(links, "sl-wg0") {
+	if links := run(t, "ip -br link"); strings.Contains(links, "sl-c0") {
 		t.Errorf("the cable is still there:\n%s", links)
 	}
 	if err := os.Remove(fails); err != nil {

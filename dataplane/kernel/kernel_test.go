@@ -262,10 +262,10 @@ func TestRepair(t *testing.T) {
 	reach(t, k, want)
 	for _, damage := range []string{
 		"ip link del sl-vx",
-		"ip link del sl-wg0",
-		"ip link set sl-wg0 down",
+		"ip link del sl-c0",
+		"ip link set sl-c0 down",
 		"ip link set sl-vx mtu 1300",
-		"ip addr flush dev sl-wg0",
+		"ip addr flush dev sl-c0",
 		"ip addr flush dev sl-vx",
 		"ip route flush table 5100; ip -6 route flush table 5101",
 		"ip route add 10.77.0.0/16 dev eth0 table 5100",
@@ -279,7 +279,7 @@ func TestRepair(t *testing.T) {
 		"nft add element ip sealane remote { 10.12.0.0/16 }",
 		"nft add rule ip sealane clamp accept",
 		"iptables-nft -F FORWARD; ip6tables-nft -D FORWARD 1",
-		"sysctl -qw net.ipv4.conf.sl-wg0.rp_filter=1 || echo 1 > /proc/sys/net/ipv4/conf/sl-wg0/rp_filter",
+		"sysctl -qw net.ipv4.conf.sl-c0.rp_filter=1 || echo 1 > /proc/sys/net/ipv4/conf/sl-c0/rp_filter",
 	} {
 		t.Log(damage)
 		run(t, damage)
@@ -362,15 +362,15 @@ func TestPeerKeepsItsEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	if err := c.Create("sl-wg0", 1420); err != nil {
+	if err := c.Create("sl-c0", 1420); err != nil {
 		t.Fatal(err)
 	}
 	first, second := netip.MustParseAddrPort("192.0.2.1:4500"), netip.MustParseAddrPort("[2001:db8::1]:4500")
-	peer := plan.TunnelPeer{Link: "sl-wg0", Peer: plan.Peer{PublicKey: [32]byte{1}, KeepaliveSeconds: 5,
+	peer := plan.TunnelPeer{Link: "sl-c0", Peer: plan.Peer{PublicKey: [32]byte{1}, KeepaliveSeconds: 5,
 		Candidates: []netip.AddrPort{first, second}, AllowedIPs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}}}
 	expect := func(endpoint netip.AddrPort) {
 		t.Helper()
-		states, err := c.Peers("sl-wg0")
+		states, err := c.Peers("sl-c0")
 		if err != nil || len(states) != 1 || states[0].Endpoint != endpoint {
 			t.Fatalf("peers %+v, %v; want endpoint %v", states, err, endpoint)
 		}
@@ -379,7 +379,7 @@ func TestPeerKeepsItsEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(first)
-	if err := c.Redial("sl-wg0", peer.PublicKey, second); err != nil {
+	if err := c.Redial("sl-c0", peer.PublicKey, second); err != nil {
 		t.Fatal(err)
 	}
 	peer.AllowedIPs = nil
@@ -387,16 +387,16 @@ func TestPeerKeepsItsEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(second)
-	if err := c.RemovePeer("sl-wg0", peer.PublicKey); err != nil {
+	if err := c.RemovePeer("sl-c0", peer.PublicKey); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Delete("sl-wg0"); err != nil {
+	if err := c.Delete("sl-c0"); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.RemovePeer("sl-wg0", peer.PublicKey); err != nil {
+	if err := c.RemovePeer("sl-c0", peer.PublicKey); err != nil {
 		t.Errorf("removing what is gone: %v", err)
 	}
-	if _, err := os.Stat("/run/wireguard/sl-wg0.sock"); err == nil {
+	if _, err := os.Stat("/run/wireguard/sl-c0.sock"); err == nil {
 		t.Error("the control socket is still there")
 	}
 }
@@ -407,7 +407,7 @@ func TestALostControlSocketComesBack(t *testing.T) {
 	node := goldens(t, key)["spine.txtar/a-gw"]
 	node.become(t)
 	reach(t, k, node.plan)
-	const socket = "/run/wireguard/sl-wg0.sock"
+	const socket = "/run/wireguard/sl-c0.sock"
 	switch err := os.Remove(socket); {
 	case os.IsNotExist(err):
 		t.Skip("this kernel has WireGuard, and devices no control socket")

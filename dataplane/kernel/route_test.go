@@ -17,7 +17,7 @@ func TestSeveralNextHopsAndMarks(t *testing.T) {
 	k, key := open(t)
 	want := func(weights ...int) plan.Plan {
 		var p plan.Plan
-		for i, name := range []string{"sl-wg0", "sl-wg1"} {
+		for i, name := range []string{"sl-c0", "sl-c1"} {
 			p.Links = append(p.Links, plan.Link{Name: name, Kind: plan.Cable, Driver: string(v1alpha1.CableWireGuard), MTU: 1420, RPFilter: 2})
 			p.Tunnels = append(p.Tunnels, plan.Tunnel{Link: name, ListenPort: 4500 + uint16(i), PublicKey: key})
 		}

@@ -167,24 +167,24 @@ func TestDiff(t *testing.T) {
 	}, {
 		name: "a peer with a new key replaces the old one",
 		edit: func(_, have *plan.Plan) { have.Tunnels[0].Peers[0].PublicKey = other },
-		want: `add peer sl-wg0 YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmI= (c2/b-gw) active candidates 172.31.2.22:4500, 203.0.113.2:4500 allowed ips 10.9.0.0/16, 10.99.0.0/16, fd51:bdb3:3976:8bc5:e4fe:cbe5:5a44:2056/128 keepalive 5
-delete peer sl-wg0 AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA= (c2/b-gw) active candidates 172.31.2.22:4500, 203.0.113.2:4500 allowed ips 10.9.0.0/16, 10.99.0.0/16, fd51:bdb3:3976:8bc5:e4fe:cbe5:5a44:2056/128 keepalive 5
+		want: `add peer sl-c0 YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmI= (c2/b-gw) active candidates 172.31.2.22:4500, 203.0.113.2:4500 allowed ips 10.9.0.0/16, 10.99.0.0/16, fd51:bdb3:3976:8bc5:e4fe:cbe5:5a44:2056/128 keepalive 5
+delete peer sl-c0 AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA= (c2/b-gw) active candidates 172.31.2.22:4500, 203.0.113.2:4500 allowed ips 10.9.0.0/16, 10.99.0.0/16, fd51:bdb3:3976:8bc5:e4fe:cbe5:5a44:2056/128 keepalive 5
 `,
 	}, {
 		name: "this node's key changed",
 		edit: func(_, have *plan.Plan) { have.Tunnels[0].PublicKey = other },
-		want: "replace tunnel sl-wg0 public key YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE= listening port 4500\n",
+		want: "replace tunnel sl-c0 public key YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE= listening port 4500\n",
 	}, {
 		name: "a route that points elsewhere",
 		edit: func(_, have *plan.Plan) { have.Routes[0].Source = netip.Addr{} },
-		want: "replace route 10.9.0.0/16 dev sl-wg0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420\n",
+		want: "replace route 10.9.0.0/16 dev sl-c0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420\n",
 	}, {
 		name: "an MTU is set in place",
-		edit: func(_, have *plan.Plan) { have.Links[1].MTU = 1500 },
-		want: "replace link sl-wg0 mtu 1420 type wireguard rp_filter 2 disable_ipv6 0\n",
+		edit: func(_, have *plan.Plan) { have.Links[0].MTU = 1500 },
+		want: "replace link sl-c0 mtu 1420 type wireguard rp_filter 2 disable_ipv6 0\n",
 	}, {
 		name: "a link of another MAC is made anew, with all it carried",
-		edit: func(_, have *plan.Plan) { have.Links[0].MAC = "02:51:00:00:00:00" },
+		edit: func(_, have *plan.Plan) { have.Links[1].MAC = "02:51:00:00:00:00" },
 		want: `delete link sl-vx
 add link sl-vx mtu 1420 address 02:51:ac:1f:01:0c type vxlan id 5100 local 172.31.1.12 dstport 4800 nolearning rp_filter 2 disable_ipv6 0
 add address 169.254.51.0/32 dev sl-vx scope link
@@ -220,7 +220,7 @@ add route 172.31.1.11/32 via 172.31.1.11 dev sl-vx table 5101 proto 81 metric 10
 	}, {
 		name: "routes that a flap took come back without forgetting connections",
 		edit: func(_, have *plan.Plan) { have.Routes = have.Routes[1:] },
-		want: "add route 10.9.0.0/16 dev sl-wg0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420\n",
+		want: "add route 10.9.0.0/16 dev sl-c0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420\n",
 	}}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -238,7 +238,7 @@ add route 172.31.1.11/32 via 172.31.1.11 dev sl-vx table 5101 proto 81 metric 10
 func TestFirstAndLast(t *testing.T) {
 	gateway, anew := find(t, "spine/a-gw"), find(t, "spine/a-gw")
 	anew.Links = slices.Clone(anew.Links)
-	anew.Links[0].MAC, anew.Tables, anew.Rules = "02:51:00:00:00:00", nil, nil
+	anew.Links[1].MAC, anew.Tables, anew.Rules = "02:51:00:00:00:00", nil, nil
 	for name, changes := range map[string][]plan.Change{
 		"up": plan.Diff(gateway, plan.Plan{}), "anew": plan.Diff(gateway, anew),
 	} {

@@ -15,7 +15,7 @@ import (
 // What marks an object in the kernel as Sealane's.
 const (
 	LinkPrefix  = "sl-"
-	CablePrefix = "sl-wg"
+	CablePrefix = "sl-c"
 	OverlayLink = "sl-vx"
 	// VNI of the overlay between the nodes of one cluster.
 	VNI = 5100
@@ -73,7 +73,7 @@ func outerHeader(f Family) int {
 // KeepaliveSeconds between keepalive packets of a cable. NATs forget UDP flows after 30 s or more.
 const KeepaliveSeconds = 5
 
-// CableLink returns the name of the cable to remote gateways of a slot: "sl-wg0", …
+// CableLink returns the name of the cable to remote gateways of a slot: "sl-c0", …
 func CableLink(slot int) string { return CablePrefix + strconv.Itoa(slot) }
 
 // TunnelMTU returns the MTU inside a driver's cables over an underlay of the given MTU in bytes, 0 when

@@ -17,7 +17,7 @@ import (
 )
 
 // CableLink is the link of a gateway's cable to gateways of slot 0.
-const CableLink = "sl-wg0"
+const CableLink = "sl-c0"
 
 // WireGuard is the control socket of the in-process WireGuard of a gateway, open to whoever is root on the node.
 type WireGuard struct{ socket string }

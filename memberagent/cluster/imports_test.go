@@ -286,7 +286,7 @@ func (m *member) gatewayReports(status v1alpha1.ConnectionStatus) {
 		}
 		g.Status.HAState, g.Status.ReportedAt = v1alpha1.GatewayActive, ptr(metav1.Now())
 		g.Status.Endpoint = &v1alpha1.Endpoint{Gateway: "node-a", PublicKey: "k", Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: "192.0.2.1"}}}
-		g.Status.Connections = []v1alpha1.Connection{{Cluster: "c2", Gateway: "x", Link: "sl-wg0", Status: status, Active: true}}
+		g.Status.Connections = []v1alpha1.Connection{{Cluster: "c2", Gateway: "x", Link: "sl-c0", Status: status, Active: true}}
 		return m.Status().Update(ctx, g)
 	})
 }

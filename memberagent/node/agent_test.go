@@ -313,7 +313,7 @@ func (n *network) remoteIsCutOff(t *testing.T) {
 }
 
 func (n *network) othersBreak(t *testing.T) {
-	n.gw1.run(t, "ip link del sl-wg0; ip route flush table 5100")
+	n.gw1.run(t, "ip link del sl-c0; ip route flush table 5100")
 	eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.10", "") })
 	whole := n.gw1.ours(t)
 	n.gw1.run(t, "nft delete table ip sealane; iptables-nft -F FORWARD; ip rule del pref 105")

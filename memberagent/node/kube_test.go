@@ -177,7 +177,7 @@ func testStatus(t *testing.T, k *node.Kube, c client.Client) {
 	status := v1alpha1.GatewayStatus{
 		HAState: v1alpha1.GatewayActive, Implementation: v1alpha1.CableUserspace, ReportedAt: &at,
 		Endpoint: &v1alpha1.Endpoint{Gateway: "n1"},
-		Connections: []v1alpha1.Connection{{Cluster: "c2", Gateway: "g", Link: "sl-wg0",
+		Connections: []v1alpha1.Connection{{Cluster: "c2", Gateway: "g", Link: "sl-c0",
 			Status: v1alpha1.ConnectionConnected, RTT: &v1alpha1.RTT{Last: 7}}},
 	}
 	for range 2 {

@@ -196,8 +196,8 @@ func TestNothingLeavesInClear(t *testing.T) {
 			n.gw1.start(t)
 			again()
 		}},
-		{"the cable is deleted under the agent", func(t *testing.T) { n.gw1.run(t, "ip link del sl-wg0"); again() }},
-		{"the cable goes down", func(t *testing.T) { n.gw1.run(t, "ip link set sl-wg0 down"); again() }},
+		{"the cable is deleted under the agent", func(t *testing.T) { n.gw1.run(t, "ip link del sl-c0"); again() }},
+		{"the cable goes down", func(t *testing.T) { n.gw1.run(t, "ip link set sl-c0 down"); again() }},
 		{"the worker's overlay is deleted while no agent runs", func(t *testing.T) {
 			n.worker1.stop(t, syscall.SIGKILL)
 			n.worker1.run(t, "ip link del sl-vx")
@@ -207,7 +207,7 @@ func TestNothingLeavesInClear(t *testing.T) {
 		}},
 		{"the gateway's links are deleted while no agent runs", func(t *testing.T) {
 			n.gw1.stop(t, syscall.SIGKILL)
-			n.gw1.run(t, "for l in sl-wg0 sl-vx; do ip link del $l || true; done")
+			n.gw1.run(t, "for l in sl-c0 sl-vx; do ip link del $l || true; done")
 			lull()
 			n.gw1.start(t)
 			again()
@@ -229,7 +229,7 @@ func TestNothingLeavesInClear(t *testing.T) {
 				_ = m.agent.Process.Signal(syscall.SIGHUP)
 			}
 			eventually(t, 20*time.Second, "the cable gone", func() bool {
-				return n.gw1.command("ip link show sl-wg0").Run() != nil
+				return n.gw1.command("ip link show sl-c0").Run() != nil
 			})
 			lull()
 			for m, o := range objects {
@@ -353,7 +353,7 @@ func TestForgedPacketsAreDropped(t *testing.T) {
 		{"a remote source from the underlay", self, sendRaw(udp4(forgedSource, "10.8.1.10", 7777, nil)), n.worker1,
 			`iifname != "lo" iifname != "sl-*" ip saddr @remote`},
 		{"a service whose backend is the sender's cluster", n.gw2.pod, sendUDP("10.88.0.9:53", []byte("x")), n.gw1,
-			`iifname "sl-wg*" oifname "sl-wg*"`},
+			`iifname "sl-c*" oifname "sl-c*"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			run(t, "ip route replace 10.8.1.0/24 via 172.31.1.2")

@@ -131,7 +131,7 @@ func TestProvenEndpointComesFirst(t *testing.T) {
 
 func TestConnection(t *testing.T) {
 	private := netip.MustParseAddr("172.31.1.1")
-	r := remote{cluster: "c2", link: "sl-wg0", gateway: topology.Gateway{Node: "g", Candidates: []topology.Candidate{{Addr: private, Private: true}}}}
+	r := remote{cluster: "c2", link: "sl-c0", gateway: topology.Gateway{Node: "g", Candidates: []topology.Candidate{{Addr: private, Private: true}}}}
 	now := time.Unix(1000, 0)
 	at := func(address string, handshake time.Duration) kernel.PeerState {
 		s := kernel.PeerState{LastHandshake: now.Add(-handshake)}

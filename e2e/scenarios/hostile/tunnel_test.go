@@ -201,8 +201,8 @@ func (h *hostile) count(ctx context.Context, a attack) (int, error) {
 
 // The rules that drop, as nft lists them.
 const (
-	notToNodes   = `iifname "sl-wg*" ip daddr @nodes`
-	notBehind    = `iifname "sl-wg*" counter`
+	notToNodes   = `iifname "sl-c*" ip daddr @nodes`
+	notBehind    = `iifname "sl-c*" counter`
 	notToHost    = `iifname "sl-*" ip daddr @pods ct state new`
 	notFromNode  = `udp dport 4800 ip saddr != @nodes`
 	notAtPodAddr = `udp dport 4800 ip daddr != @nodes fib daddr type local`
