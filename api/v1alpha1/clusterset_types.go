@@ -15,6 +15,26 @@ const (
 	ClusterSetConnected = "Connected"
 )
 
+// Reasons of these conditions and of a ClusterSet's problems.
+const (
+	// ReasonReady and ReasonProblems of ClusterSetReady.
+	ReasonReady    = "Ready"
+	ReasonProblems = "Problems"
+	// ReasonConnected and ReasonNotConnected of ClusterSetConnected and MemberConnected.
+	ReasonConnected    = "Connected"
+	ReasonNotConnected = "NotConnected"
+	// ReasonInvalidSettings: the ClusterSet cannot be put into force; what was before stays.
+	ReasonInvalidSettings = "InvalidSettings"
+	// ReasonSelectedElsewhere: an older ClusterSet selects the cluster too.
+	ReasonSelectedElsewhere = "SelectedElsewhere"
+	// ReasonClusterNotFound: a cluster that is named does not exist.
+	ReasonClusterNotFound = "ClusterNotFound"
+	// ReasonLeaving: a member has not yet said that its nodes are clean.
+	ReasonLeaving = "Leaving"
+	// ReasonNoClusterID: Karmada does not know the identity of a cluster.
+	ReasonNoClusterID = "NoClusterID"
+)
+
 // ClusterOverride states facts about one cluster that its agent would otherwise discover.
 type ClusterOverride struct {
 	// Name of the Karmada Cluster.

@@ -28,6 +28,16 @@ const (
 	ReasonInvalidNetworks  = "InvalidNetworks"
 	ReasonInvalidEndpoints = "InvalidEndpoints"
 	ReasonStatusTooLarge   = "StatusTooLarge"
+	// ReasonKeptLastGood: a new report was refused, and what was accepted before stays in force.
+	ReasonKeptLastGood = "KeptLastGood"
+)
+
+// Reasons of MemberReported.
+const (
+	// ReasonReported: the member has answered the current revision.
+	ReasonReported = "Reported"
+	// ReasonUnknown: the member has not answered it yet.
+	ReasonUnknown = "Unknown"
 )
 
 // MemberPhase is where a member stands in its life.

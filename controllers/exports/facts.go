@@ -18,7 +18,7 @@ import (
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/controllers/membership"
+	"github.com/sealane-io/sealane/controllers/fleet"
 )
 
 // maxStatus is the largest status of a member's ServiceExport that is read, in bytes.
@@ -98,7 +98,7 @@ func (f *Facts) pending(valid *metav1.Condition) string {
 		return "Karmada cannot reach the cluster: its Cluster is not Ready"
 	case accepted == nil || accepted.Status != metav1.ConditionTrue:
 		return "the cluster's agent has not reported its networks yet"
-	case !membership.ServesExports(f.Cluster):
+	case !fleet.ServesExports(f.Cluster):
 		return "the cluster does not serve ServiceExport yet: its agent installs the CRDs of the MCS API, and Karmada finds them within a minute or so"
 	case valid == nil:
 		return "nothing is reported yet"

@@ -20,7 +20,7 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/controllers/membership"
+	"github.com/sealane-io/sealane/controllers/fleet"
 )
 
 // Relevant says whether a ResourceBinding places something that this controller reads.
@@ -102,5 +102,5 @@ func sameCluster(before, after *clusterv1alpha1.Cluster) bool {
 	ready := func(c *clusterv1alpha1.Cluster) bool {
 		return meta.IsStatusConditionTrue(c.Status.Conditions, clusterv1alpha1.ClusterConditionReady)
 	}
-	return ready(before) == ready(after) && membership.ServesExports(before) == membership.ServesExports(after)
+	return ready(before) == ready(after) && fleet.ServesExports(before) == fleet.ServesExports(after)
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/controllers/membership"
+	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/dataplane/topology"
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
@@ -54,7 +54,7 @@ func (f facts) broker() verdict {
 	var set v1alpha1.ClusterSet
 	set.Spec = v1alpha1.ClusterSetSpec{Shards: 4, DNS: v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}}}
 	set.Spec.Cable = v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: f.port, VXLANPort: f.vxlanPort}
-	return verdict{networks: networks == nil, node: node == nil, endpoint: len(errs) == 0, ports: membership.Validate(&set) == nil}
+	return verdict{networks: networks == nil, node: node == nil, endpoint: len(errs) == 0, ports: fleet.Validate(&set) == nil}
 }
 
 // nodeVerdict gives the same facts to a node, one kind at a time, and looks for what it leaves out.

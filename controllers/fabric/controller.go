@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/controllers/membership"
+	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/controllers/metrics"
 	"github.com/sealane-io/sealane/propagation"
 )
@@ -56,7 +56,7 @@ type Reconciler struct {
 // memory is what was written for a cluster and may not be in the cache yet, and what was last refused.
 type memory struct {
 	peering  propagation.WriteBehind[v1alpha1.PeeringSpec]
-	echo     membership.Echo
+	echo     fleet.Echo
 	record   *v1alpha1.Member
 	recordOf string // resourceVersion that record replaced
 	refused  string
@@ -91,18 +91,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // gather reads everything that Decide needs, and says when to look again.
 func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet) (Input, time.Duration, error) {
 	in := Input{Set: set, Now: r.Now().Truncate(time.Microsecond)}
-	world, err := membership.Gather(ctx, r.Client)
+	fleetState, err := fleet.Gather(ctx, r.Client)
 	if err != nil {
 		return in, 0, err
 	}
-	in.Problems = append(membership.Problems(world, set.Name), r.Others.Problems(set.Name)...)
-	in.Joining = membership.Joining(world, set.Name)
+	in.Problems = append(fleet.Problems(fleetState, set.Name), r.Others.Problems(set.Name)...)
+	in.Joining = fleet.Joining(fleetState, set.Name)
 	var again time.Duration
-	for _, m := range world.Members {
+	for _, m := range fleetState.Members {
 		if m.Spec.ClusterSet != set.Name {
 			continue
 		}
-		member, after, err := r.gatherMember(ctx, world, m, in.Now)
+		member, after, err := r.gatherMember(ctx, fleetState, m, in.Now)
 		if err != nil {
 			return in, 0, err
 		}
@@ -114,10 +114,10 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet) (Input
 	return in, again, nil
 }
 
-func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, record v1alpha1.Member, now time.Time) (Member, time.Duration, error) {
+func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, record v1alpha1.Member, now time.Time) (Member, time.Duration, error) {
 	mem := r.memory(&record)
-	c := world.Cluster(record.Name)
-	m := Member{Record: record, Writable: c != nil && c.DeletionTimestamp.IsZero() && world.WireApplied(record.Name)}
+	c := fleetState.Cluster(record.Name)
+	m := Member{Record: record, Writable: c != nil && c.DeletionTimestamp.IsZero() && fleetState.WireApplied(record.Name)}
 	if mem.record != nil && mem.recordOf == record.ResourceVersion && mem.record.UID == record.UID {
 		m.Record = *mem.record
 	}
@@ -253,24 +253,24 @@ func (r *Reconciler) announce(before, after *v1alpha1.Member) {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("fabric").
 		For(&v1alpha1.ClusterSet{}).
-		Watches(&v1alpha1.Member{}, membership.ToSet(func(ctx context.Context, o client.Object) []string {
+		Watches(&v1alpha1.Member{}, fleet.ToSet(func(ctx context.Context, o client.Object) []string {
 			return []string{o.(*v1alpha1.Member).Spec.ClusterSet}
 		})).
-		Watches(&workv1alpha1.Work{}, membership.ToSet(func(ctx context.Context, o client.Object) []string {
+		Watches(&workv1alpha1.Work{}, fleet.ToSet(func(ctx context.Context, o client.Object) []string {
 			if o.GetLabels()[propagation.LabelKind] != propagation.KindPeering {
 				return nil
 			}
-			return membership.SetOf(ctx, r.Client, propagation.ClusterOf(o))
+			return fleet.SetOf(ctx, r.Client, propagation.ClusterOf(o))
 		})).
-		Watches(&clusterv1alpha1.Cluster{}, membership.ToSet(func(ctx context.Context, o client.Object) []string {
-			return membership.SetOf(ctx, r.Client, o.GetName())
+		Watches(&clusterv1alpha1.Cluster{}, fleet.ToSet(func(ctx context.Context, o client.Object) []string {
+			return fleet.SetOf(ctx, r.Client, o.GetName())
 		})).
 		WatchesRawSource(source.Channel(r.Changed, &handler.EnqueueRequestForObject{})).
-		Watches(&workv1alpha2.ClusterResourceBinding{}, membership.ToSet(func(ctx context.Context, o client.Object) []string {
+		Watches(&workv1alpha2.ClusterResourceBinding{}, fleet.ToSet(func(ctx context.Context, o client.Object) []string {
 			if !slices.Contains(propagation.WireBindings(), o.GetName()) {
 				return nil
 			}
-			return membership.Sets(ctx, r.Client)
+			return fleet.Sets(ctx, r.Client)
 		})).
 		Complete(r)
 }

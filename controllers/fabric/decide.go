@@ -14,24 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/controllers/membership"
+	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/internal/netfacts"
-)
-
-// Reasons that this package adds to those of the API.
-const (
-	// ReasonKeptLastGood: a new report was refused, and what was accepted before stays in force.
-	ReasonKeptLastGood = "KeptLastGood"
-	// ReasonReported and ReasonUnknown of MemberReported.
-	ReasonReported = "Reported"
-	ReasonUnknown  = "Unknown"
-	// ReasonConnected and ReasonNotConnected of MemberConnected and ClusterSetConnected.
-	ReasonConnected    = "Connected"
-	ReasonNotConnected = "NotConnected"
-	// ReasonReady, ReasonProblems and ReasonInvalidSettings of ClusterSetReady.
-	ReasonReady           = "Ready"
-	ReasonProblems        = "Problems"
-	ReasonInvalidSettings = "InvalidSettings"
 )
 
 // Input is all that the fabric of one ClusterSet depends on.
@@ -185,7 +169,7 @@ func (s *state) accept() {
 func (s *state) refuse(reason, message string) {
 	s.problem(reason, message)
 	if s.accepted {
-		reason, message = ReasonKeptLastGood, message+"; what was accepted before stays in force"
+		reason, message = v1alpha1.ReasonKeptLastGood, message+"; what was accepted before stays in force"
 	}
 	s.reason, s.message = reason, bounded(message)
 }
@@ -288,7 +272,7 @@ func admitEndpoints(s *state, routed *netfacts.Owners, keys map[string]string) {
 // With settings that cannot be put into force, what it was told of them before stays.
 func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus) (v1alpha1.PeeringSpec, bool) {
 	set := in.Set
-	invalid := slices.ContainsFunc(in.Problems, func(p v1alpha1.Problem) bool { return p.Reason == ReasonInvalidSettings })
+	invalid := slices.ContainsFunc(in.Problems, func(p v1alpha1.Problem) bool { return p.Reason == v1alpha1.ReasonInvalidSettings })
 	spec := v1alpha1.PeeringSpec{
 		Phase:       s.Record.Spec.Phase,
 		ClusterSet:  set.Name,
@@ -316,7 +300,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus) 
 		slices.SortFunc(spec.RemoteClusters, func(a, b v1alpha1.RemoteCluster) int { return strings.Compare(a.Name, b.Name) })
 	}
 	last := s.Record.Status.Revision
-	if membership.Released(&s.Record) {
+	if fleet.Released(&s.Record) {
 		// A Work written anew would keep it from going.
 		spec.Revision = last
 		return spec, false

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/controllers/membership"
+	"github.com/sealane-io/sealane/controllers/fleet"
 )
 
 // world walks decisions on: what was decided is what is seen next.
@@ -203,7 +203,7 @@ func TestWhoIsReleasedIsNotWrittenTo(t *testing.T) {
 	c2 := w.member("c2")
 	c2.Report.Status.Cleaned = true
 	w.step()
-	if membership.Released(&c2.Record) {
+	if fleet.Released(&c2.Record) {
 		t.Error("clean without having been told to leave")
 	}
 	c2.Report.Status.Cleaned = false
@@ -213,12 +213,12 @@ func TestWhoIsReleasedIsNotWrittenTo(t *testing.T) {
 	w.expect(t, "somebody deleted its Work", w.step(), "c2")
 	c2.Report.Status.Cleaned, c2.Report.Status.ObservedRevision = true, c2.Sent.Revision-1
 	w.step()
-	if membership.Released(&c2.Record) {
+	if fleet.Released(&c2.Record) {
 		t.Error("clean before it was told")
 	}
 	c2.Report.Status.ObservedRevision = c2.Sent.Revision
 	w.step()
-	if !membership.Released(&c2.Record) {
+	if !fleet.Released(&c2.Record) {
 		t.Errorf("not released: %+v", c2.Record.Status.Conditions)
 	}
 	c2.Sent, c2.Report = nil, Report{}
@@ -273,10 +273,10 @@ func TestInvalidSettingsAreNotPutIntoForce(t *testing.T) {
 	w.in.Set.Spec.Cable.Port = 4500
 	w.step()
 	w.in.Set.Spec.Cable.Port = 4501
-	w.in.Problems = []v1alpha1.Problem{{Reason: ReasonInvalidSettings, Message: "no"}}
+	w.in.Problems = []v1alpha1.Problem{{Reason: v1alpha1.ReasonInvalidSettings, Message: "no"}}
 	w.expect(t, "nobody is told", w.step(), "")
 	w.expect(t, "nor later", w.step(), "")
-	if c := meta.FindStatusCondition(w.d.Set.Conditions, v1alpha1.ClusterSetReady); c.Status != "False" || c.Reason != ReasonInvalidSettings {
+	if c := meta.FindStatusCondition(w.d.Set.Conditions, v1alpha1.ClusterSetReady); c.Status != "False" || c.Reason != v1alpha1.ReasonInvalidSettings {
 		t.Errorf("condition %+v", c)
 	}
 	w.member("c2").Report.Status.Endpoints = nil

@@ -67,15 +67,15 @@ func memberStatus(s *state, states []*state, now time.Time) v1alpha1.MemberStatu
 	}
 	set(v1alpha1.MemberAccepted, s.accepted, s.reason, s.message)
 	if s.Report.Known {
-		set(v1alpha1.MemberReported, true, ReasonReported, "the agent reports")
+		set(v1alpha1.MemberReported, true, v1alpha1.ReasonReported, "the agent reports")
 	} else {
-		set(v1alpha1.MemberReported, false, ReasonUnknown, "there is no current report; what was last known stays in force")
+		set(v1alpha1.MemberReported, false, v1alpha1.ReasonUnknown, "there is no current report; what was last known stays in force")
 	}
 	missing := unconnected(s, states, status.Connections)
 	if s.accepted && len(missing) == 0 {
-		set(v1alpha1.MemberConnected, true, ReasonConnected, "connected to every other accepted member")
+		set(v1alpha1.MemberConnected, true, v1alpha1.ReasonConnected, "connected to every other accepted member")
 	} else {
-		set(v1alpha1.MemberConnected, false, ReasonNotConnected, "not connected to: "+strings.Join(missing, ", "))
+		set(v1alpha1.MemberConnected, false, v1alpha1.ReasonNotConnected, "not connected to: "+strings.Join(missing, ", "))
 	}
 	return status
 }
@@ -224,28 +224,28 @@ func setStatus(in Input, states []*state, statuses map[string]v1alpha1.MemberSta
 	problems = slices.DeleteFunc(slices.Clone(problems), func(p v1alpha1.Problem) bool {
 		return p.Reason == v1alpha1.ReasonExportsRefused || p.Reason == v1alpha1.ReasonNameTaken
 	})
-	ready, reason, message := true, ReasonReady, "every selected cluster is an accepted member"
+	ready, reason, message := true, v1alpha1.ReasonReady, "every selected cluster is an accepted member"
 	switch {
 	case len(problems) > 0:
 		messages := make([]string, 0, len(problems))
 		for _, p := range problems {
 			messages = append(messages, p.Message)
-			if p.Reason == ReasonInvalidSettings {
-				reason = ReasonInvalidSettings
+			if p.Reason == v1alpha1.ReasonInvalidSettings {
+				reason = v1alpha1.ReasonInvalidSettings
 			}
 		}
 		ready, message = false, bounded(strings.Join(messages, "; "))
-		if reason == ReasonReady {
-			reason = ReasonProblems
+		if reason == v1alpha1.ReasonReady {
+			reason = v1alpha1.ReasonProblems
 		}
 	case len(waiting) > 0:
 		ready, reason, message = false, v1alpha1.ReasonWaitingForFacts, bounded("waiting for the first report of: "+strings.Join(waiting, ", "))
 	}
 	setCondition(&status, in, v1alpha1.ClusterSetReady, ready, reason, message)
 	if status.ConnectedMembers == status.Members {
-		setCondition(&status, in, v1alpha1.ClusterSetConnected, true, ReasonConnected, fmt.Sprintf("%d members are connected to each other", status.Members))
+		setCondition(&status, in, v1alpha1.ClusterSetConnected, true, v1alpha1.ReasonConnected, fmt.Sprintf("%d members are connected to each other", status.Members))
 	} else {
-		setCondition(&status, in, v1alpha1.ClusterSetConnected, false, ReasonNotConnected, fmt.Sprintf("%d of %d members are connected to every other", status.ConnectedMembers, status.Members))
+		setCondition(&status, in, v1alpha1.ClusterSetConnected, false, v1alpha1.ReasonNotConnected, fmt.Sprintf("%d of %d members are connected to every other", status.ConnectedMembers, status.Members))
 	}
 	return status
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/propagation"
 )
 
@@ -31,16 +32,16 @@ type Reconciler struct {
 
 // Reconcile brings the membership of all ClusterSets up to date; there is one request for all.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	w, err := Gather(ctx, r.Client)
+	state, err := fleet.Gather(ctx, r.Client)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	wire, err := r.gatherWire(ctx, w)
+	wire, err := r.gatherWire(ctx, state)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	d := Decide(w, wire)
-	if err := r.apply(ctx, w, d); err != nil {
+	d := Decide(state, wire)
+	if err := r.apply(ctx, state, d); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 			return ctrl.Result{RequeueAfter: 20 * time.Millisecond}, nil
 		}
@@ -49,9 +50,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, nil
 }
 
-func (r *Reconciler) gatherWire(ctx context.Context, w World) (map[string]Wire, error) {
+func (r *Reconciler) gatherWire(ctx context.Context, state fleet.State) (map[string]Wire, error) {
 	wires := map[string]Wire{}
-	for _, m := range w.Members {
+	for _, m := range state.Members {
 		if m.Spec.Phase != v1alpha1.MemberLeaving {
 			continue
 		}
@@ -70,8 +71,8 @@ func (r *Reconciler) gatherWire(ctx context.Context, w World) (map[string]Wire, 
 	return wires, nil
 }
 
-func (r *Reconciler) apply(ctx context.Context, w World, d Decision) error {
-	if err := r.hold(ctx, w, d.Hold); err != nil {
+func (r *Reconciler) apply(ctx context.Context, state fleet.State, d Decision) error {
+	if err := r.hold(ctx, state, d.Hold); err != nil {
 		return err
 	}
 	for _, m := range d.Create {
@@ -94,7 +95,7 @@ func (r *Reconciler) apply(ctx context.Context, w World, d Decision) error {
 		}
 	}
 	for cluster, labels := range d.Labels {
-		if err := r.label(ctx, w.Cluster(cluster), labels); err != nil {
+		if err := r.label(ctx, state.Cluster(cluster), labels); err != nil {
 			return err
 		}
 	}
@@ -104,7 +105,7 @@ func (r *Reconciler) apply(ctx context.Context, w World, d Decision) error {
 		}
 		log.FromContext(ctx).Info("member dropped", "cluster", m.Name)
 	}
-	return r.release(ctx, w, d)
+	return r.release(ctx, state, d)
 }
 
 // withdraw deletes the Works of a cluster, and with them what they carried.
@@ -143,9 +144,9 @@ func (r *Reconciler) label(ctx context.Context, c *clusterv1alpha1.Cluster, labe
 	return nil
 }
 
-func (r *Reconciler) hold(ctx context.Context, w World, names []string) error {
+func (r *Reconciler) hold(ctx context.Context, state fleet.State, names []string) error {
 	for _, name := range names {
-		set := w.Set(name).DeepCopy()
+		set := state.Set(name).DeepCopy()
 		set.Finalizers = append(set.Finalizers, Finalizer)
 		if err := r.Client.Update(ctx, set); err != nil {
 			return fmt.Errorf("add the finalizer to ClusterSet %s: %w", name, err)
@@ -154,9 +155,9 @@ func (r *Reconciler) hold(ctx context.Context, w World, names []string) error {
 	return nil
 }
 
-func (r *Reconciler) release(ctx context.Context, w World, d Decision) error {
+func (r *Reconciler) release(ctx context.Context, state fleet.State, d Decision) error {
 	for _, name := range d.Release {
-		set := w.Set(name).DeepCopy()
+		set := state.Set(name).DeepCopy()
 		set.Finalizers = slices.DeleteFunc(set.Finalizers, func(f string) bool { return f == Finalizer })
 		if err := r.Client.Update(ctx, set); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove the finalizer from ClusterSet %s: %w", name, err)
@@ -170,16 +171,16 @@ func (r *Reconciler) release(ctx context.Context, w World, d Decision) error {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	one := func(context.Context, client.Object) []string { return []string{"all"} }
 	return ctrl.NewControllerManagedBy(mgr).Named("membership").
-		Watches(&v1alpha1.ClusterSet{}, ToSet(one)).
-		Watches(&v1alpha1.Member{}, ToSet(one)).
-		Watches(&clusterv1alpha1.Cluster{}, ToSet(one)).
-		Watches(&workv1alpha2.ClusterResourceBinding{}, ToSet(func(_ context.Context, o client.Object) []string {
+		Watches(&v1alpha1.ClusterSet{}, fleet.ToSet(one)).
+		Watches(&v1alpha1.Member{}, fleet.ToSet(one)).
+		Watches(&clusterv1alpha1.Cluster{}, fleet.ToSet(one)).
+		Watches(&workv1alpha2.ClusterResourceBinding{}, fleet.ToSet(func(_ context.Context, o client.Object) []string {
 			if !slices.Contains(propagation.WireBindings(), o.GetName()) {
 				return nil
 			}
 			return []string{"all"}
 		})).
-		Watches(&workv1alpha1.Work{}, ToSet(func(ctx context.Context, o client.Object) []string {
+		Watches(&workv1alpha1.Work{}, fleet.ToSet(func(ctx context.Context, o client.Object) []string {
 			var m v1alpha1.Member
 			err := r.Client.Get(ctx, client.ObjectKey{Name: propagation.ClusterOf(o)}, &m)
 			if err != nil || m.Spec.Phase != v1alpha1.MemberLeaving {

@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/fleet"
 )
 
 // Finalizer on a ClusterSet holds it until its members have left.
@@ -21,7 +21,7 @@ type Wire struct {
 	Works, Live int
 }
 
-// Decision is what follows from a World.
+// Decision is what follows from a fleet.State.
 type Decision struct {
 	// Create, Update and Drop are Members.
 	Create, Update []v1alpha1.Member
@@ -37,21 +37,21 @@ type Decision struct {
 }
 
 // Decide is pure. wire tells of the members that are leaving.
-func Decide(w World, wire map[string]Wire) Decision {
+func Decide(state fleet.State, wire map[string]Wire) Decision {
 	d := Decision{Labels: map[string]map[string]string{}}
-	owners := Owners(w)
-	for _, set := range w.Sets {
+	owners := fleet.Owners(state)
+	for _, set := range state.Sets {
 		if set.DeletionTimestamp.IsZero() && !slices.Contains(set.Finalizers, Finalizer) {
 			d.Hold = append(d.Hold, set.Name)
 		}
 	}
 	members := map[string]bool{}
-	for _, m := range w.Members {
+	for _, m := range state.Members {
 		members[m.Name] = true
-		d.decideMember(w, m, owners[m.Name], wire[m.Name])
+		d.decideMember(state, m, owners[m.Name], wire[m.Name])
 	}
-	for i := range w.Clusters {
-		c := &w.Clusters[i]
+	for i := range state.Clusters {
+		c := &state.Clusters[i]
 		owner := owners[c.Name]
 		if owner != "" && !members[c.Name] && c.Spec.ID != "" {
 			d.Create = append(d.Create, newMember(c, owner))
@@ -59,10 +59,10 @@ func Decide(w World, wire map[string]Wire) Decision {
 		}
 	}
 	slices.Sort(d.Spread)
-	for i := range w.Clusters {
-		d.decideLabels(&w.Clusters[i], owners[w.Clusters[i].Name])
+	for i := range state.Clusters {
+		d.decideLabels(&state.Clusters[i], owners[state.Clusters[i].Name])
 	}
-	d.decideRelease(w)
+	d.decideRelease(state)
 	return d
 }
 
@@ -74,8 +74,8 @@ func newMember(c *clusterv1alpha1.Cluster, set string) v1alpha1.Member {
 }
 
 // decideMember walks one member on.
-func (d *Decision) decideMember(w World, m v1alpha1.Member, owner string, wire Wire) {
-	c := w.Cluster(m.Name)
+func (d *Decision) decideMember(state fleet.State, m v1alpha1.Member, owner string, wire Wire) {
+	c := state.Cluster(m.Name)
 	if c == nil || !c.DeletionTimestamp.IsZero() {
 		// Unjoined under our feet: nobody is left to ask.
 		d.Withdraw = append(d.Withdraw, m.Name)
@@ -106,7 +106,7 @@ func (d *Decision) decideMember(w World, m v1alpha1.Member, owner string, wire W
 		return
 	}
 	switch {
-	case wire.Works > 0 && Released(&m):
+	case wire.Works > 0 && fleet.Released(&m):
 		d.Withdraw = append(d.Withdraw, m.Name)
 		d.Spread = append(d.Spread, m.Name)
 	case wire.Works > 0:
@@ -115,13 +115,6 @@ func (d *Decision) decideMember(w World, m v1alpha1.Member, owner string, wire W
 		// The label that the policies select by goes before the record does.
 		d.Drop = append(d.Drop, m)
 	}
-}
-
-// Released says that a leaving member needs to be told nothing any more: it has answered that its nodes are
-// clean, or is not waited for. From then on its Works go, and none is written again.
-func Released(m *v1alpha1.Member) bool {
-	return m.Spec.Phase == v1alpha1.MemberLeaving &&
-		(meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MemberCleaned) || m.Annotations[v1alpha1.AnnotationForceLeave] == "true")
 }
 
 // decideLabels lets the policies of the install bundle select the members, and Karmada's scheduler reconsider a
@@ -142,39 +135,24 @@ func (d *Decision) decideLabels(c *clusterv1alpha1.Cluster, owner string) {
 	}
 	set, labelled := c.Labels[v1alpha1.LabelClusterSet]
 	switch {
-	case owner != "" && set != owner && ServesExports(c):
+	case owner != "" && set != owner && fleet.ServesExports(c):
 		label(v1alpha1.LabelClusterSet, owner)
 	case owner == "" && labelled:
 		label(v1alpha1.LabelClusterSet, "")
 	}
 }
 
-// ServesExports says whether a cluster serves ServiceExport, as far as Karmada knows.
-func ServesExports(c *clusterv1alpha1.Cluster) bool {
-	for _, e := range c.Status.APIEnablements {
-		if e.GroupVersion != "multicluster.x-k8s.io/v1alpha1" && e.GroupVersion != "multicluster.x-k8s.io/v1beta1" {
-			continue
-		}
-		for _, r := range e.Resources {
-			if r.Kind == "ServiceExport" {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // decideRelease lets a ClusterSet go that has no members any more. The last one waits until Karmada
 // has taken the bundle out of every cluster: what is deleted after it could not be called back.
-func (d *Decision) decideRelease(w World) {
-	others := slices.ContainsFunc(w.Sets, func(s v1alpha1.ClusterSet) bool { return s.DeletionTimestamp.IsZero() })
-	for _, set := range w.Sets {
+func (d *Decision) decideRelease(state fleet.State) {
+	others := slices.ContainsFunc(state.Sets, func(s v1alpha1.ClusterSet) bool { return s.DeletionTimestamp.IsZero() })
+	for _, set := range state.Sets {
 		if set.DeletionTimestamp.IsZero() || !slices.Contains(set.Finalizers, Finalizer) {
 			continue
 		}
-		empty := !slices.ContainsFunc(w.Members, func(m v1alpha1.Member) bool { return m.Spec.ClusterSet == set.Name })
+		empty := !slices.ContainsFunc(state.Members, func(m v1alpha1.Member) bool { return m.Spec.ClusterSet == set.Name })
 		drained := true
-		for _, b := range w.Bindings {
+		for _, b := range state.Bindings {
 			drained = drained && (b == nil || len(b.Spec.Clusters) == 0)
 		}
 		if empty && (others || drained) {

@@ -28,7 +28,7 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/controllers/membership"
+	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/controllers/metrics"
 	"github.com/sealane-io/sealane/propagation"
 )
@@ -75,7 +75,7 @@ type seenKey struct {
 type memory struct {
 	bundle propagation.WriteBehind[v1alpha1.BundleSpec]
 	record propagation.WriteBehind[v1alpha1.ExportRecord]
-	echo   membership.Echo
+	echo   fleet.Echo
 	// answered is the newest revision that the member has answered. What answers an older one comes
 	// from the past, say from a restored backup.
 	answered int64
@@ -161,19 +161,19 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet, shard 
 	if err := r.gatherKarmada(ctx, &in); err != nil {
 		return in, nil, 0, err
 	}
-	world, err := membership.Gather(ctx, r.Client)
+	state, err := fleet.Gather(ctx, r.Client)
 	if err != nil {
 		return in, nil, 0, err
 	}
 	var targets []target
 	var again time.Duration
-	for i := range world.Members {
-		record := &world.Members[i]
+	for i := range state.Members {
+		record := &state.Members[i]
 		if record.Spec.ClusterSet != set.Name || record.Spec.Phase != v1alpha1.MemberActive ||
 			!meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.MemberAccepted) {
 			continue
 		}
-		m, t, after, err := r.gatherMember(ctx, world, record, shard)
+		m, t, after, err := r.gatherMember(ctx, state, record, shard)
 		if err != nil {
 			return in, nil, 0, err
 		}
@@ -234,15 +234,15 @@ func (r *Reconciler) gatherScheduled(ctx context.Context, in *Input, services []
 	return nil
 }
 
-func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, record *v1alpha1.Member, shard int32) (Member, target, time.Duration, error) {
+func (r *Reconciler) gatherMember(ctx context.Context, state fleet.State, record *v1alpha1.Member, shard int32) (Member, target, time.Duration, error) {
 	now := r.Now()
-	t := target{cluster: record.Name, mem: r.memory(record, shard), writable: world.WireApplied(record.Name)}
+	t := target{cluster: record.Name, mem: r.memory(record, shard), writable: state.WireApplied(record.Name)}
 	m := Member{
 		Cluster: record.Name, UID: record.UID, Accepted: acceptedSince(record),
 		Pods: prefixes(record.Status.Networks.PodCIDRs), Services: prefixes(record.Status.Networks.ServiceCIDRs),
 		Nodes: prefixes(record.Status.NodeCIDRs),
 	}
-	if c := world.Cluster(record.Name); c != nil {
+	if c := state.Cluster(record.Name); c != nil {
 		m.Labels = c.Labels
 	}
 	again, err := r.gatherRecord(ctx, &m, &t, record, shard)
@@ -279,7 +279,7 @@ func (r *Reconciler) gatherMember(ctx context.Context, world membership.World, r
 	}
 	delivered := m.Known && said.revision >= t.sent.Revision
 	var refresh bool
-	refresh, after = t.mem.echo.Overdue(world.Cluster(record.Name), delivered, propagation.Failed(work), now)
+	refresh, after = t.mem.echo.Overdue(state.Cluster(record.Name), delivered, propagation.Failed(work), now)
 	t.refresh = refresh
 	return m, t, sooner(again, after), nil
 }

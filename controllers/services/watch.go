@@ -22,7 +22,7 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/controllers/membership"
+	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/propagation"
 )
 
@@ -39,7 +39,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		})).
 		Watches(&workv1alpha1.Work{}, toShards(r.shardsOfWork)).
 		Watches(&workv1alpha2.ClusterResourceBinding{}, toShards(func(ctx context.Context, _ client.Object) []Shard {
-			return all(ctx, membership.Sets(ctx, r.Client)...)
+			return all(ctx, fleet.Sets(ctx, r.Client)...)
 		})).
 		Watches(&workv1alpha2.ResourceBinding{}, toShards(r.shardsOfBinding), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.ServicePolicy{}, toShards(r.shardsOfService), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -64,7 +64,7 @@ func (r *Reconciler) shardsOfWork(ctx context.Context, o client.Object) []Shard 
 		return nil
 	}
 	var out []Shard
-	for _, set := range membership.SetOf(ctx, r.Client, propagation.ClusterOf(o)) {
+	for _, set := range fleet.SetOf(ctx, r.Client, propagation.ClusterOf(o)) {
 		out = append(out, Shard{Set: set, Number: int32(number)})
 	}
 	return out
@@ -97,7 +97,7 @@ func (r *Reconciler) shardsOfBinding(ctx context.Context, o client.Object) []Sha
 
 // shardsOfCluster are the shards in which the labels of a member matter.
 func (r *Reconciler) shardsOfCluster(ctx context.Context, o client.Object) []Shard {
-	all := r.shards(ctx, membership.SetOf(ctx, r.Client, o.GetName()))
+	all := r.shards(ctx, fleet.SetOf(ctx, r.Client, o.GetName()))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(all, func(s Shard) bool { return r.unlabelled[s] })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package membership
+package fleet
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"github.com/sealane-io/sealane/propagation"
 )
 
-// World is what membership depends on.
-type World struct {
+// State is what Karmada holds of ClusterSets, clusters and members.
+type State struct {
 	Sets     []v1alpha1.ClusterSet
 	Clusters []clusterv1alpha1.Cluster
 	Members  []v1alpha1.Member
@@ -28,52 +28,52 @@ type World struct {
 	Bindings []*workv1alpha2.ClusterResourceBinding
 }
 
-// Gather reads the World.
-func Gather(ctx context.Context, c client.Reader) (World, error) {
+// Gather reads the State.
+func Gather(ctx context.Context, c client.Reader) (State, error) {
 	var sets v1alpha1.ClusterSetList
 	var clusters clusterv1alpha1.ClusterList
 	var members v1alpha1.MemberList
 	for _, list := range []client.ObjectList{&sets, &clusters, &members} {
 		if err := c.List(ctx, list); err != nil {
-			return World{}, fmt.Errorf("list %T: %w", list, err)
+			return State{}, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	w := World{Sets: sets.Items, Clusters: clusters.Items, Members: members.Items}
+	s := State{Sets: sets.Items, Clusters: clusters.Items, Members: members.Items}
 	for _, name := range propagation.WireBindings() {
 		binding := new(workv1alpha2.ClusterResourceBinding)
 		err := c.Get(ctx, types.NamespacedName{Name: name}, binding)
 		if client.IgnoreNotFound(err) != nil {
-			return World{}, fmt.Errorf("read binding %s: %w", name, err)
+			return State{}, fmt.Errorf("read binding %s: %w", name, err)
 		}
 		if err != nil {
 			binding = nil
 		}
-		w.Bindings = append(w.Bindings, binding)
+		s.Bindings = append(s.Bindings, binding)
 	}
-	return w, nil
+	return s, nil
 }
 
 // Cluster returns the Karmada Cluster of that name, nil if there is none.
-func (w World) Cluster(name string) *clusterv1alpha1.Cluster {
-	i := slices.IndexFunc(w.Clusters, func(c clusterv1alpha1.Cluster) bool { return c.Name == name })
+func (s State) Cluster(name string) *clusterv1alpha1.Cluster {
+	i := slices.IndexFunc(s.Clusters, func(c clusterv1alpha1.Cluster) bool { return c.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return &w.Clusters[i]
+	return &s.Clusters[i]
 }
 
 // Set returns the ClusterSet of that name, nil if there is none.
-func (w World) Set(name string) *v1alpha1.ClusterSet {
-	i := slices.IndexFunc(w.Sets, func(s v1alpha1.ClusterSet) bool { return s.Name == name })
+func (s State) Set(name string) *v1alpha1.ClusterSet {
+	i := slices.IndexFunc(s.Sets, func(set v1alpha1.ClusterSet) bool { return set.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return &w.Sets[i]
+	return &s.Sets[i]
 }
 
 // WireApplied says whether a cluster serves the kinds of the wire.
-func (w World) WireApplied(cluster string) bool {
-	return !slices.ContainsFunc(w.Bindings, func(b *workv1alpha2.ClusterResourceBinding) bool {
+func (s State) WireApplied(cluster string) bool {
+	return !slices.ContainsFunc(s.Bindings, func(b *workv1alpha2.ClusterResourceBinding) bool {
 		return b == nil || !propagation.Applied(b, cluster)
 	})
 }
@@ -107,8 +107,8 @@ func Sets(ctx context.Context, c client.Reader) []string {
 		return nil
 	}
 	var names []string
-	for _, s := range sets.Items {
-		names = append(names, s.Name)
+	for _, set := range sets.Items {
+		names = append(names, set.Name)
 	}
 	return names
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package membership
+package fleet
 
 import (
 	"cmp"
@@ -13,20 +13,6 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/dnszone"
 	"github.com/sealane-io/sealane/internal/netfacts"
-)
-
-// Reasons of problems in a ClusterSet's status.
-const (
-	// ReasonInvalidSettings: the ClusterSet cannot be put into force; what was before stays.
-	ReasonInvalidSettings = "InvalidSettings"
-	// ReasonSelectedElsewhere: an older ClusterSet selects the cluster too.
-	ReasonSelectedElsewhere = "SelectedElsewhere"
-	// ReasonClusterNotFound: a cluster that is named does not exist.
-	ReasonClusterNotFound = "ClusterNotFound"
-	// ReasonLeaving: a member has not yet said that its nodes are clean.
-	ReasonLeaving = "Leaving"
-	// ReasonNoClusterID: Karmada does not know the identity of a cluster.
-	ReasonNoClusterID = "NoClusterID"
 )
 
 // Validate says why a ClusterSet cannot be put into force. The CRD refuses most of it already.
@@ -74,22 +60,22 @@ func byAge(sets []v1alpha1.ClusterSet) []v1alpha1.ClusterSet {
 
 // Owners returns the ClusterSet that each selected cluster belongs to. A ClusterSet that is being
 // deleted selects nothing; one with invalid settings keeps the members that it has.
-func Owners(w World) map[string]string {
+func Owners(s State) map[string]string {
 	owners := map[string]string{}
-	for _, set := range byAge(w.Sets) {
+	for _, set := range byAge(s.Sets) {
 		if !set.DeletionTimestamp.IsZero() {
 			continue
 		}
 		if Validate(&set) != nil {
-			for _, m := range w.Members {
+			for _, m := range s.Members {
 				if _, taken := owners[m.Name]; !taken && m.Spec.ClusterSet == set.Name && m.Spec.Phase == v1alpha1.MemberActive {
 					owners[m.Name] = set.Name
 				}
 			}
 			continue
 		}
-		for i := range w.Clusters {
-			c := &w.Clusters[i]
+		for i := range s.Clusters {
+			c := &s.Clusters[i]
 			if _, taken := owners[c.Name]; !taken && c.DeletionTimestamp.IsZero() && util.ClusterMatches(c, set.Spec.ClusterAffinity) {
 				owners[c.Name] = set.Name
 			}
@@ -99,11 +85,11 @@ func Owners(w World) map[string]string {
 }
 
 // Joining names the clusters that belong to a ClusterSet and have no Member yet, sorted.
-func Joining(w World, name string) []string {
+func Joining(s State, name string) []string {
 	var joining []string
-	for cluster, owner := range Owners(w) {
-		recorded := slices.ContainsFunc(w.Members, func(m v1alpha1.Member) bool { return m.Name == cluster })
-		if owner == name && !recorded && w.Cluster(cluster).Spec.ID != "" {
+	for cluster, owner := range Owners(s) {
+		recorded := slices.ContainsFunc(s.Members, func(m v1alpha1.Member) bool { return m.Name == cluster })
+		if owner == name && !recorded && s.Cluster(cluster).Spec.ID != "" {
 			joining = append(joining, cluster)
 		}
 	}
@@ -112,8 +98,8 @@ func Joining(w World, name string) []string {
 }
 
 // Problems of one ClusterSet's membership.
-func Problems(w World, name string) []v1alpha1.Problem {
-	set := w.Set(name)
+func Problems(s State, name string) []v1alpha1.Problem {
+	set := s.Set(name)
 	if set == nil {
 		return nil
 	}
@@ -122,28 +108,28 @@ func Problems(w World, name string) []v1alpha1.Problem {
 		problems = append(problems, v1alpha1.Problem{Cluster: cluster, Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
 	if err := Validate(set); err != nil {
-		add("", ReasonInvalidSettings, "the settings are not put into force, what was before stays: %v", err)
+		add("", v1alpha1.ReasonInvalidSettings, "the settings are not put into force, what was before stays: %v", err)
 	}
-	owners := Owners(w)
-	for i := range w.Clusters {
-		c := &w.Clusters[i]
+	owners := Owners(s)
+	for i := range s.Clusters {
+		c := &s.Clusters[i]
 		if !util.ClusterMatches(c, set.Spec.ClusterAffinity) || !set.DeletionTimestamp.IsZero() {
 			continue
 		}
 		if owner, ok := owners[c.Name]; ok && owner != name {
-			add(c.Name, ReasonSelectedElsewhere, "cluster %s belongs to the older ClusterSet %s; take it out of one of them", c.Name, owner)
+			add(c.Name, v1alpha1.ReasonSelectedElsewhere, "cluster %s belongs to the older ClusterSet %s; take it out of one of them", c.Name, owner)
 		} else if ok && c.Spec.ID == "" {
-			add(c.Name, ReasonNoClusterID, "Karmada does not know the ID of cluster %s yet (Cluster.spec.id); is the cluster reachable?", c.Name)
+			add(c.Name, v1alpha1.ReasonNoClusterID, "Karmada does not know the ID of cluster %s yet (Cluster.spec.id); is the cluster reachable?", c.Name)
 		}
 	}
 	for _, cluster := range set.Spec.ClusterAffinity.ClusterNames {
-		if w.Cluster(cluster) == nil {
-			add(cluster, ReasonClusterNotFound, "cluster %s is named and Karmada has no such cluster; join it to Karmada first", cluster)
+		if s.Cluster(cluster) == nil {
+			add(cluster, v1alpha1.ReasonClusterNotFound, "cluster %s is named and Karmada has no such cluster; join it to Karmada first", cluster)
 		}
 	}
-	for _, m := range w.Members {
+	for _, m := range s.Members {
 		if m.Spec.ClusterSet == name && m.Spec.Phase == v1alpha1.MemberLeaving {
-			add(m.Name, ReasonLeaving, "cluster %s is leaving and has not yet said that its nodes are clean; if it never will, use leave --force", m.Name)
+			add(m.Name, v1alpha1.ReasonLeaving, "cluster %s is leaving and has not yet said that its nodes are clean; if it never will, use leave --force", m.Name)
 		}
 	}
 	return problems

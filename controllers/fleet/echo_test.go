@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// overdue asks an Echo every second and returns the seconds at which it said to send anew.
+func overdue(e *Echo, c *clusterv1alpha1.Cluster, failed bool, from time.Time, seconds int) string {
+	var at []string
+	for i := range seconds {
+		if sent, _ := e.Overdue(c, false, failed, from.Add(time.Duration(i)*time.Second)); sent {
+			at = append(at, fmt.Sprint(i))
+		}
+	}
+	return strings.Join(at, " ")
+}
+
+func TestWhatIsNotAnsweredIsSentAnew(t *testing.T) {
+	turned := time.Unix(1e9, 0)
+	long := turned.Add(time.Hour)
+	c := clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}
+	c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(turned)}}
+	down := c.DeepCopy()
+	down.Status.Conditions[0].Status = metav1.ConditionFalse
+	for name, x := range map[string]struct {
+		cluster *clusterv1alpha1.Cluster
+		failed  bool
+		from    time.Time
+		want    string
+	}{
+		"it has just turned ready":           {&c, false, turned, "5 10 15 20 25 32 40 50 100"},
+		"Karmada could not apply it":         {&c, true, long, "5 10 15 20 25 32 40 50 63 79 99"},
+		"nothing says that there is trouble": {&c, false, long, "30 60"},
+		"it is not ready":                    {down, true, turned, ""},
+		"it is gone":                         {nil, true, turned, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := overdue(new(Echo), x.cluster, x.failed, x.from, 120); got != x.want {
+				t.Errorf("sent anew at %q, want %q", got, x.want)
+			}
+		})
+	}
+	t.Run("trouble that stays costs one write a minute", func(t *testing.T) {
+		e := new(Echo)
+		overdue(e, &c, true, long, 3600)
+		if got := strings.Fields(overdue(e, &c, true, long.Add(time.Hour), 600)); len(got) != 10 {
+			t.Errorf("sent anew %d times in ten minutes", len(got))
+		}
+	})
+	t.Run("an answer starts it over", func(t *testing.T) {
+		e := new(Echo)
+		overdue(e, &c, true, long, 50)
+		if sent, again := e.Overdue(&c, true, true, long.Add(50*time.Second)); sent || again != 0 {
+			t.Errorf("%v, %v for what is answered", sent, again)
+		}
+		if sent, again := e.Overdue(&c, false, true, long.Add(51*time.Second)); sent || again != echoPatience {
+			t.Errorf("%v, %v for what was just sent", sent, again)
+		}
+	})
+}

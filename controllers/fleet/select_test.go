@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// set is a valid ClusterSet that selects clusters by name; age counts down from the youngest, 0.
+func set(name string, age int64, clusters ...string) v1alpha1.ClusterSet {
+	s := v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(1e9-age, 0)}}
+	s.Spec.ClusterAffinity.ClusterNames = clusters
+	s.Spec.Cable = v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800}
+	s.Spec.DNS.Domains = []string{"clusterset.local"}
+	s.Spec.Shards = 4
+	return s
+}
+
+func cluster(name string) clusterv1alpha1.Cluster {
+	return clusterv1alpha1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1alpha1.ClusterSpec{ID: "id-" + name},
+	}
+}
+
+func TestProblems(t *testing.T) {
+	broken := set("broken", 0, "c3")
+	broken.Spec.Cable = v1alpha1.CableSpec{Driver: "ipx", Port: 4500, VXLANPort: 4501}
+	state := State{
+		Sets:     []v1alpha1.ClusterSet{set("old", 9, "c1"), set("new", 0, "c1", "c2"), broken},
+		Clusters: []clusterv1alpha1.Cluster{cluster("c1"), cluster("c3")},
+		Members: []v1alpha1.Member{{
+			ObjectMeta: metav1.ObjectMeta{Name: "c3"},
+			Spec:       v1alpha1.MemberSpec{ClusterSet: "old", ClusterUID: "id-c3", Phase: v1alpha1.MemberLeaving},
+		}},
+	}
+	for name, want := range map[string][]string{
+		"old":     {"c3 Leaving", "leave --force"},
+		"new":     {"c1 SelectedElsewhere", "the older ClusterSet old", "c2 ClusterNotFound"},
+		"broken":  {"InvalidSettings", `"ipx"`, "vxlanPort 4501"},
+		"missing": nil,
+	} {
+		var b strings.Builder
+		for _, p := range Problems(state, name) {
+			fmt.Fprintf(&b, "%s %s %s\n", p.Cluster, p.Reason, p.Message)
+		}
+		for _, part := range want {
+			if !strings.Contains(b.String(), part) {
+				t.Errorf("%s: %q lacks %q", name, b.String(), part)
+			}
+		}
+	}
+}
+
+func TestDomainsThatClustersHaveAreNotPutIntoForce(t *testing.T) {
+	for domain, want := range map[string]bool{
+		"clusterset.local": true, "cluster.local": false, "a.cluster.local": false, "local": false, "com": false,
+	} {
+		s := set("blue", 0)
+		s.Spec.DNS.Domains = []string{domain}
+		if err := Validate(&s); (err == nil) != want {
+			t.Errorf("%s: %v", domain, err)
+		}
+	}
+}
