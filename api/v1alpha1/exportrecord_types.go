@@ -16,8 +16,9 @@ type SeenExport struct {
 	Name      string `json:"name"`
 	// CreatedAt as the member reports it. With another one it is another export.
 	CreatedAt metav1.Time `json:"createdAt"`
-	// FirstSeen is when the broker first saw it. An export counts from the later of the two on.
-	FirstSeen metav1.Time `json:"firstSeen"`
+	// FirstSeen is when the broker first saw it, to the microsecond: an export that claims any age cannot tie with
+	// one seen in the same second. An export counts from the later of the two on.
+	FirstSeen metav1.MicroTime `json:"firstSeen"`
 	// WithdrawnAt is when the member ceased to report it, where it is kept for its name or its backends.
 	// +optional
 	WithdrawnAt *metav1.Time `json:"withdrawnAt,omitempty"`

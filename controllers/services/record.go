@@ -29,7 +29,7 @@ func (m *member) index() {
 
 // firstSeen returns since when the broker knows an export. Where it has no record of the member, as after an
 // upgrade, it cannot have seen the export before the member was accepted.
-func (m *member) firstSeen(k key, createdAt metav1.Time, now time.Time) metav1.Time {
+func (m *member) firstSeen(k key, createdAt metav1.Time, now time.Time) metav1.MicroTime {
 	if s, ok := m.before[k]; ok && s.CreatedAt.Equal(&createdAt) {
 		return s.FirstSeen
 	}
@@ -40,7 +40,7 @@ func (m *member) firstSeen(k key, createdAt metav1.Time, now time.Time) metav1.T
 			at = now
 		}
 	}
-	return metav1.NewTime(at.Truncate(time.Second))
+	return metav1.NewMicroTime(at.Truncate(time.Microsecond))
 }
 
 func later(a, b time.Time) time.Time {
@@ -151,7 +151,7 @@ func (m *member) record(shard int32, follow *rules) v1alpha1.ExportRecordSpec {
 		out.Seen = append(out.Seen, s)
 	}
 	slices.SortFunc(out.Seen, func(a, b v1alpha1.SeenExport) int {
-		if c := a.FirstSeen.Compare(b.FirstSeen.Time); c != 0 {
+		if c := a.FirstSeen.Time.Compare(b.FirstSeen.Time); c != 0 {
 			return c
 		}
 		return compareKeys(key{a.Namespace, a.Name}, key{b.Namespace, b.Name})
