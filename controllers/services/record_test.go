@@ -102,6 +102,17 @@ func TestABackdatedExportTakesNothing(t *testing.T) {
 	}
 }
 
+// Seen in the second of an older export, a backdated one is the younger all the same.
+func TestABackdatedExportOfTheSameSecondTakesNothing(t *testing.T) {
+	w := newWorld(t, cluster(1), cluster(2), cluster(3))
+	w.export(1, web(1, created(now)))
+	w.after(time.Millisecond)
+	w.export(2, web(2, created(time.Unix(0, 0)), headless))
+	if got := w.has("c3"); got != `ClusterSetIP http:80/TCP: c1["http"]×3 c2[]×0` {
+		t.Errorf("c3 imports %s", got)
+	}
+}
+
 // The age of an export is when it was created or, if that is later, first seen; the order never changes after that.
 func TestAgeOfAnExport(t *testing.T) {
 	start := now

@@ -21,8 +21,14 @@ func RestoreAfter(t *testing.T, undo ...[]string) {
 		for _, args := range undo {
 			_, _ = TryPlugin(ctx, args...)
 		}
-		if err := complete(ctx, lab.Options{Name: Lab().Dir, Topology: Lab().Topology, Out: os.Stderr}); err != nil {
+		if err := Restore(ctx); err != nil {
 			t.Errorf("restore the lab: %v", err)
 		}
 	})
+}
+
+// Restore boots, joins, installs and deploys what is missing of the lab, and waits until it is ready. What Karmada takes
+// away with a cluster that is unjoined, the workload's namespace among it, is there again.
+func Restore(ctx context.Context) error {
+	return complete(ctx, lab.Options{Name: Lab().Dir, Topology: Lab().Topology, Out: os.Stderr})
 }

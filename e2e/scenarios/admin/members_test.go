@@ -61,7 +61,7 @@ func TestAClusterUnjoinedWithoutLeaving(t *testing.T) {
 		_, err := lab.Up(t.Context(), lab.Options{Name: l.Dir, Topology: l.Topology})
 		return err
 	})
-	if err := suite.Install(t.Context()); err != nil {
+	if err := suite.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	waiting.WaitEndpoints("c2", map[string]int{"c1": 2})
