@@ -45,10 +45,11 @@ type importRow struct {
 	presence  presence
 }
 
-// presence says whether a ServiceImport of Sealane's is in the member.
+// presence says whether the service can be used in the member.
 type presence int
 
 const (
+	// importAbsent: there is no ServiceImport of Sealane's, or one that is not Ready.
 	importAbsent presence = iota
 	importPresent
 	importUnknown
@@ -122,8 +123,9 @@ func memberImports(f *fleet, m *fleetMember) []importRow {
 // wantedImport is an import as the broker wants it, not seen in the member.
 func wantedImport(m *fleetMember, b *v1alpha1.Bundle, im *v1alpha1.Import) *importRow {
 	row := &importRow{
-		Cluster: m.Name, Namespace: im.Namespace, Name: im.Name, Type: string(im.Settings.Type), Ports: ports(im.Settings.Ports),
-		Mode: importMode(im), Endpoints: map[string]int{}, Ready: string(metav1.ConditionUnknown), Source: sourceBroker,
+		Cluster: m.Name, Namespace: im.Namespace, Name: im.Name,
+		Type: string(im.Settings.Type), Ports: ports(im.Settings.Ports), Mode: importMode(im),
+		Endpoints: map[string]int{}, Ready: string(metav1.ConditionUnknown), Source: sourceBroker,
 	}
 	for i := range im.Clusters {
 		c := &im.Clusters[i]
@@ -201,11 +203,12 @@ func presentImport(m *fleetMember, im *mcsv1beta1.ServiceImport, wanted *importR
 		row.Endpoints[c.Cluster] = 0
 	}
 	maps.Copy(row.Endpoints, readyEndpoints(m.services.slices, im.Namespace, im.Name))
-	row.presence = importPresent
 	row.Ready, row.Message = importReady(im)
+	if managed(im) && row.Ready != string(metav1.ConditionFalse) {
+		row.presence = importPresent
+	}
 	switch {
 	case !managed(im):
-		row.presence = importAbsent
 		row.Message = "not made by Sealane, and in its way"
 	case wanted == nil:
 		row.Message = "no longer exported: about to go"

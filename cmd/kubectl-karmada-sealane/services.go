@@ -47,8 +47,8 @@ type serviceRow struct {
 	Mode       string     `json:"mode,omitempty"`
 	Policy     *policyRow `json:"policy,omitempty"`
 	ExportedBy []string   `json:"exportedBy,omitempty"`
-	// ImportedBy are the clusters that have the ServiceImport. UnknownImporters are to have it and could not be
-	// asked.
+	// ImportedBy are the clusters whose ServiceImport exists and is not Ready=False. UnknownImporters are to have
+	// it and could not be asked.
 	ImportedBy       []string    `json:"importedBy,omitempty"`
 	UnknownImporters []string    `json:"unknownImporters,omitempty"`
 	Clusters         []exportRow `json:"clusters,omitempty"`
@@ -183,12 +183,12 @@ func addMember(f *fleet, m *fleetMember, at func(namespace, name string) *servic
 			e := &b.Status.Exports[j]
 			v := at(e.Namespace, e.Name)
 			v.in(m).reported = e
-			v.settle(&e.Settings, "")
+			v.describe(&e.Settings, "")
 			v.fallback = f.mode(m.Spec.ClusterSet)
 		}
 		for j := range b.Spec.Imports {
 			im := &b.Spec.Imports[j]
-			at(im.Namespace, im.Name).settle(&im.Settings, cmp.Or(im.Mode, v1alpha1.ServiceModeClusterSetIP))
+			at(im.Namespace, im.Name).describe(&im.Settings, cmp.Or(im.Mode, v1alpha1.ServiceModeClusterSetIP))
 		}
 		for _, c := range b.Spec.ExportConditions {
 			e := at(c.Namespace, c.Name).in(m)
@@ -209,8 +209,8 @@ func addMember(f *fleet, m *fleetMember, at func(namespace, name string) *servic
 	}
 }
 
-// settle takes type, ports and mode from an import; while there is none, from an export.
-func (v *serviceView) settle(s *v1alpha1.ServiceSettings, mode v1alpha1.ServiceMode) {
+// describe takes type, ports and mode from an import; while there is none, from an export.
+func (v *serviceView) describe(s *v1alpha1.ServiceSettings, mode v1alpha1.ServiceMode) {
 	if v.row.Type != "" && mode == "" {
 		return
 	}
@@ -270,7 +270,8 @@ func (v *serviceView) finish(f *fleet) (serviceRow, bool) {
 			v.row.Problems = append(v.row.Problems, "ServicePolicy: "+p.Message)
 		}
 	}
-	return v.row, len(v.row.Clusters) > 0 || v.template != nil || v.policy != nil || importing
+	relevant := len(v.row.Clusters) > 0 || v.template != nil || v.policy != nil || importing || len(v.row.Problems) > 0
+	return v.row, relevant
 }
 
 // rivals are conflicts that the Karmada API knows of and no cluster does: with Karmada's own imports of the
@@ -333,7 +334,8 @@ func unplaced(t *exportTemplate) string {
 		return "the ServiceExport on the Karmada API is in no cluster: no PropagationPolicy selects it"
 	}
 	text := "Karmada schedules the ServiceExport to no cluster"
-	if c := meta.FindStatusCondition(t.binding.Status.Conditions, workv1alpha2.Scheduled); c != nil && c.Status != metav1.ConditionTrue {
+	if c := meta.FindStatusCondition(t.binding.Status.Conditions, workv1alpha2.Scheduled); c != nil &&
+		c.Status != metav1.ConditionTrue {
 		text += ": " + c.Message
 	}
 	return text

@@ -30,7 +30,8 @@ func shop() *fleet {
 	}
 	for _, name := range []string{"c1", "c2", "c3"} {
 		f.members = append(f.members, fleetMember{
-			Member:   v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MemberSpec{ClusterSet: "default"}},
+			Member: v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: v1alpha1.MemberSpec{ClusterSet: "default"}},
 			services: &memberServices{namespaces: map[string]bool{"shop": true}},
 			bundles:  []v1alpha1.Bundle{{}},
 		})
@@ -40,7 +41,8 @@ func shop() *fleet {
 }
 
 func webSettings(kind v1alpha1.ServiceType) v1alpha1.ServiceSettings {
-	return v1alpha1.ServiceSettings{Type: kind, Ports: []v1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}}
+	return v1alpha1.ServiceSettings{Type: kind,
+		Ports: []v1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}}
 }
 
 // exports has members report the service with ready pods, and the broker take it in.
@@ -106,7 +108,8 @@ func (f *fleet) spread(service string, targets ...string) *exportTemplate {
 func own(service, reason, message string) mcsv1beta1.ServiceExport {
 	return mcsv1beta1.ServiceExport{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: service},
-		Status:     mcsv1beta1.ServiceExportStatus{Conditions: []metav1.Condition{{Type: exportValid, Status: metav1.ConditionFalse, Reason: reason, Message: message}}},
+		Status: mcsv1beta1.ServiceExportStatus{Conditions: []metav1.Condition{{Type: exportValid,
+			Status: metav1.ConditionFalse, Reason: reason, Message: message}}},
 	}
 }
 
@@ -119,15 +122,20 @@ func exportedShop() *fleet {
 	f.policies = append(f.policies, v1alpha1.ServicePolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"},
 		Spec: v1alpha1.ServicePolicySpec{
-			Choice:    &v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{v1alpha1.LocalCluster, "c2"}, MinReadyBackends: 2}},
+			Choice: &v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{v1alpha1.LocalCluster,
+				"c2"}, MinReadyBackends: 2}},
 			Importers: &v1alpha1.ImportScope{ClusterNames: []string{"c1", "c2", "c3"}},
 		},
-		Status: v1alpha1.ServicePolicyStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ServicePolicyAccepted, Status: metav1.ConditionTrue, Reason: "Accepted"}}},
+		Status: v1alpha1.ServicePolicyStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ServicePolicyAccepted,
+			Status: metav1.ConditionTrue, Reason: "Accepted"}}},
 	}, v1alpha1.ServicePolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "unknown"},
-		Spec:       v1alpha1.ServicePolicySpec{Choice: &v1alpha1.ClusterChoice{Weights: []v1alpha1.ClusterWeight{{Cluster: "c1", Weight: 3}, {Cluster: "c9", Weight: 1}}}},
+		Spec: v1alpha1.ServicePolicySpec{Choice: &v1alpha1.ClusterChoice{
+			Weights: []v1alpha1.ClusterWeight{{Cluster: "c1", Weight: 3}, {Cluster: "c9", Weight: 1}},
+		}},
 		Status: v1alpha1.ServicePolicyStatus{Conditions: []metav1.Condition{{
-			Type: v1alpha1.ServicePolicyAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ServicePolicyReasonNoExport, Message: "no cluster exports shop/unknown"}}},
+			Type: v1alpha1.ServicePolicyAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ServicePolicyReasonNoExport,
+			Message: "no cluster exports shop/unknown"}}},
 	})
 
 	f.exports("conflicting", v1alpha1.ClusterSetIP, 1, "c1")
@@ -140,25 +148,41 @@ func exportedShop() *fleet {
 	spread := f.spread("mail", "c1", "c2", "c3", "c4")
 	spread.binding.Status.AggregatedStatus = []workv1alpha2.AggregatedStatusItem{
 		{ClusterName: "c2", AppliedMessage: "namespaces \"shop\" not found"},
-		{ClusterName: "c3", Applied: true, Status: &runtime.RawExtension{Raw: []byte(`{"conditions":[{"type":"Valid","status":"False","reason":"NoService","message":"there is no Service mail"}]}`)}},
+		{ClusterName: "c3", Applied: true, Status: &runtime.RawExtension{Raw: []byte(`{"conditions":[
+			{"type":"Valid","status":"False","reason":"NoService","message":"there is no Service mail"}]}`)}},
 	}
-	f.member("c1").services.exports = []mcsv1beta1.ServiceExport{own("mail", "InvalidServiceType", "it is of type ExternalName"), own("made-there", "NoService", "there is no Service made-there")}
-	f.spread("nowhere").binding.Status.Conditions = []metav1.Condition{{Type: workv1alpha2.Scheduled, Status: metav1.ConditionFalse, Message: "0/3 clusters are available"}}
+	f.member("c1").services.exports = []mcsv1beta1.ServiceExport{own("mail", "InvalidServiceType",
+		"it is of type ExternalName"), own("made-there", "NoService", "there is no Service made-there")}
+	f.spread("nowhere").binding.Status.Conditions = []metav1.Condition{{Type: workv1alpha2.Scheduled,
+		Status: metav1.ConditionFalse, Message: "0/3 clusters are available"}}
 	f.spread("no-policy").binding = nil
 	f.exports("rivalled", v1alpha1.ClusterSetIP, 1, "c1")
 	f.says("c1", "rivalled", "Conflict", metav1.ConditionTrue, "PortConflict", "c2 exports other ports")
 	for _, service := range []string{"conflicting", "rivalled"} {
 		reason := map[string]string{"conflicting": "PortConflict", "rivalled": "PortConflict,DerivedService"}[service]
-		f.spread(service, "c1").Status.Conditions = []metav1.Condition{{Type: "Conflict", Status: metav1.ConditionTrue, Reason: reason, Message: "on the Karmada API"}}
+		f.spread(service, "c1").Status.Conditions = []metav1.Condition{{Type: "Conflict", Status: metav1.ConditionTrue,
+			Reason: reason, Message: "on the Karmada API"}}
 	}
 	f.imports("gone", v1alpha1.ClusterSetIP, []string{"c3"}, "c1")
 	f.says("c2", "lingering", "Ready", metav1.ConditionTrue, "Exported", "")
 	f.exports("idle", v1alpha1.ClusterSetIP, 0, "c1")
-	f.says("c1", "idle", "Ready", metav1.ConditionTrue, "Exported", v1alpha1.MessageExported+"; left out: 1 backend outside the accepted networks")
-	// c1 has the import of cart, c2 lacks the namespace, c3 cannot be asked.
+	f.says("c1", "idle", "Ready", metav1.ConditionTrue, "Exported",
+		v1alpha1.MessageExported+"; left out: 1 backend outside the accepted networks")
+	// c1 has the import of cart and not that of idle, c2 lacks the namespace, c3 cannot be asked.
+	f.imports("idle", v1alpha1.ClusterSetIP, []string{"c1"}, "c1")
+	labels := func(service string) map[string]string {
+		return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: service}
+	}
 	f.member("c1").services.imports = []mcsv1beta1.ServiceImport{{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", Labels: map[string]string{labelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: "cart"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", Labels: labels("cart")},
 		Spec:       mcsv1beta1.ServiceImportSpec{Type: mcsv1beta1.ClusterSetIP, IPs: []string{"10.88.0.9"}},
+	}, {
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "idle", Labels: labels("idle")},
+		Spec:       mcsv1beta1.ServiceImportSpec{Type: mcsv1beta1.ClusterSetIP},
+		Status: mcsv1beta1.ServiceImportStatus{Conditions: []metav1.Condition{{
+			Type: "Ready", Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonImportRefused,
+			Message: "exceeded quota: services",
+		}}},
 	}}
 	f.member("c2").services.namespaces = map[string]bool{}
 	return f
@@ -193,15 +217,18 @@ func importedShop() *fleet {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{
 				v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: name,
 			}},
-			Spec:   mcsv1beta1.ServiceImportSpec{Type: kind, IPs: ips, Ports: []mcsv1beta1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}},
+			Spec: mcsv1beta1.ServiceImportSpec{Type: kind, IPs: ips,
+				Ports: []mcsv1beta1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}},
 			Status: mcsv1beta1.ServiceImportStatus{Clusters: []mcsv1beta1.ClusterStatus{{Cluster: "c2"}, {Cluster: "c3"}}},
 		}
 	}
 	ring := present("ring", mcsv1beta1.Headless)
-	ring.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "IPFamilyNotSupported", Message: "the exporters have IPv6"}}
+	ring.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse,
+		Reason: "IPFamilyNotSupported", Message: "the exporters have IPv6"}}
 	taken := present("taken", mcsv1beta1.ClusterSetIP)
 	taken.Labels = nil
-	f.member("c1").services.imports = []mcsv1beta1.ServiceImport{present("cart", mcsv1beta1.ClusterSetIP, "10.88.0.9"), ring, taken, present("old", mcsv1beta1.ClusterSetIP, "10.88.0.10")}
+	f.member("c1").services.imports = []mcsv1beta1.ServiceImport{present("cart", mcsv1beta1.ClusterSetIP, "10.88.0.9"),
+		ring, taken, present("old", mcsv1beta1.ClusterSetIP, "10.88.0.10")}
 	f.member("c1").services.slices = []discoveryv1.EndpointSlice{
 		endpoints("cart", "c2", discoveryv1.AddressTypeIPv4, "10.9.0.1", "10.9.0.2"),
 		endpoints("cart", "c2", discoveryv1.AddressTypeIPv6, "fd00::1"),
@@ -213,14 +240,17 @@ func importedShop() *fleet {
 // endpoints is a slice of ready addresses, and one that is not.
 func endpoints(service, cluster string, family discoveryv1.AddressType, addresses ...string) discoveryv1.EndpointSlice {
 	s := discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: service, Labels: map[string]string{mcsv1beta1.LabelServiceName: service, mcsv1beta1.LabelSourceCluster: cluster}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: service,
+			Labels: map[string]string{mcsv1beta1.LabelServiceName: service, mcsv1beta1.LabelSourceCluster: cluster}},
 		AddressType: family,
 	}
 	yes, no := true, false
 	for _, a := range addresses {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: &yes}})
+		s.Endpoints = append(s.Endpoints,
+			discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: &yes}})
 	}
-	s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.9.0.250"}, Conditions: discoveryv1.EndpointConditions{Ready: &no}})
+	s.Endpoints = append(s.Endpoints,
+		discoveryv1.Endpoint{Addresses: []string{"10.9.0.250"}, Conditions: discoveryv1.EndpointConditions{Ready: &no}})
 	return s
 }
 
@@ -245,18 +275,23 @@ func TestShowImportsSaysWhatIsMissing(t *testing.T) {
 // TestAnImportThatCannotBeLookedAtIsAsReported: what the agent saw of another revision says nothing of this one.
 func TestAnImportThatCannotBeLookedAtIsAsReported(t *testing.T) {
 	im := &v1alpha1.Import{Namespace: "shop", Name: "cart"}
-	refused := []v1alpha1.ImportProblem{{Namespace: "shop", Names: []string{"cart"}, Reason: "Refused", Message: "exceeded quota"}}
+	refused := []v1alpha1.ImportProblem{{Namespace: "shop", Names: []string{"cart"}, Reason: "Refused",
+		Message: "exceeded quota"}}
 	for name, tc := range map[string]struct {
 		revision int64
 		status   v1alpha1.BundleStatus
 		want     presence
 		text     string
 	}{
-		"never reported":       {revision: 3, want: importUnknown, text: "as the broker wants it"},
-		"of an older revision": {revision: 3, status: v1alpha1.BundleStatus{ObservedRevision: 2}, want: importUnknown, text: "as the broker wants it"},
-		"there":                {revision: 3, status: v1alpha1.BundleStatus{ObservedRevision: 3}, want: importPresent, text: "as last reported"},
-		"refused":              {revision: 3, status: v1alpha1.BundleStatus{ObservedRevision: 3, Imports: refused}, want: importAbsent, text: "as last reported: Refused: exceeded quota"},
-		"of a cut list":        {revision: 3, status: v1alpha1.BundleStatus{ObservedRevision: 3, ImportsLeftOut: 1}, want: importUnknown, text: "as the broker wants it"},
+		"never reported": {revision: 3, want: importUnknown, text: "as the broker wants it"},
+		"of an older revision": {revision: 3, status: v1alpha1.BundleStatus{ObservedRevision: 2}, want: importUnknown,
+			text: "as the broker wants it"},
+		"there": {revision: 3, status: v1alpha1.BundleStatus{ObservedRevision: 3}, want: importPresent,
+			text: "as last reported"},
+		"refused": {revision: 3, status: v1alpha1.BundleStatus{ObservedRevision: 3, Imports: refused},
+			want: importAbsent, text: "as last reported: Refused: exceeded quota"},
+		"of a cut list": {revision: 3, status: v1alpha1.BundleStatus{ObservedRevision: 3, ImportsLeftOut: 1},
+			want: importUnknown, text: "as the broker wants it"},
 	} {
 		b := &v1alpha1.Bundle{Spec: v1alpha1.BundleSpec{Revision: tc.revision}, Status: tc.status}
 		got, text := reportedImport(b, im)
