@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sort"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
@@ -53,11 +55,7 @@ func newScheme() (*runtime.Scheme, error) {
 func (o *options) connect(file, contextName string) (*api, error) {
 	config, err := o.config(file, contextName).ClientConfig()
 	if err != nil {
-		return nil, &finding{
-			expected: fmt.Sprintf("a usable kubeconfig context %q", contextName),
-			found:    err.Error() + "; contexts: " + strings.Join(o.contextNames(file), ", "),
-			remedy:   "name the kubeconfig with --kubeconfig and the context of the Karmada API with --karmada-context",
-		}
+		return nil, o.unusable(file, contextName, err)
 	}
 	if contextName == "" {
 		if raw, err := o.config(file, "").RawConfig(); err == nil {
@@ -65,6 +63,31 @@ func (o *options) connect(file, contextName string) (*api, error) {
 		}
 	}
 	return newAPI(config, contextName)
+}
+
+// unusable is the finding about a kubeconfig that leads to no API server; an empty context is the current one.
+func (o *options) unusable(file, contextName string, err error) *finding {
+	expected := "a kubeconfig with a current context"
+	if contextName != "" {
+		expected = fmt.Sprintf("a usable kubeconfig context %q", contextName)
+	}
+	names, found := o.contextNames(file), err.Error()
+	switch file := cmp.Or(file, o.kubeconfig); {
+	case clientcmd.IsEmptyConfig(err) && len(names) > 0:
+		found = "no current context"
+	case clientcmd.IsEmptyConfig(err) && file != "":
+		found = file + " has no context"
+	case clientcmd.IsEmptyConfig(err):
+		found = "neither $KUBECONFIG nor ~/.kube/config leads to a file with a context"
+	}
+	if len(names) > 0 {
+		found += "; contexts: " + strings.Join(names, ", ")
+	}
+	return &finding{
+		expected: expected, found: found,
+		remedy: didYouMean(contextName, names) + "name the kubeconfig with --kubeconfig, the context of the Karmada API " +
+			"with --karmada-context, that of a member with --context",
+	}
 }
 
 func newAPI(config *rest.Config, contextName string) (*api, error) {

@@ -66,16 +66,22 @@ type hostCluster struct {
 }
 
 func (h *hostCluster) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&h.kubeconfig, "host-kubeconfig", "", "kubeconfig file of the cluster that hosts Karmada (default: that of --kubeconfig)")
-	f.StringVar(&h.context, "host-context", "", "context of the cluster that hosts Karmada (default: "+defaultHostContext+", where there is one)")
+	f.StringVar(&h.kubeconfig, "host-kubeconfig", "",
+		"kubeconfig file of the cluster that hosts Karmada (default: that of --kubeconfig)")
+	f.StringVar(&h.context, "host-context", "",
+		"context of the cluster that hosts Karmada (default: "+defaultHostContext+", where there is one)")
 	f.StringVar(&h.namespace, "host-namespace", controllerName, "namespace of the controller on the host cluster")
 }
 
 func (c *controller) addFlags(f *pflag.FlagSet) {
 	c.host.addFlags(f)
-	f.StringVar(&c.mode, "controller", controllerDeployment, "how the controller runs: deployment (on the cluster that hosts Karmada) or external (a process that you start)")
-	f.StringVar(&c.karmadaServer, "karmada-server", "", "URL at which the controller reaches the Karmada API (default: Karmada's Service on the host, else the server of the kubeconfig)")
-	f.StringVar(&c.kubeconfigFile, "controller-kubeconfig", "sealane-controller.kubeconfig", "file to write the controller's kubeconfig to, with --controller=external")
+	f.StringVar(&c.mode, "controller", controllerDeployment,
+		"how the controller runs: deployment (on the cluster that hosts Karmada) or external (a process that you start)")
+	f.StringVar(&c.karmadaServer, "karmada-server", "",
+		"URL at which the controller reaches the Karmada API (default: Karmada's Service on the host, else the server of "+
+			"the kubeconfig)")
+	f.StringVar(&c.kubeconfigFile, "controller-kubeconfig", "sealane-controller.kubeconfig",
+		"file to write the controller's kubeconfig to, with --controller=external")
 	f.StringVar(&c.image, "controller-image", imageRepository+"controller:"+version.Version, "image of the controller")
 	f.StringVar(&c.agentImage, "agent-image", imageRepository+"agent:"+version.Version, "image of the members' agents")
 	f.StringVar(&c.dnsImage, "dns-image", imageRepository+"dns:"+version.Version, "image of the members' DNS")
@@ -83,20 +89,23 @@ func (c *controller) addFlags(f *pflag.FlagSet) {
 	f.Int32Var(&c.replicas, "controller-replicas", 2, "replicas of the controller; one of them leads")
 }
 
-// complete checks the flags and finds the host cluster.
-func (c *controller) complete(o *options) error {
-	switch c.mode {
-	case controllerExternal:
+func (c *controller) checkMode() error {
+	if c.mode == controllerExternal || c.mode == controllerDeployment {
 		return nil
-	case controllerDeployment:
-		return c.host.complete(o)
-	default:
-		return &finding{
-			expected: "--controller to be deployment or external",
-			found:    fmt.Sprintf("%q", c.mode),
-			remedy:   "choose one of the two",
-		}
 	}
+	return &finding{
+		expected: "--controller to be deployment or external",
+		found:    fmt.Sprintf("%q", c.mode),
+		remedy:   "choose one of the two",
+	}
+}
+
+// complete finds the host cluster, where the controller is to run on it.
+func (c *controller) complete(o *options) error {
+	if c.mode == controllerExternal {
+		return nil
+	}
+	return c.host.complete(o)
 }
 
 func (h *hostCluster) complete(o *options) error {
@@ -110,7 +119,8 @@ func (h *hostCluster) complete(o *options) error {
 	return &finding{
 		expected: fmt.Sprintf("the cluster that hosts Karmada as context %q", h.context),
 		found:    "contexts: " + strings.Join(o.contextNames(h.kubeconfig), ", "),
-		remedy:   "name it with --host-context (and --host-kubeconfig), or run the controller as a process of your own with --controller=external",
+		remedy: "name it with --host-context (and --host-kubeconfig), or run the controller as a process of your own " +
+			"with --controller=external",
 	}
 }
 
@@ -187,7 +197,8 @@ func (a *api) controllerIdentity(ctx context.Context, p *progress) (string, erro
 		return "", &finding{
 			expected: "a token of ServiceAccount " + v1alpha1.Namespace + "/" + controllerName + " on the Karmada API",
 			found:    err.Error(),
-			remedy:   "see that Karmada's API server issues tokens (its flags --service-account-issuer and --service-account-signing-key-file)",
+			remedy: "see that Karmada's API server issues tokens (its flags --service-account-issuer and " +
+				"--service-account-signing-key-file)",
 		}
 	}
 	p.say("controller identity %s/%s on the Karmada API, with a token that expires at %s unless the controller renews it",
@@ -214,8 +225,8 @@ func (c *controller) external(karmada *api, token string, p *progress) error {
 	if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
 		return fmt.Errorf("write the controller's kubeconfig: %w", err)
 	}
-	p.say("controller: start it as a process of your own, which may write %s.token:\n\n  sealane-controller --kubeconfig=%s\n",
-		file, file)
+	p.say("controller: start it as a process of your own, which may write %s.token:\n\n"+
+		"  sealane-controller --kubeconfig=%s\n", file, file)
 	return nil
 }
 
@@ -284,7 +295,8 @@ func controllerKubeconfig(admin *rest.Config, server, tokenFile string) ([]byte,
 }
 
 // deploy applies the controller's Deployment on the host and waits until it is available.
-func (c *controller) deploy(ctx context.Context, host *api, server string, kubeconfig []byte, token string, p *progress) error {
+func (c *controller) deploy(ctx context.Context, host *api, server string, kubeconfig []byte, token string,
+	p *progress) error {
 	objects, err := c.hostObjects(kubeconfig, token)
 	if err != nil {
 		return err
@@ -292,22 +304,26 @@ func (c *controller) deploy(ctx context.Context, host *api, server string, kubec
 	if err := host.apply(ctx, objects...); err != nil {
 		return err
 	}
-	p.say("controller: Deployment %s/%s on the host (context %q), Karmada API at %s", c.host.namespace, controllerName, host.context, server)
+	p.say("controller: Deployment %s/%s on the host (context %q), Karmada API at %s", c.host.namespace, controllerName,
+		host.context, server)
 	var last string
 	err = until(ctx, func(ctx context.Context) (bool, error) {
 		var d appsv1.Deployment
 		if err := host.Get(ctx, client.ObjectKey{Namespace: c.host.namespace, Name: controllerName}, &d); err != nil {
 			return false, err
 		}
-		last = fmt.Sprintf("%d of %d replicas updated, %d available", d.Status.UpdatedReplicas, c.replicas, d.Status.AvailableReplicas)
+		last = fmt.Sprintf("%d of %d replicas updated, %d available", d.Status.UpdatedReplicas, c.replicas,
+			d.Status.AvailableReplicas)
 		p.state("controller", last)
-		return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= c.replicas && d.Status.AvailableReplicas >= 1, nil
+		return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= c.replicas &&
+			d.Status.AvailableReplicas >= 1, nil
 	})
 	if err != nil {
 		return &finding{
 			expected: "the controller to become available",
 			found:    fmt.Sprintf("%s: %v", last, err),
-			remedy:   fmt.Sprintf("kubectl --context %s -n %s describe pods; kubectl --context %s -n %s logs deploy/%s", host.context, c.host.namespace, host.context, c.host.namespace, controllerName),
+			remedy: fmt.Sprintf("kubectl --context %s -n %s describe pods; kubectl --context %s -n %s logs deploy/%s",
+				host.context, c.host.namespace, host.context, c.host.namespace, controllerName),
 		}
 	}
 	return nil

@@ -79,9 +79,12 @@ kubectl on the Karmada API.`,
 	e.addFlags(cmd)
 	f := cmd.Flags()
 	f.StringSliceVarP(&e.clusters, "clusters", "C", nil, "clusters that export it")
-	f.StringVar(&e.terms.mode, flagMode, "", "what the name answers: ClusterSetIP or ClusterIP (default: as the ClusterSet says)")
-	f.StringSliceVar(&e.terms.importers, flagImporters, nil, "clusters that import it; \"\" for the exporting ones only (default: every member)")
-	f.StringVar(&e.terms.selector, flagSelector, "", "labels of Karmada's clusters that import it, as kubectl's -l takes them")
+	f.StringVar(&e.terms.mode, flagMode, "",
+		"what the name answers: ClusterSetIP or ClusterIP (default: as the ClusterSet says)")
+	f.StringSliceVar(&e.terms.importers, flagImporters, nil,
+		"clusters that import it; \"\" for the exporting ones only (default: every member)")
+	f.StringVar(&e.terms.selector, flagSelector, "",
+		"labels of Karmada's clusters that import it, as kubectl's -l takes them")
 	e.terms.given = f.Changed
 	f.BoolVar(&e.allowMissing, "allow-missing", false, "export a Service that does not exist yet: the export waits for it")
 	f.BoolVar(&e.createNamespace, "create-namespace", false, "create the namespace if it does not exist")
@@ -98,7 +101,7 @@ func (e *export) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&e.wait, "wait", true, "wait until it has happened")
 }
 
-// target opens the API server to act on and settles the namespace.
+// target opens the API server to act on and fills in the namespace.
 func (e *export) target() (*api, error) {
 	contextName := e.member
 	if contextName == "" {
@@ -117,8 +120,11 @@ func (e *export) target() (*api, error) {
 func (e *export) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
-	if problems := validation.IsDNS1035Label(e.service); len(problems) > 0 {
-		return &finding{expected: "the name of a Service", found: fmt.Sprintf("%q: %s", e.service, problems[0]), remedy: "check the name"}
+	if err := checkServiceName(e.service); err != nil {
+		return err
+	}
+	if e.output != outputYAML && e.output != outputJSON {
+		return &finding{expected: "-o to be yaml or json", found: fmt.Sprintf("%q", e.output), remedy: "choose one of them"}
 	}
 	annotations, err := e.terms.annotations()
 	if err != nil {
@@ -127,9 +133,6 @@ func (e *export) run(ctx context.Context) error {
 	target, err := e.target()
 	if err != nil {
 		return err
-	}
-	if e.output != outputYAML && e.output != outputJSON {
-		return &finding{expected: "-o to be yaml or json", found: fmt.Sprintf("%q", e.output), remedy: "choose one of them"}
 	}
 	if err := e.check(ctx, target); err != nil {
 		return err
@@ -189,8 +192,11 @@ func (e *export) serviceExport(target *api) (*unstructured.Unstructured, error) 
 			remedy:   "on the Karmada API, install Karmada's own CRDs; in a member, join it first: Sealane installs the kind",
 		}
 	}
+	if err != nil && e.member != "" {
+		return nil, target.unanswered("the member", "--context", err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("look for ServiceExport: %w", err)
+		return nil, target.unanswered("the Karmada API", "--karmada-context", err)
 	}
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(mapping.GroupVersionKind)
@@ -219,7 +225,8 @@ func (e *export) placement(ctx context.Context, karmada *api) (*policyv1alpha1.C
 		return a, nil
 	}
 	return &policyv1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{
-		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: v1alpha1.LabelClusterSet, Operator: metav1.LabelSelectorOpExists}},
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: v1alpha1.LabelClusterSet,
+			Operator: metav1.LabelSelectorOpExists}},
 	}}, nil
 }
 

@@ -60,7 +60,8 @@ controller's credential and Deployment are not part of it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return in.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVarP(&in.clusters, "clusters", "C", nil, "clusters that belong (default: all, those that join Karmada later included)")
+	f.StringSliceVarP(&in.clusters, "clusters", "C", nil,
+		"clusters that belong (default: all, those that join Karmada later included)")
 	f.StringVar(&in.clusterSet, "clusterset", defaultClusterSet, "name of the ClusterSet")
 	f.BoolVar(&in.wait, "wait", true, "wait until the members are connected")
 	f.BoolVar(&in.render, "render", false, "print the objects for the Karmada API instead of applying them")
@@ -102,6 +103,9 @@ func (in *install) renderObjects() error {
 func (in *install) run(ctx context.Context) error {
 	if in.render {
 		return in.renderObjects()
+	}
+	if err := in.controller.checkMode(); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()

@@ -79,5 +79,6 @@ func newRoot(arg0 string, streams genericiooptions.IOStreams) *cobra.Command {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	refuseUnknown(root)
+	checkUsage(root)
 	return root
 }

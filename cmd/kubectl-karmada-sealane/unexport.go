@@ -39,6 +39,9 @@ report it; --wait=false returns at once, while Karmada may go on deleting.`,
 func (e *export) undo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
+	if err := checkServiceName(e.service); err != nil {
+		return err
+	}
 	target, err := e.target()
 	if err != nil {
 		return err
@@ -60,7 +63,8 @@ func (e *export) undo(ctx context.Context) error {
 				return err
 			}
 		}
-		fmt.Fprintf(e.Out, "the cluster of context %s no longer exports %s in %s; the Service stays. Who still does: %s show services -n %s\n",
+		fmt.Fprintf(e.Out,
+			"the cluster of context %s no longer exports %s in %s; the Service stays. Who still does: %s show services -n %s\n",
 			e.member, e.service, e.namespace, e.invocation, e.namespace)
 		return nil
 	}
@@ -95,12 +99,15 @@ func (e *export) stays(ctx context.Context, karmada *api) []string {
 	for i := range f.members {
 		m := &f.members[i]
 		if m.export(e.namespace, e.service) != nil && !f.places(m.Name, e.namespace, e.service) {
-			lines = append(lines, fmt.Sprintf("%s still exports it by a ServiceExport made there: %s unexport %s -n %s --context %s", m.Name, e.invocation, e.service, e.namespace, m.Name))
+			lines = append(lines,
+				fmt.Sprintf("%s still exports it by a ServiceExport made there: %s unexport %s -n %s --context %s", m.Name,
+					e.invocation, e.service, e.namespace, m.Name))
 		}
 	}
 	for i := range f.policies {
 		if p := &f.policies[i]; p.Namespace == e.namespace && p.Name == e.service {
-			lines = append(lines, fmt.Sprintf("its ServicePolicy stays: kubectl delete servicepolicy %s -n %s", e.service, e.namespace))
+			lines = append(lines,
+				fmt.Sprintf("its ServicePolicy stays: kubectl delete servicepolicy %s -n %s", e.service, e.namespace))
 		}
 	}
 	return lines
@@ -133,8 +140,9 @@ func (e *export) takeBack(ctx context.Context, target *api, object client.Object
 	if err != nil {
 		return fmt.Errorf("get %s: %w", what, err)
 	}
-	if err := e.ownOfMember(object, fmt.Sprintf("take it back there: %s unexport %s -n %s; or export it from fewer clusters: -C",
-		e.invocation, e.service, e.namespace)); err != nil {
+	if err := e.ownOfMember(object,
+		fmt.Sprintf("take it back there: %s unexport %s -n %s; or export it from fewer clusters: -C",
+			e.invocation, e.service, e.namespace)); err != nil {
 		return err
 	}
 	if object.GetLabels()[labelManagedBy] != exportedBy {
