@@ -27,7 +27,8 @@ func refusal(err error) string {
 		return forbidden
 	case apierrors.IsUnauthorized(err):
 		return unauthorized
-	case apierrors.ReasonForError(err) == "", apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
+	case apierrors.ReasonForError(err) == "", apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err),
+		apierrors.IsTimeout(err):
 		return unreachable
 	}
 	return failed

@@ -29,7 +29,8 @@ func TestColumnsOfKubectlAreNotLists(t *testing.T) {
 				if strings.HasPrefix(column.JSONPath, ".metadata.") {
 					continue
 				}
-				if kind := kindAt(version.Schema.OpenAPIV3Schema, column.JSONPath); kind == "" || kind == "array" || kind == "object" {
+				if kind := kindAt(version.Schema.OpenAPIV3Schema, column.JSONPath); kind == "" || kind == "array" ||
+					kind == "object" {
 					t.Errorf("%s: column %s at %s is of type %q", crd.Name, column.Name, column.JSONPath, kind)
 				}
 			}

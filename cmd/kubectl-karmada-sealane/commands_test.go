@@ -95,7 +95,8 @@ func TestVersionOfTheClientAlone(t *testing.T) {
 	if code != 0 || strings.Count(out, "\n") != 1 {
 		t.Errorf("version --client: %d, %q", code, out)
 	}
-	for format, want := range map[string]string{"json": `"component": "plugin"`, "yaml": "component: plugin", "wide": "COMPONENT"} {
+	for format, want := range map[string]string{"json": `"component": "plugin"`, "yaml": "component: plugin",
+		"wide": "COMPONENT"} {
 		if out, code := commandLine("version", "--client", "-o", format); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("version --client -o %s: %d, %q", format, code, out)
 		}

@@ -42,7 +42,8 @@ func (a *api) installCRDs(ctx context.Context, p *progress) error {
 		return err
 	}
 	for _, object := range objects {
-		if err := until(ctx, func(ctx context.Context) (bool, error) { return a.established(ctx, object.GetName()) }); err != nil {
+		established := func(ctx context.Context) (bool, error) { return a.established(ctx, object.GetName()) }
+		if err := until(ctx, established); err != nil {
 			return fmt.Errorf("wait until %s is established: %w", object.GetName(), err)
 		}
 	}

@@ -52,7 +52,8 @@ show. The look-up goes to a pod of the cluster's DNS, not through the Service th
 	f := cmd.Flags()
 	f.StringSliceVarP(&d.clusters, "clusters", "C", nil, "members to look from (default: all)")
 	f.StringVar(&d.context, "context", "", "kubeconfig context of the one member to look from")
-	f.StringVarP(&d.namespace, "namespace", "n", "", "namespace of the service, if the name has none (default: that of the kubeconfig context)")
+	f.StringVarP(&d.namespace, "namespace", "n", "",
+		"namespace of the service, if the name has none (default: that of the kubeconfig context)")
 	f.StringVarP(&d.output, "output", "o", outputTable, "output format: table, json or yaml")
 	f.DurationVar(&d.memberTimeout, "member-timeout", defaultMemberTimeout, "how long to wait for each member")
 	cmd.MarkFlagsMutuallyExclusive("clusters", "context")
@@ -80,10 +81,11 @@ func (d *diagnose) dns(ctx context.Context, text string) error {
 	if err := d.installed(ctx, karmada); err != nil {
 		return err
 	}
-	if err := d.settle(ctx); err != nil {
+	if err := d.complete(ctx); err != nil {
 		return err
 	}
-	f, err := d.gather(ctx, karmada, subjects{bundles: true, exports: true, services: true, gateways: true}, scope{memberTimeout: d.memberTimeout, at: d.at})
+	f, err := d.gather(ctx, karmada, subjects{bundles: true, exports: true, services: true, gateways: true},
+		scope{memberTimeout: d.memberTimeout, at: d.at})
 	if err != nil {
 		return err
 	}
@@ -95,7 +97,8 @@ func (d *diagnose) dns(ctx context.Context, text string) error {
 		return err
 	}
 	if len(f.members) == 0 {
-		return &finding{expected: "a member to look from", found: "there is none", remedy: "make a cluster one: " + d.invocation + " join CLUSTER"}
+		return &finding{expected: "a member to look from", found: "there is none",
+			remedy: "make a cluster one: " + d.invocation + " join CLUSTER"}
 	}
 	var all []diagnosis
 	for i := range f.members {
@@ -112,8 +115,8 @@ func (d *diagnose) dns(ctx context.Context, text string) error {
 	return d.print(all)
 }
 
-// settle finds the member that --context leads to, and the namespace.
-func (d *diagnose) settle(ctx context.Context) error {
+// complete finds the member that --context leads to, and the namespace.
+func (d *diagnose) complete(ctx context.Context) error {
 	if d.namespace == "" {
 		namespace, _, err := d.config("", d.context).Namespace()
 		if err != nil {
@@ -169,7 +172,8 @@ func (d *diagnose) print(all []diagnosis) error {
 // marks are signs in colour on a terminal; elsewhere the verdicts stand as words.
 func (d *diagnose) marks() dnspath.Marks {
 	if colourful(d.Out) {
-		return dnspath.Marks{dnspath.OK: "\x1b[32m✓\x1b[0m", dnspath.Note: "\x1b[33m!\x1b[0m", dnspath.Broken: "\x1b[31m✗\x1b[0m"}
+		return dnspath.Marks{dnspath.OK: "\x1b[32m✓\x1b[0m", dnspath.Note: "\x1b[33m!\x1b[0m",
+			dnspath.Broken: "\x1b[31m✗\x1b[0m"}
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ const (
 )
 
 // follow gathers what is known about a name in a member and follows it.
-func (d *diagnose) follow(ctx context.Context, karmada *api, f *fleet, m *fleetMember, name dnspath.Name) ([]dnspath.Step, error) {
+func (d *diagnose) follow(ctx context.Context, karmada *api, f *fleet, m *fleetMember,
+	name dnspath.Name) ([]dnspath.Step, error) {
 	c, err := d.at[m.Name], error(nil)
 	if c == nil {
 		c, err = d.reach(ctx, karmada, &m.Member)
@@ -45,7 +46,8 @@ func (d *diagnose) follow(ctx context.Context, karmada *api, f *fleet, m *fleetM
 	if err != nil {
 		return []dnspath.Step{{
 			Name: "member", Verdict: dnspath.Broken, Expected: "to reach the API server of " + m.Name + ", to look around there",
-			Found: refusal(err) + ": " + err.Error(), Remedy: "add a kubeconfig context named " + m.Name + ", or look from another member with -C",
+			Found:  refusal(err) + ": " + err.Error(),
+			Remedy: "add a kubeconfig context named " + m.Name + ", or look from another member with -C",
 		}}, nil
 	}
 	facts := &dnspath.Facts{
@@ -139,7 +141,8 @@ func (a *api) readPeering(ctx context.Context, facts *dnspath.Facts) error {
 	facts.Peering = &peering
 	n := &facts.Name
 	var bundle v1alpha1.Bundle
-	found, err := a.find(ctx, client.ObjectKey{Name: v1alpha1.BundleName(v1alpha1.Shard(n.Namespace, n.Service, peering.Spec.Shards))}, &bundle)
+	shard := v1alpha1.Shard(n.Namespace, n.Service, peering.Spec.Shards)
+	found, err := a.find(ctx, client.ObjectKey{Name: v1alpha1.BundleName(shard)}, &bundle)
 	if found {
 		facts.Bundle = &bundle
 	}
@@ -221,7 +224,8 @@ func workload(d *appsv1.Deployment) dnspath.Workload {
 // readyBehind counts the ready endpoints of a Service: of both families, those of the one with more.
 func (a *api) readyBehind(ctx context.Context, service client.ObjectKey) (int, error) {
 	var list discoveryv1.EndpointSliceList
-	err := a.List(ctx, &list, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
+	err := a.List(ctx, &list, client.InNamespace(service.Namespace),
+		client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
 	if err != nil {
 		return 0, fmt.Errorf("list endpoints of Service %s: %w", service, err)
 	}
@@ -261,7 +265,8 @@ func (a *api) readDerived(ctx context.Context, facts *dnspath.Facts) error {
 		return nil
 	}
 	var list corev1.ServiceList
-	if err := a.List(ctx, &list, client.InNamespace(n.Namespace), client.MatchingLabels{v1alpha1.LabelImport: n.Service}); err != nil {
+	derived := client.MatchingLabels{v1alpha1.LabelImport: n.Service}
+	if err := a.List(ctx, &list, client.InNamespace(n.Namespace), derived); err != nil {
 		return fmt.Errorf("list the derived Service: %w", err)
 	}
 	if len(list.Items) > 0 {

@@ -17,7 +17,8 @@ func newDocs(root *cobra.Command) *cobra.Command {
 		Short: "Print the reference of all commands as Markdown",
 		Run: func(cmd *cobra.Command, _ []string) {
 			out := cmd.OutOrStdout()
-			fmt.Fprintf(out, "# Command reference\n\n%s.\n\nFlags of every command:\n```\n%s```\n", root.Short, root.PersistentFlags().FlagUsages())
+			fmt.Fprintf(out, "# Command reference\n\n%s.\n\nFlags of every command:\n```\n%s```\n", root.Short,
+				root.PersistentFlags().FlagUsages())
 			document(out, root)
 		},
 	}

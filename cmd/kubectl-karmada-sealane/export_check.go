@@ -73,7 +73,8 @@ func (e *export) checkService(ctx context.Context, target *api) error {
 	case found:
 		return e.checkType(&service)
 	case e.allowMissing:
-		e.note("there is no Service %s in namespace %s yet: the export waits for it (Valid=False, NoService)", e.service, e.namespace)
+		e.note("there is no Service %s in namespace %s yet: the export waits for it (Valid=False, NoService)",
+			e.service, e.namespace)
 		return nil
 	case e.member != "":
 		return e.noService("none in the cluster of context " + e.member)
@@ -112,8 +113,9 @@ func (e *export) checkType(service *corev1.Service) error {
 	case service.Spec.ClusterIP == corev1.ClusterIPNone && e.terms.given(flagMode):
 		return &finding{
 			expected: "--mode for a Service that has a ClusterIP",
-			found:    fmt.Sprintf("%s/%s is headless: its name answers the pods' addresses in either mode", e.namespace, e.service),
-			remedy:   "leave --mode out",
+			found: fmt.Sprintf("%s/%s is headless: its name answers the pods' addresses in either mode",
+				e.namespace, e.service),
+			remedy: "leave --mode out",
 		}
 	}
 	return nil
@@ -121,7 +123,9 @@ func (e *export) checkType(service *corev1.Service) error {
 
 // lookInMembers looks for the Service in the clusters of -C, or all members, and reads one that it finds into
 // service. Without are the clusters that lack it, unknown those that could not be asked and why.
-func (e *export) lookInMembers(ctx context.Context, karmada *api, service *corev1.Service) (without, unknown []string, err error) {
+func (e *export) lookInMembers(ctx context.Context, karmada *api, service *corev1.Service) (
+	without, unknown []string, err error,
+) {
 	members, err := karmada.members(ctx)
 	if err != nil && !gone(err) {
 		return nil, nil, err
@@ -160,7 +164,8 @@ func (e *export) lookInMembers(ctx context.Context, karmada *api, service *corev
 	return without, unknown, nil
 }
 
-func (e *export) findInMember(ctx context.Context, karmada *api, m *v1alpha1.Member, service *corev1.Service) (bool, error) {
+func (e *export) findInMember(ctx context.Context, karmada *api, m *v1alpha1.Member,
+	service *corev1.Service) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, defaultMemberTimeout)
 	defer cancel()
 	member, err := e.options.member(ctx, karmada, m)

@@ -31,14 +31,17 @@ func TestExportAndUnexport(t *testing.T) {
 	}
 	k.succeeds(t, "export", "whereami", "-n", "sample", "-C", "c2")
 	k.succeeds(t, "export", "whereami", "-n", "sample", "-C", "c1,c2")
-	k.succeeds(t, "export", "whereami", "-n", "sample", "-C", "c1,c2", "--mode=ClusterIP", "--import-clusters=c3,c1", "--import-selector=env!=test")
+	k.succeeds(t, "export", "whereami", "-n", "sample", "-C", "c1,c2", "--mode=ClusterIP", "--import-clusters=c3,c1",
+		"--import-selector=env!=test")
 	k.get(t, export)
 	k.succeeds(t, "export", "whereami", "-n", "sample", "-C", "c1,c2", "--import-clusters=c2")
 	k.get(t, export)
-	if got := fmt.Sprint(export.Annotations); got != "map[sealane.io/import-cluster-selector:env!=test sealane.io/import-clusters:c2 sealane.io/service-mode:ClusterIP]" {
+	if got := fmt.Sprint(export.Annotations); got != "map[sealane.io/import-cluster-selector:env!=test "+
+		"sealane.io/import-clusters:c2 sealane.io/service-mode:ClusterIP]" {
 		t.Errorf("annotations of the ServiceExport: %s", got)
 	}
-	policy := &policyv1alpha1.PropagationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "sealane-export-whereami"}}
+	policy := &policyv1alpha1.PropagationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "sample",
+		Name: "sealane-export-whereami"}}
 	k.get(t, policy)
 	if got := fmt.Sprint(policy.Spec.Placement.ClusterAffinity.ClusterNames); got != "[c1 c2]" {
 		t.Errorf("the policy selects %s, expected [c1 c2]", got)
@@ -68,13 +71,16 @@ func TestExportAndUnexport(t *testing.T) {
 	} {
 		k.fails(t, []string{word}, "export", "whereami", "-n", "sample", "-C", "c1", flag)
 	}
-	k.create(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "peers"}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}})
+	k.create(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "peers"},
+		Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}})
 	k.fails(t, []string{"is headless"}, "export", "peers", "-n", "sample", "-C", "c1", "--mode=ClusterIP")
-	if out := k.succeeds(t, "export", "peers", "-n", "sample", "-C", "c1", "--import-clusters=", "--dry-run"); !strings.Contains(out, `sealane.io/import-clusters: ""`) {
+	out := k.succeeds(t, "export", "peers", "-n", "sample", "-C", "c1", "--import-clusters=", "--dry-run")
+	if !strings.Contains(out, `sealane.io/import-clusters: ""`) {
 		t.Error("an empty list of importers is not written")
 	}
 
-	k.fails(t, []string{"a Service whereami in namespace sample", "--allow-missing"}, "export", "whereami", "-n", "sample", "--context", "lost-member")
+	k.fails(t, []string{"a Service whereami in namespace sample", "--allow-missing"}, "export", "whereami", "-n", "sample",
+		"--context", "lost-member")
 	k.succeeds(t, "export", "whereami", "-n", "sample", "--context", "lost-member", "--allow-missing")
 	if err := k.Get(t.Context(), client.ObjectKeyFromObject(policy), policy); !apierrors.IsNotFound(err) {
 		t.Errorf("export --context made a policy: %v", err)
@@ -102,11 +108,13 @@ func TestUnexportReturnsWhenKarmadaIsDone(t *testing.T) {
 	k.succeeds(t, "export", "web", "-n", "waits", "-C", "c1")
 	name := names.GenerateWorkName("ServiceExport", "web", "waits")
 	binding := &workv1alpha2.ResourceBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "waits", Name: names.GenerateBindingName("ServiceExport", "web"), Finalizers: []string{"test/hold"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "waits", Name: names.GenerateBindingName("ServiceExport", "web"),
+			Finalizers: []string{"test/hold"}},
 	}
 	held := func(cluster string) *workv1alpha1.Work {
 		return &workv1alpha1.Work{
-			ObjectMeta: metav1.ObjectMeta{Namespace: names.GenerateExecutionSpaceName(cluster), Name: name, Finalizers: []string{"test/hold"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: names.GenerateExecutionSpaceName(cluster), Name: name,
+				Finalizers: []string{"test/hold"}},
 		}
 	}
 	work, lost := held("c1"), held("c3")
@@ -150,7 +158,8 @@ func (k *karmada) ready(t *testing.T, clusters ...string) {
 	for _, name := range clusters {
 		c := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		k.get(t, c)
-		c.Status.Conditions = []metav1.Condition{condition(clusterv1alpha1.ClusterConditionReady, metav1.ConditionTrue, "Ready", "")}
+		c.Status.Conditions = []metav1.Condition{condition(clusterv1alpha1.ClusterConditionReady,
+			metav1.ConditionTrue, "Ready", "")}
 		if err := k.Status().Update(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +181,8 @@ func TestAMembersExportIsNotMadeOnTopOfKarmadas(t *testing.T) {
 	k := newKarmada(t)
 	k.namespace(t, "taken")
 	k.create(t,
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "taken", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "taken", Name: "web"},
+			Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}},
 		&mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "taken", Name: "web", Labels: map[string]string{labelManagedBy: exportedBy},
 			Annotations: map[string]string{workv1alpha2.WorkNameAnnotation: "web-1"},
@@ -187,7 +197,8 @@ func TestAMembersExportIsNotMadeOnTopOfKarmadas(t *testing.T) {
 func TestExportNeedsItsNamespaceOrCreatesIt(t *testing.T) {
 	k := newKarmada(t)
 	const missing = "made-by-export"
-	k.fails(t, []string{"namespace " + missing + " on the Karmada API", "--create-namespace"}, "export", "web", "-n", missing, "-C", "c1")
+	k.fails(t, []string{"namespace " + missing + " on the Karmada API", "--create-namespace"}, "export", "web", "-n",
+		missing, "-C", "c1")
 	k.succeeds(t, "export", "web", "-n", missing, "-C", "c1", "--create-namespace")
 	k.get(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: missing}})
 	k.get(t, &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: missing, Name: "web"}})
@@ -205,14 +216,20 @@ func TestAnExportIsDoneWhenEachClusterExports(t *testing.T) {
 		want         exportProgress
 		done         bool
 	}{
-		"all wanted export":               {rows: []exportRow{c1, c2}, wanted: []string{"c1", "c2"}, want: exportProgress{exported: 2}, done: true},
-		"one is not scheduled yet":        {rows: []exportRow{c1}, wanted: []string{"c1", "c2"}, want: exportProgress{exported: 1, missing: []string{"c2: Karmada has not scheduled the ServiceExport there yet"}}},
-		"one is pending":                  {rows: []exportRow{c1, pending}, wanted: []string{"c1", "c2"}, want: exportProgress{exported: 1, missing: []string{"c2: not yet"}}},
-		"one has no Service, and must":    {rows: []exportRow{c1, absent}, wanted: []string{"c1", "c2"}, want: exportProgress{exported: 1, missing: []string{"c2: NoService: there is none"}, failed: true}},
+		"all wanted export": {rows: []exportRow{c1, c2}, wanted: []string{"c1", "c2"},
+			want: exportProgress{exported: 2}, done: true},
+		"one is not scheduled yet": {rows: []exportRow{c1}, wanted: []string{"c1", "c2"},
+			want: exportProgress{exported: 1, missing: []string{"c2: Karmada has not scheduled the ServiceExport there yet"}}},
+		"one is pending": {rows: []exportRow{c1, pending}, wanted: []string{"c1", "c2"},
+			want: exportProgress{exported: 1, missing: []string{"c2: not yet"}}},
+		"one has no Service, and must": {rows: []exportRow{c1, absent}, wanted: []string{"c1", "c2"},
+			want: exportProgress{exported: 1, missing: []string{"c2: NoService: there is none"}, failed: true}},
 		"one has no Service, and may not": {rows: []exportRow{c1, absent}, want: exportProgress{exported: 1}, done: true},
-		"nobody has the Service":          {rows: []exportRow{absent}, want: exportProgress{missing: []string{"c2: NoService: there is none"}, failed: true}},
-		"Karmada does not reach one":      {rows: []exportRow{c1, pending}, wanted: []string{"c1", "c2"}, lost: []string{"c2"}, want: exportProgress{exported: 1}, done: true},
-		"nothing is scheduled":            {want: exportProgress{}},
+		"nobody has the Service": {rows: []exportRow{absent},
+			want: exportProgress{missing: []string{"c2: NoService: there is none"}, failed: true}},
+		"Karmada does not reach one": {rows: []exportRow{c1, pending}, wanted: []string{"c1", "c2"},
+			lost: []string{"c2"}, want: exportProgress{exported: 1}, done: true},
+		"nothing is scheduled": {want: exportProgress{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := fleetProgress(tc.rows, tc.wanted, tc.lost)

@@ -72,7 +72,8 @@ func (e *export) await(ctx context.Context, target *api) (verb string, err error
 	return "", &finding{
 		expected: fmt.Sprintf("%s in %s to be exported", e.service, e.namespace),
 		found:    strings.Join(last.missing, "\n"),
-		remedy: fmt.Sprintf("follow it with %s show services -n %s; what was created stays, and --wait=false does not wait for it",
+		remedy: fmt.Sprintf("follow it with %s show services -n %s; what was created stays, and --wait=false does not "+
+			"wait for it",
 			e.invocation, e.namespace),
 	}
 }
@@ -164,7 +165,8 @@ func (e *export) progressInMember(ctx context.Context, member *api) (exportProgr
 // progressInFleet reads what the broker says of each cluster that Karmada puts the ServiceExport in, but for those
 // that Karmada has lost. Without -C it is for each cluster that has the Service to export it.
 func (e *export) progressInFleet(ctx context.Context, karmada *api, lost []string) (exportProgress, error) {
-	f, err := e.gather(ctx, karmada, subjects{bundles: true, exports: true}, scope{namespace: e.namespace, service: e.service})
+	f, err := e.gather(ctx, karmada, subjects{bundles: true, exports: true},
+		scope{namespace: e.namespace, service: e.service})
 	if err != nil {
 		return exportProgress{}, err
 	}
@@ -187,7 +189,8 @@ func fleetProgress(rows []exportRow, wanted, lost []string) exportProgress {
 			continue
 		}
 		seen[row.Cluster] = true
-		noService := row.State == stateFailed && strings.HasPrefix(row.Message, string(mcsv1beta1.ServiceExportReasonNoService))
+		noService := row.State == stateFailed &&
+			strings.HasPrefix(row.Message, string(mcsv1beta1.ServiceExportReasonNoService))
 		switch {
 		case row.State == stateExported:
 			p.exported++
@@ -247,9 +250,10 @@ func (e *export) awaitWithdrawn(ctx context.Context, karmada *api) error {
 	})
 	if err != nil {
 		return &finding{
-			expected: fmt.Sprintf("Karmada to delete ServiceExport %s/%s in the clusters within %s", e.namespace, e.service, e.timeout),
-			found:    fmt.Sprintf("it is still in: %s (%v)", strings.Join(left, ", "), err),
-			remedy:   "see that Karmada's controllers run and reach these clusters; --wait=false does not wait for them",
+			expected: fmt.Sprintf("Karmada to delete ServiceExport %s/%s in the clusters within %s", e.namespace,
+				e.service, e.timeout),
+			found:  fmt.Sprintf("it is still in: %s (%v)", strings.Join(left, ", "), err),
+			remedy: "see that Karmada's controllers run and reach these clusters; --wait=false does not wait for them",
 		}
 	}
 	for _, name := range skipped {
@@ -315,9 +319,11 @@ func (e *export) awaitUnreported(ctx context.Context, member *api, object *unstr
 	})
 	if err != nil {
 		return &finding{
-			expected: fmt.Sprintf("the cluster agent of context %s to report no export %s in %s within %s", e.member, e.service, e.namespace, e.timeout),
-			found:    err.Error(),
-			remedy:   "see the logs of deploy/" + clusterAgentName + " in " + v1alpha1.Namespace + " there; --wait=false does not wait for it",
+			expected: fmt.Sprintf("the cluster agent of context %s to report no export %s in %s within %s", e.member, e.service,
+				e.namespace, e.timeout),
+			found: err.Error(),
+			remedy: "see the logs of deploy/" + clusterAgentName + " in " + v1alpha1.Namespace +
+				" there; --wait=false does not wait for it",
 		}
 	}
 	return nil

@@ -98,10 +98,12 @@ func labelsOf(clusters []clusterv1alpha1.Cluster) map[string]map[string]string {
 }
 
 // edit is admit or dismiss.
-type edit func(a policyv1alpha1.ClusterAffinity, cluster string, labels map[string]string) (policyv1alpha1.ClusterAffinity, error)
+type edit func(a policyv1alpha1.ClusterAffinity, cluster string,
+	labels map[string]string) (policyv1alpha1.ClusterAffinity, error)
 
 // editAffinity changes which clusters a ClusterSet selects; it reports whether anything changed.
-func (a *api) editAffinity(ctx context.Context, set string, clusters []string, labels map[string]map[string]string, change edit) (bool, error) {
+func (a *api) editAffinity(ctx context.Context, set string, clusters []string, labels map[string]map[string]string,
+	change edit) (bool, error) {
 	changed := false
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var cs v1alpha1.ClusterSet

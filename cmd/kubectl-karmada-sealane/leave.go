@@ -166,7 +166,8 @@ func (a *api) forceLeave(ctx context.Context, clusters []string, p *progress) er
 		if err != nil {
 			return fmt.Errorf("mark member %s: %w", name, err)
 		}
-		p.warn("%s: not waiting for its acknowledgement; clean it with uninstall --context %s when it can be reached", name, name)
+		p.warn("%s: not waiting for its acknowledgement; clean it with uninstall --context %s when it can be reached", name,
+			name)
 	}
 	return nil
 }
@@ -201,7 +202,8 @@ func (o *options) waitLeft(ctx context.Context, karmada *api, clusters []string,
 		return &finding{
 			expected: fmt.Sprintf("the clusters to have left within %s", o.timeout),
 			found:    fmt.Sprintf("%s (%v)", strings.Join(left, "\n"), err),
-			remedy:   "see that sealane-controller runs and that Karmada reaches the clusters; for a lost one use " + o.invocation + " leave --force",
+			remedy: "see that sealane-controller runs and that Karmada reaches the clusters; for a lost one use " +
+				o.invocation + " leave --force",
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(seen)) {

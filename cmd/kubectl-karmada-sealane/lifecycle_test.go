@@ -79,7 +79,8 @@ func newKarmada(t *testing.T) *karmada {
 		if err := k.dropMembers(ctx); err != nil && !gone(err) {
 			t.Error(err)
 		}
-		k.succeeds(t, "uninstall", "--host-context=lost-member") //nolint:contextcheck // the command makes its own, of the process
+		//nolint:contextcheck // the command makes its own, of the process
+		k.succeeds(t, "uninstall", "--host-context=lost-member")
 		cancel()
 		<-done
 	})
@@ -114,7 +115,8 @@ func controllerManager(ctx context.Context, a *api) {
 			s := &secrets.Items[i]
 			if s.Type == corev1.SecretTypeServiceAccountToken && len(s.Data[corev1.ServiceAccountTokenKey]) == 0 {
 				account := s.Annotations[corev1.ServiceAccountNameKey]
-				token, err := clientset.CoreV1().ServiceAccounts(s.Namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+				token, err := clientset.CoreV1().ServiceAccounts(s.Namespace).CreateToken(ctx, account,
+					&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 				if err == nil {
 					s.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte(token.Status.Token)}
 					_ = a.Update(ctx, s)
@@ -154,7 +156,8 @@ func (k *karmada) plugin(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	var out bytes.Buffer
 	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out}
-	line := []string{"kubectl-karmada-sealane", "--kubeconfig=" + k.kubeconfig, "--karmada-context=karmada", "--timeout=60s"}
+	line := []string{"kubectl-karmada-sealane", "--kubeconfig=" + k.kubeconfig, "--karmada-context=karmada",
+		"--timeout=60s"}
 	code := run(append(line, args...), streams)
 	t.Logf("%s → %d\n%s", strings.Join(args, " "), code, out.String())
 	return out.String(), code
@@ -185,7 +188,9 @@ func (k *karmada) fails(t *testing.T, words []string, args ...string) {
 func (k *karmada) install(t *testing.T, more ...string) (controllerKubeconfig string) {
 	t.Helper()
 	controllerKubeconfig = filepath.Join(t.TempDir(), "controller.kubeconfig")
-	k.succeeds(t, append([]string{"install", "--controller=external", "--wait=false", "--controller-kubeconfig=" + controllerKubeconfig}, more...)...)
+	k.succeeds(t,
+		append([]string{"install", "--controller=external", "--wait=false",
+			"--controller-kubeconfig=" + controllerKubeconfig}, more...)...)
 	return controllerKubeconfig
 }
 
@@ -220,9 +225,10 @@ func TestInstallGivesTheControllerExactlyItsRights(t *testing.T) {
 		}
 	}
 	for what, err := range map[string]error{
-		"secrets":              controller.List(t.Context(), &corev1.SecretList{}),
-		"other cluster roles":  controller.apply(t.Context(), clusterRole("sealane-everything")),
-		"other CRDs":           controller.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "works.work.karmada.io"}}),
+		"secrets":             controller.List(t.Context(), &corev1.SecretList{}),
+		"other cluster roles": controller.apply(t.Context(), clusterRole("sealane-everything")),
+		"other CRDs": controller.Delete(t.Context(),
+			&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "works.work.karmada.io"}}),
 		"propagation policies": controller.List(t.Context(), &policyv1alpha1.PropagationPolicyList{}),
 	} {
 		if !apierrors.IsForbidden(err) {
@@ -272,7 +278,8 @@ func TestUninstallTakesTheLabelsFromClusters(t *testing.T) {
 func TestRenderNamesWhatInstallApplies(t *testing.T) {
 	var out bytes.Buffer
 	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out}
-	if code := run([]string{"kubectl-karmada-sealane", "install", "--render", "--agent-image=example.org/agent:1"}, streams); code != 0 {
+	if code := run([]string{"kubectl-karmada-sealane", "install", "--render", "--agent-image=example.org/agent:1"},
+		streams); code != 0 {
 		t.Fatalf("exit code %d: %s", code, out.String())
 	}
 	objects, err := decode(out.Bytes())
@@ -287,9 +294,11 @@ func TestRenderNamesWhatInstallApplies(t *testing.T) {
 		found[describe(object)] = true
 	}
 	for _, want := range []string{
-		"Namespace sealane-system", "CustomResourceDefinition clustersets.sealane.io", "CustomResourceDefinition peerings.sealane.io",
+		"Namespace sealane-system", "CustomResourceDefinition clustersets.sealane.io",
+		"CustomResourceDefinition peerings.sealane.io",
 		"DaemonSet sealane-system/sealane-node", "ClusterPropagationPolicy sealane", "ClusterPropagationPolicy sealane-crds",
-		"ClusterRole sealane-controller", "ValidatingAdmissionPolicy sealane-controller", "ValidatingAdmissionPolicy sealane-node",
+		"ClusterRole sealane-controller", "ValidatingAdmissionPolicy sealane-controller",
+		"ValidatingAdmissionPolicy sealane-node",
 	} {
 		if !found[want] {
 			t.Errorf("no %s", want)
@@ -332,9 +341,11 @@ func TestInstallTwiceLeavesTheClusterSetAlone(t *testing.T) {
 
 func TestInstallDeploysTheControllerOnTheHost(t *testing.T) {
 	k := newKarmada(t)
-	install := []string{"install", "--host-context=lost-member", "--timeout=5s", "--controller-image=localhost/controller:dev", "--agent-image=localhost/agent:dev"}
+	install := []string{"install", "--host-context=lost-member", "--timeout=5s",
+		"--controller-image=localhost/controller:dev", "--agent-image=localhost/agent:dev"}
 	k.fails(t, []string{"--karmada-server"}, install...)
-	k.fails(t, []string{"the controller to become available", "describe pods"}, append(install, "--karmada-server=https://karmada.example:5443")...)
+	k.fails(t, []string{"the controller to become available", "describe pods"},
+		append(install, "--karmada-server=https://karmada.example:5443")...)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "sealane-controller", Name: "sealane-controller"}}
 	k.get(t, d)
 	container := d.Spec.Template.Spec.Containers[0]
@@ -342,14 +353,16 @@ func TestInstallDeploysTheControllerOnTheHost(t *testing.T) {
 		!slices.Contains(container.Args, "--token-secret=sealane-controller/sealane-controller-kubeconfig") {
 		t.Errorf("the controller's container: %+v", container)
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "sealane-controller", Name: "sealane-controller-kubeconfig"}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "sealane-controller",
+		Name: "sealane-controller-kubeconfig"}}
 	k.get(t, secret)
 	config, err := clientcmd.Load(secret.Data["kubeconfig"])
 	if err != nil {
 		t.Fatal(err)
 	}
 	token := string(secret.Data[config.AuthInfos["sealane-controller"].TokenFile])
-	if config.Clusters["karmada"].Server != "https://karmada.example:5443" || token == "" || token == k.config.BearerToken {
+	if config.Clusters["karmada"].Server != "https://karmada.example:5443" || token == "" ||
+		token == k.config.BearerToken {
 		t.Errorf("the controller's kubeconfig: %+v", config)
 	}
 	k.succeeds(t, "uninstall", "--host-context=lost-member")
@@ -399,13 +412,15 @@ func connected() []metav1.Condition {
 func TestInstallWaitsForTheMembers(t *testing.T) {
 	k := newKarmada(t)
 	k.install(t)
-	install := []string{"install", "--controller=external", "--controller-kubeconfig=" + filepath.Join(t.TempDir(), "kubeconfig")}
+	install := []string{"install", "--controller=external",
+		"--controller-kubeconfig=" + filepath.Join(t.TempDir(), "kubeconfig")}
 	k.report(t, []string{"c1", "c2"}, connected()...)
 	out := k.succeeds(t, install...)
 	if strings.Count(out, "its cluster DNS forwards") != 2 {
 		t.Errorf("install does not name both members")
 	}
-	k.report(t, []string{"c1", "c2"}, condition(v1alpha1.MemberAccepted, metav1.ConditionFalse, v1alpha1.ReasonCIDROverlap, "10.8.0.0/16 belongs to c1"))
+	k.report(t, []string{"c1", "c2"},
+		condition(v1alpha1.MemberAccepted, metav1.ConditionFalse, v1alpha1.ReasonCIDROverlap, "10.8.0.0/16 belongs to c1"))
 	k.fails(t, []string{"refused: 10.8.0.0/16 belongs to c1"}, install...)
 	k.report(t, []string{"c1", "c2"}, connected()[:3]...)
 	k.fails(t, []string{"waiting for its cluster DNS to forward"}, append(install, "--timeout=2s")...)
@@ -441,7 +456,8 @@ func TestJoinAndLeave(t *testing.T) {
 	}
 	k.succeeds(t, "leave", "c2")
 	k.fails(t, []string{"nowhere", "[default]"}, "join", "c2", "--clusterset=nowhere")
-	if out := k.succeeds(t, "leave", "c3", "--timeout=10s"); strings.Contains(out, "c3: left") || !strings.Contains(out, "c3: is no member") {
+	if out := k.succeeds(t, "leave", "c3", "--timeout=10s"); strings.Contains(out, "c3: left") ||
+		!strings.Contains(out, "c3: is no member") {
 		t.Errorf("leave of a cluster that is no member: %s", out)
 	}
 
@@ -464,7 +480,8 @@ func TestJoinAndLeave(t *testing.T) {
 	if k.get(t, set); fmt.Sprint(set.Spec.ClusterAffinity.ClusterNames) != "[c1]" {
 		t.Errorf("cluster names after leave of a cluster that is gone: %v", set.Spec.ClusterAffinity.ClusterNames)
 	}
-	other := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "c3"}, Spec: v1alpha1.MemberSpec{ClusterSet: "other", Phase: v1alpha1.MemberActive}}
+	other := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "c3"},
+		Spec: v1alpha1.MemberSpec{ClusterSet: "other", Phase: v1alpha1.MemberActive}}
 	k.create(t, other)
 	k.fails(t, []string{"leave c3 --clusterset other"}, "leave", "c3")
 }
@@ -473,7 +490,8 @@ func TestDiagnoseNeedsANameAndAMember(t *testing.T) {
 	k := newKarmada(t)
 	k.install(t, "-C", "c1")
 	k.fails(t, []string{"a member to look from"}, "diagnose", "dns", "whereami", "-n", "sample")
-	k.fails(t, []string{"none of the domains clusterset.local", "the path is broken at name"}, "diagnose", "dns", "www.example.org")
+	k.fails(t, []string{"none of the domains clusterset.local", "the path is broken at name"}, "diagnose", "dns",
+		"www.example.org")
 	k.fails(t, []string{"which has a Peering"}, "diagnose", "dns", "whereami", "--context=lost-member")
 	k.fails(t, []string{"no Member of that name"}, "diagnose", "dns", "whereami", "-n", "sample", "-C", "c1")
 	k.fails(t, []string{"which has a Peering"}, "show", "imports", "--context=lost-member")

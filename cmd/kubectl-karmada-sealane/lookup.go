@@ -35,7 +35,8 @@ func clusterDNS() client.ObjectKey {
 
 // lookUp asks each member's own cluster DNS for a name that only Sealane's DNS knows, until it answers.
 // A member that cannot be asked from here vouches for itself, by the condition that was waited for.
-func (o *options) lookUp(ctx context.Context, karmada *api, p *progress, set *v1alpha1.ClusterSet, members []v1alpha1.Member) error {
+func (o *options) lookUp(ctx context.Context, karmada *api, p *progress, set *v1alpha1.ClusterSet,
+	members []v1alpha1.Member) error {
 	if len(set.Spec.DNS.Domains) == 0 {
 		return nil
 	}
@@ -52,7 +53,8 @@ func (o *options) lookUp(ctx context.Context, karmada *api, p *progress, set *v1
 			return &finding{
 				expected: fmt.Sprintf("the cluster DNS of %s to answer TXT %s", m.Name, name),
 				found:    err.Error(),
-				remedy:   fmt.Sprintf("kubectl --context %s -n kube-system logs -l k8s-app=kube-dns; kubectl --context %s -n %s logs deploy/sealane-dns", m.Name, m.Name, v1alpha1.Namespace),
+				remedy: fmt.Sprintf("kubectl --context %s -n kube-system logs -l k8s-app=kube-dns; kubectl --context %s -n %s "+
+					"logs deploy/sealane-dns", m.Name, m.Name, v1alpha1.Namespace),
 			}
 		}
 		p.say("%s: its cluster DNS answers %s %q", m.Name, name, answer)
@@ -128,14 +130,16 @@ func (a *api) ask(ctx context.Context, service client.ObjectKey, name string, ty
 // dnsPod finds a ready pod behind a DNS Service and the TCP port it listens on.
 func (a *api) dnsPod(ctx context.Context, service client.ObjectKey) (pod client.ObjectKey, port int32, err error) {
 	var slices discoveryv1.EndpointSliceList
-	err = a.List(ctx, &slices, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
+	err = a.List(ctx, &slices, client.InNamespace(service.Namespace),
+		client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
 	if err != nil {
 		return pod, 0, fmt.Errorf("list endpoints of Service %s: %w", service, err)
 	}
 	for i := range slices.Items {
 		s := &slices.Items[i]
 		for _, p := range s.Ports {
-			if p.Port == nil || p.Protocol == nil || *p.Protocol != corev1.ProtocolTCP || p.Name == nil || !strings.HasPrefix(*p.Name, "dns") {
+			if p.Port == nil || p.Protocol == nil || *p.Protocol != corev1.ProtocolTCP || p.Name == nil ||
+				!strings.HasPrefix(*p.Name, "dns") {
 				continue
 			}
 			for _, e := range s.Endpoints {
@@ -150,7 +154,9 @@ func (a *api) dnsPod(ctx context.Context, service client.ObjectKey) (pod client.
 }
 
 // forward opens a local port to a pod's; stop closes it.
-func forward(ctx context.Context, config *rest.Config, pod client.ObjectKey, port int32) (address string, stop func(), err error) {
+func forward(ctx context.Context, config *rest.Config, pod client.ObjectKey, port int32) (
+	address string, stop func(), err error,
+) {
 	transport, upgrader, err := spdy.RoundTripperFor(config)
 	if err != nil {
 		return "", nil, err
@@ -162,7 +168,8 @@ func forward(ctx context.Context, config *rest.Config, pod client.ObjectKey, por
 	url := base.JoinPath("api", "v1", "namespaces", pod.Namespace, "pods", pod.Name, "portforward")
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
 	quit, ready := make(chan struct{}), make(chan struct{})
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:" + strconv.Itoa(int(port))}, quit, ready, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:" + strconv.Itoa(int(port))},
+		quit, ready, io.Discard, io.Discard)
 	if err != nil {
 		return "", nil, err
 	}

@@ -71,7 +71,8 @@ func decode(content []byte) ([]*unstructured.Unstructured, error) {
 // apply writes objects with server-side apply, in order.
 func (a *api) apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	for _, object := range objects {
-		err := a.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager), client.ForceOwnership)
+		err := a.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager),
+			client.ForceOwnership)
 		if err != nil {
 			return fmt.Errorf("apply %s: %w", describe(object), err)
 		}

@@ -71,7 +71,8 @@ func (a *api) exportBindings(ctx context.Context, namespace string) (map[string]
 	out := map[string]*workv1alpha2.ResourceBinding{}
 	for next := ""; ; {
 		var list workv1alpha2.ResourceBindingList
-		if err := a.List(ctx, &list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next)); err != nil {
+		err := a.List(ctx, &list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next))
+		if err != nil {
 			if gone(err) {
 				return out, nil
 			}

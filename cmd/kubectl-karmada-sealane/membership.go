@@ -16,7 +16,8 @@ import (
 // admit returns the affinity that also selects the cluster. Karmada combines all parts of an affinity:
 // names, labels and fields must each match, and exclusion wins. Where labels or fields stand in the way,
 // the error says what to set on the cluster instead.
-func admit(a policyv1alpha1.ClusterAffinity, name string, clusterLabels map[string]string) (policyv1alpha1.ClusterAffinity, error) {
+func admit(a policyv1alpha1.ClusterAffinity, name string,
+	clusterLabels map[string]string) (policyv1alpha1.ClusterAffinity, error) {
 	matches, err := selects(a.LabelSelector, clusterLabels)
 	if err != nil {
 		return a, err
@@ -24,8 +25,10 @@ func admit(a policyv1alpha1.ClusterAffinity, name string, clusterLabels map[stri
 	if !matches {
 		return a, &finding{
 			expected: fmt.Sprintf("cluster %s to match the label selector of the ClusterSet", name),
-			found:    fmt.Sprintf("it selects %q, and the cluster has %q", metav1.FormatLabelSelector(a.LabelSelector), labels.Set(clusterLabels).String()),
-			remedy:   fmt.Sprintf("label it on the Karmada API: kubectl label cluster %s %s", name, labelsToSet(a.LabelSelector)),
+			found: fmt.Sprintf("it selects %q, and the cluster has %q", metav1.FormatLabelSelector(a.LabelSelector),
+				labels.Set(clusterLabels).String()),
+			remedy: fmt.Sprintf("label it on the Karmada API: kubectl label cluster %s %s", name,
+				labelsToSet(a.LabelSelector)),
 		}
 	}
 	a = *a.DeepCopy()
@@ -39,7 +42,8 @@ func admit(a policyv1alpha1.ClusterAffinity, name string, clusterLabels map[stri
 
 // dismiss returns the affinity that no longer selects the cluster. A cluster is taken from the names
 // where there are any; the last name stays, excluded, because no names at all would mean every cluster.
-func dismiss(a policyv1alpha1.ClusterAffinity, name string, clusterLabels map[string]string) (policyv1alpha1.ClusterAffinity, error) {
+func dismiss(a policyv1alpha1.ClusterAffinity, name string,
+	clusterLabels map[string]string) (policyv1alpha1.ClusterAffinity, error) {
 	named := slices.Contains(a.ClusterNames, name)
 	if slices.Contains(a.ExcludeClusters, name) || len(a.ClusterNames) > 0 && !named {
 		return a, nil
@@ -51,8 +55,10 @@ func dismiss(a policyv1alpha1.ClusterAffinity, name string, clusterLabels map[st
 		}
 		return a, &finding{
 			expected: "the ClusterSet to select clusters by name, or all",
-			found:    fmt.Sprintf("it selects by label, %q, which cluster %s has", metav1.FormatLabelSelector(a.LabelSelector), name),
-			remedy:   fmt.Sprintf("take the label from it on the Karmada API: kubectl label cluster %s %s", name, labelsToClear(a.LabelSelector)),
+			found: fmt.Sprintf("it selects by label, %q, which cluster %s has",
+				metav1.FormatLabelSelector(a.LabelSelector), name),
+			remedy: fmt.Sprintf("take the label from it on the Karmada API: kubectl label cluster %s %s", name,
+				labelsToClear(a.LabelSelector)),
 		}
 	}
 	a = *a.DeepCopy()

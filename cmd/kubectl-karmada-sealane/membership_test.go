@@ -34,19 +34,24 @@ func TestAdmitAndDismiss(t *testing.T) {
 		want   policyv1alpha1.ClusterAffinity
 		remedy string
 	}{
-		"join: one more name":                  {edit: admit, have: byName("c1", "c3"), want: byName("c1", "c2", "c3")},
-		"join: named already":                  {edit: admit, have: byName("c2"), want: byName("c2")},
-		"join: all are selected":               {edit: admit, have: byName(), want: byName()},
-		"join: excluded so far":                {edit: admit, have: excluding(byName(), "c2"), want: excluding(byName(), []string{}...)},
-		"join: the label matches":              {edit: admit, have: byLabel("env", "prod"), labels: prod, want: byLabel("env", "prod")},
-		"join: the label is missing":           {edit: admit, have: byLabel("env", "prod"), want: byLabel("env", "prod"), remedy: "kubectl label cluster c2 env=prod"},
+		"join: one more name":    {edit: admit, have: byName("c1", "c3"), want: byName("c1", "c2", "c3")},
+		"join: named already":    {edit: admit, have: byName("c2"), want: byName("c2")},
+		"join: all are selected": {edit: admit, have: byName(), want: byName()},
+		"join: excluded so far": {edit: admit, have: excluding(byName(), "c2"),
+			want: excluding(byName(), []string{}...)},
+		"join: the label matches": {edit: admit, have: byLabel("env", "prod"), labels: prod,
+			want: byLabel("env", "prod")},
+		"join: the label is missing": {edit: admit, have: byLabel("env", "prod"), want: byLabel("env", "prod"),
+			remedy: "kubectl label cluster c2 env=prod"},
 		"leave: one of the names":              {edit: dismiss, have: byName("c1", "c2"), want: byName("c1")},
 		"leave: the last name stays, excluded": {edit: dismiss, have: byName("c2"), want: excluding(byName("c2"), "c2")},
 		"leave: one of all":                    {edit: dismiss, have: byName(), want: excluding(byName(), "c2")},
 		"leave: not named":                     {edit: dismiss, have: byName("c1"), want: byName("c1")},
-		"leave: excluded already":              {edit: dismiss, have: excluding(byName(), "c2"), want: excluding(byName(), "c2")},
-		"leave: selected by label":             {edit: dismiss, have: byLabel("env", "prod"), labels: prod, want: byLabel("env", "prod"), remedy: "kubectl label cluster c2 env-"},
-		"leave: not selected by label":         {edit: dismiss, have: byLabel("env", "prod"), want: byLabel("env", "prod")},
+		"leave: excluded already": {edit: dismiss, have: excluding(byName(), "c2"),
+			want: excluding(byName(), "c2")},
+		"leave: selected by label": {edit: dismiss, have: byLabel("env", "prod"), labels: prod,
+			want: byLabel("env", "prod"), remedy: "kubectl label cluster c2 env-"},
+		"leave: not selected by label": {edit: dismiss, have: byLabel("env", "prod"), want: byLabel("env", "prod")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tc.edit(tc.have, "c2", tc.labels)

@@ -27,7 +27,8 @@ type options struct {
 
 func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)")
-	flags.StringVar(&o.karmadaContext, "karmada-context", "", "context of the Karmada API in the kubeconfig (default: the current context)")
+	flags.StringVar(&o.karmadaContext, "karmada-context", "",
+		"context of the Karmada API in the kubeconfig (default: the current context)")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait altogether")
 }
 

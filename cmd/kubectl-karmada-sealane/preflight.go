@@ -30,7 +30,8 @@ func (o *options) karmadaClusters(ctx context.Context, karmada *api) ([]clusterv
 		return nil, &finding{
 			expected: "a Karmada API that serves clusters (cluster.karmada.io)",
 			found:    fmt.Sprintf("%s (context %q) does not serve them", karmada.config.Host, karmada.context),
-			remedy:   "name the context of the Karmada API with --karmada-context; contexts: " + strings.Join(o.contextNames(""), ", "),
+			remedy: "name the context of the Karmada API with --karmada-context; contexts: " +
+				strings.Join(o.contextNames(""), ", "),
 		}
 	default:
 		return nil, karmada.unanswered("the Karmada API", "--karmada-context", err)
@@ -95,7 +96,8 @@ func (a *api) checkServiceExport(p *progress) error {
 	case err == nil:
 		return nil
 	case meta.IsNoMatchError(err):
-		p.warn("the Karmada API serves no ServiceExport (multicluster.x-k8s.io): services can be exported in members only; Karmada's own CRDs hold it")
+		p.warn("the Karmada API serves no ServiceExport (multicluster.x-k8s.io): services can be exported in members " +
+			"only; Karmada's own CRDs hold it")
 		return nil
 	default:
 		return fmt.Errorf("look for ServiceExport on the Karmada API: %w", err)
@@ -115,7 +117,8 @@ func chosen(names []string, clusters []clusterv1alpha1.Cluster) error {
 			return &finding{
 				expected: fmt.Sprintf("%q to be a cluster of this Karmada", name),
 				found:    "clusters: " + strings.Join(all, ", "),
-				remedy:   didYouMean(name, all) + "check the name, or join the cluster to Karmada first (karmadactl join, karmadactl register)",
+				remedy: didYouMean(name, all) +
+					"check the name, or join the cluster to Karmada first (karmadactl join, karmadactl register)",
 			}
 		}
 	}

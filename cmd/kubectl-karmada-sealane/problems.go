@@ -132,7 +132,8 @@ func gatewayProblems(f *fleet, cluster string, g *v1alpha1.Gateway) []problemRow
 			continue
 		}
 		rows = append(rows, problemRow{Cluster: cluster, Object: object, Reason: reasonTunnel,
-			Message: strings.TrimSuffix("the tunnel to "+c.Gateway+" of "+c.Cluster+" is "+string(c.Status)+": "+c.Message, ": ")})
+			Message: strings.TrimSuffix("the tunnel to "+c.Gateway+" of "+c.Cluster+" is "+string(c.Status)+": "+c.Message,
+				": ")})
 	}
 	return rows
 }
@@ -143,10 +144,12 @@ func serviceProblems(f *fleet) []problemRow {
 		name := service.Namespace + "/" + service.Name
 		for _, e := range service.Clusters {
 			if e.Conflict != "" {
-				rows = append(rows, problemRow{Cluster: e.Cluster, Object: "ServiceExport " + name, Reason: reasonConflict, Message: e.Conflict})
+				rows = append(rows,
+					problemRow{Cluster: e.Cluster, Object: "ServiceExport " + name, Reason: reasonConflict, Message: e.Conflict})
 			}
 			if e.Message != "" {
-				rows = append(rows, problemRow{Cluster: e.Cluster, Object: "ServiceExport " + name, Reason: reasonExport, Message: e.Message})
+				rows = append(rows,
+					problemRow{Cluster: e.Cluster, Object: "ServiceExport " + name, Reason: reasonExport, Message: e.Message})
 			}
 		}
 		for _, problem := range service.Problems {

@@ -23,9 +23,11 @@ func troubled() *fleet {
 		Status:     v1alpha1.ClusterSetStatus{ObservedGeneration: 1},
 	})
 	c1 := &f.members[0]
-	c1.Status.Conditions = append(c1.Status.Conditions, condition(v1alpha1.PeeringDNSConfigured, metav1.ConditionFalse, v1alpha1.ReasonDomainTaken, "the Corefile serves com"))
+	c1.Status.Conditions = append(c1.Status.Conditions, condition(v1alpha1.PeeringDNSConfigured, metav1.ConditionFalse,
+		v1alpha1.ReasonDomainTaken, "the Corefile serves com"))
 	g := &c1.gateways[0]
-	g.Status.Conditions = []metav1.Condition{condition("NetworksAccepted", metav1.ConditionFalse, "PrefixRefused", "8.0.0.0/8 of c2 covers the resolver 8.8.8.8")}
+	g.Status.Conditions = []metav1.Condition{condition("NetworksAccepted", metav1.ConditionFalse, "PrefixRefused",
+		"8.0.0.0/8 of c2 covers the resolver 8.8.8.8")}
 	g.Status.Connections[0].Status, g.Status.Connections[0].Message = v1alpha1.ConnectionError, "no probe was answered"
 	// c2's gateway reported two minutes ago; c3 cannot be asked, and what the ClusterSet says of it is said once.
 	services := shop()

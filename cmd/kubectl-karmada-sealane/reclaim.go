@@ -23,7 +23,8 @@ import (
 
 // reclaimCRDs makes Karmada own the CRDs again in every cluster that still serves them, so that deleting
 // the templates deletes them there: a cluster that left kept them.
-func (u *uninstall) reclaimCRDs(ctx context.Context, karmada *api, templates []*unstructured.Unstructured, p *progress) error {
+func (u *uninstall) reclaimCRDs(ctx context.Context, karmada *api, templates []*unstructured.Unstructured,
+	p *progress) error {
 	clusters, err := u.karmadaClusters(ctx, karmada)
 	if err != nil {
 		return err
@@ -105,7 +106,8 @@ func (a *api) ownsCRDs(ctx context.Context, cluster string, templates []*unstruc
 		if err != nil {
 			return false, fmt.Errorf("get work %s: %w", key, err)
 		}
-		if ptr.Deref(work.Spec.PreserveResourcesOnDeletion, false) || !meta.IsStatusConditionTrue(work.Status.Conditions, workv1alpha1.WorkApplied) {
+		if ptr.Deref(work.Spec.PreserveResourcesOnDeletion, false) ||
+			!meta.IsStatusConditionTrue(work.Status.Conditions, workv1alpha1.WorkApplied) {
 			return false, nil
 		}
 	}

@@ -28,7 +28,8 @@ func (r clusterSetRow) cells() []string {
 	for _, p := range r.Problems {
 		problems = append(problems, p.Cluster+": "+p.Message)
 	}
-	return []string{r.Name, number(r.Members), number(r.Accepted), number(r.Connected), r.Ready, list(problems), r.Driver, list(r.Domains)}
+	return []string{r.Name, number(r.Members), number(r.Accepted), number(r.Connected), r.Ready, list(problems), r.Driver,
+		list(r.Domains)}
 }
 
 type connectionRow struct {
@@ -59,7 +60,8 @@ func (r connectionRow) cells() []string {
 		rtt = milliseconds(r.RTT.Avg) + "ms"
 		spread = strings.Join([]string{milliseconds(r.RTT.Min), milliseconds(r.RTT.Max), milliseconds(r.RTT.Dev)}, "/") + "ms"
 	}
-	return []string{r.Cluster, r.Gateway, r.RemoteCluster, r.RemoteGateway, r.Address, nat, r.Status, rtt, loss, r.Message, active, r.Link, spread}
+	return []string{r.Cluster, r.Gateway, r.RemoteCluster, r.RemoteGateway, r.Address, nat, r.Status, rtt, loss, r.Message,
+		active, r.Link, spread}
 }
 
 type addressRow struct {
@@ -86,7 +88,8 @@ func (r endpointRow) cells() []string {
 			others = append(others, a.IP)
 		}
 	}
-	return []string{r.Cluster, r.Gateway, number(r.Slot), list(private), list(others), r.Implementation, number(r.MTU), r.PublicKey}
+	return []string{r.Cluster, r.Gateway, number(r.Slot), list(private), list(others), r.Implementation,
+		number(r.MTU), r.PublicKey}
 }
 
 type gatewayRow struct {
@@ -119,7 +122,8 @@ type networkRow struct {
 }
 
 func (r networkRow) cells() []string {
-	return []string{r.Cluster, list(r.PodCIDRs), list(r.ServiceCIDRs), r.Accepted, r.Message, r.ClusterSet, list(r.NodeCIDRs)}
+	return []string{r.Cluster, list(r.PodCIDRs), list(r.ServiceCIDRs), r.Accepted, r.Message, r.ClusterSet,
+		list(r.NodeCIDRs)}
 }
 
 type versionRow struct {

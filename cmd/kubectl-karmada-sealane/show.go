@@ -34,13 +34,15 @@ func showSubjects() []shown {
 	gateways := subjects{gateways: true}
 	return []shown{
 		{"clusterset", "ClusterSets, their members and problems", subjects{}, clusterSetTable},
-		{"connections", "tunnels between the gateways of different clusters, with status and round trip time", gateways, connectionTable},
+		{"connections", "tunnels between the gateways of different clusters, with status and round trip time", gateways,
+			connectionTable},
 		{"endpoints", "gateways as the other clusters see them", gateways, endpointTable},
 		{"gateways", "gateway nodes and their part in their cluster", gateways, gatewayTable},
 		{"networks", "pod and service networks of each member", subjects{}, networkTable},
 		{"services", "exported services: from which clusters, how far each export has come, and who imports it",
 			subjects{bundles: true, exports: true, services: true}, serviceTable},
-		{"problems", "everything that needs somebody's attention: of ClusterSets, members, gateways, tunnels, exports and imports",
+		{"problems",
+			"everything that needs somebody's attention: of ClusterSets, members, gateways, tunnels, exports and imports",
 			subjects{gateways: true, bundles: true, exports: true, services: true}, problemTable},
 		{"imports", "imported services in each member: addresses, source clusters, endpoints, and what is missing",
 			subjects{bundles: true, services: true}, importTable},
@@ -136,21 +138,27 @@ func (s *show) run(ctx context.Context, versions bool, list ...shown) error {
 }
 
 func clusterSetTable(f *fleet) table {
-	return newTable("clustersets", clusterSetRows(f), 6, "NAME", "MEMBERS", "ACCEPTED", "CONNECTED", "READY", "PROBLEMS", "DRIVER", "DOMAINS")
+	return newTable("clustersets", clusterSetRows(f), 6, "NAME", "MEMBERS", "ACCEPTED", "CONNECTED", "READY", "PROBLEMS",
+		"DRIVER", "DOMAINS")
 }
 
 func connectionTable(f *fleet) table {
-	return newTable("connections", connectionRows(f), 10, strings.Fields("CLUSTER GATEWAY REMOTE-CLUSTER REMOTE-GATEWAY ADDRESS NAT STATUS RTT-AVG LOSS MESSAGE ACTIVE LINK RTT-MIN/MAX/DEV")...)
+	return newTable("connections", connectionRows(f), 10,
+		strings.Fields("CLUSTER GATEWAY REMOTE-CLUSTER REMOTE-GATEWAY ADDRESS NAT STATUS RTT-AVG LOSS MESSAGE ACTIVE LINK "+
+			"RTT-MIN/MAX/DEV")...)
 }
 
 func endpointTable(f *fleet) table {
-	return newTable("endpoints", endpointRows(f), 6, "CLUSTER", "GATEWAY", "SLOT", "PRIVATE", "PUBLIC", "CABLE", "MTU", "PUBLIC-KEY")
+	return newTable("endpoints", endpointRows(f), 6, "CLUSTER", "GATEWAY", "SLOT", "PRIVATE", "PUBLIC", "CABLE",
+		"MTU", "PUBLIC-KEY")
 }
 
 func gatewayTable(f *fleet) table {
-	return newTable("gateways", gatewayRows(f), 7, "CLUSTER", "GATEWAY", "SLOT", "HA", "READY", "CABLE", "SUMMARY", "VERSION")
+	return newTable("gateways", gatewayRows(f), 7, "CLUSTER", "GATEWAY", "SLOT", "HA", "READY", "CABLE",
+		"SUMMARY", "VERSION")
 }
 
 func networkTable(f *fleet) table {
-	return newTable("networks", networkRows(f), 5, "CLUSTER", "PODS", "SERVICES", "ACCEPTED", "MESSAGE", "CLUSTERSET", "NODES")
+	return newTable("networks", networkRows(f), 5, "CLUSTER", "PODS", "SERVICES", "ACCEPTED", "MESSAGE",
+		"CLUSTERSET", "NODES")
 }

@@ -50,10 +50,12 @@ func twoAndLost() *fleet {
 		now: now,
 		clusterSets: []v1alpha1.ClusterSet{{
 			ObjectMeta: metav1.ObjectMeta{Name: "default"},
-			Spec:       v1alpha1.ClusterSetSpec{Cable: v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard}, DNS: v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}}},
+			Spec: v1alpha1.ClusterSetSpec{Cable: v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard},
+				DNS: v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}}},
 			Status: v1alpha1.ClusterSetStatus{
 				Members: 3, AcceptedMembers: 2, ConnectedMembers: 2,
-				Problems:   []v1alpha1.Problem{{Cluster: "c3", Reason: v1alpha1.ReasonCIDROverlap, Message: "pod CIDR 10.8.0.0/16 overlaps 10.8.0.0/16 of c1"}},
+				Problems: []v1alpha1.Problem{{Cluster: "c3", Reason: v1alpha1.ReasonCIDROverlap,
+					Message: "pod CIDR 10.8.0.0/16 overlaps 10.8.0.0/16 of c1"}},
 				Conditions: []metav1.Condition{{Type: v1alpha1.ClusterSetReady, Status: metav1.ConditionFalse}},
 			},
 		}},
@@ -68,7 +70,8 @@ func twoAndLost() *fleet {
 func connectedMember(reported time.Time, name, remote, pods, services, ip string) fleetMember {
 	endpoint := v1alpha1.Endpoint{
 		Gateway: name + "-gw", PublicKey: "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", MTU: 1420,
-		Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: ip}, {Type: v1alpha1.AddressPublic, IP: "192.0.2.7"}},
+		Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: ip},
+			{Type: v1alpha1.AddressPublic, IP: "192.0.2.7"}},
 	}
 	at := metav1.NewTime(reported)
 	m := fleetMember{
@@ -78,16 +81,19 @@ func connectedMember(reported time.Time, name, remote, pods, services, ip string
 			Status: v1alpha1.MemberStatus{
 				Networks:  v1alpha1.Networks{PodCIDRs: []string{pods}, ServiceCIDRs: []string{services}},
 				NodeCIDRs: []string{ip + "/32"}, Endpoints: []v1alpha1.Endpoint{endpoint}, AgentVersion: "v1.2.3",
-				Conditions: []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}},
+				Conditions: []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionTrue,
+					Reason: v1alpha1.ReasonAccepted}},
 			},
 		},
 		gateways: []v1alpha1.Gateway{{
 			ObjectMeta: metav1.ObjectMeta{Name: name + "-gw"},
 			Status: v1alpha1.GatewayStatus{
-				HAState: v1alpha1.GatewayActive, Endpoint: &endpoint, Implementation: v1alpha1.CableUserspace, Version: "v1.2.3", ReportedAt: &at,
+				HAState: v1alpha1.GatewayActive, Endpoint: &endpoint, Implementation: v1alpha1.CableUserspace, Version: "v1.2.3",
+				ReportedAt: &at,
 				Conditions: []metav1.Condition{{Type: v1alpha1.GatewayReady, Status: metav1.ConditionTrue}},
 				Connections: []v1alpha1.Connection{{
-					Cluster: remote, Gateway: remote + "-gw", Link: "sl-c0", Status: v1alpha1.ConnectionConnected, Address: "172.30.9.9:4500", Active: true,
+					Cluster: remote, Gateway: remote + "-gw", Link: "sl-c0", Status: v1alpha1.ConnectionConnected,
+					Address: "172.30.9.9:4500", Active: true,
 					RTT: &v1alpha1.RTT{Last: 1200, Min: 400, Avg: 1234, Max: 5678, Dev: 90},
 				}},
 			},
@@ -98,11 +104,16 @@ func connectedMember(reported time.Time, name, remote, pods, services, ip string
 }
 
 func memberBundle(name string) v1alpha1.Bundle {
-	settings := v1alpha1.ServiceSettings{Type: v1alpha1.ClusterSetIP, Ports: []v1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}, {Protocol: corev1.ProtocolUDP, Port: 53}}}
-	b := v1alpha1.Bundle{Spec: v1alpha1.BundleSpec{Imports: []v1alpha1.Import{{Namespace: "sample", Name: "whereami-cs", Settings: settings}}}}
+	settings := v1alpha1.ServiceSettings{Type: v1alpha1.ClusterSetIP,
+		Ports: []v1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80},
+			{Protocol: corev1.ProtocolUDP, Port: 53}}}
+	b := v1alpha1.Bundle{Spec: v1alpha1.BundleSpec{Imports: []v1alpha1.Import{{Namespace: "sample", Name: "whereami-cs",
+		Settings: settings}}}}
 	if name == "c2" {
-		b.Status.Exports = []v1alpha1.Export{{Namespace: "sample", Name: "whereami-cs", Settings: settings}, {Namespace: "sample", Name: "pending", Settings: settings}}
-		b.Spec.ExportConditions = []v1alpha1.ExportCondition{{Namespace: "sample", Name: "pending", Type: "Ready", Status: metav1.ConditionFalse, Reason: "BundleFull"}}
+		b.Status.Exports = []v1alpha1.Export{{Namespace: "sample", Name: "whereami-cs", Settings: settings},
+			{Namespace: "sample", Name: "pending", Settings: settings}}
+		b.Spec.ExportConditions = []v1alpha1.ExportCondition{{Namespace: "sample", Name: "pending", Type: "Ready",
+			Status: metav1.ConditionFalse, Reason: "BundleFull"}}
 	}
 	return b
 }
@@ -114,7 +125,8 @@ func lostMember() fleetMember {
 			Spec:       v1alpha1.MemberSpec{ClusterSet: "default"},
 			Status: v1alpha1.MemberStatus{
 				Connections: []v1alpha1.MemberConnection{{Cluster: "c1", Status: v1alpha1.ConnectionError}},
-				Conditions:  []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonCIDROverlap, Message: "overlaps\nc1 \x1b[31m"}},
+				Conditions: []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionFalse,
+					Reason: v1alpha1.ReasonCIDROverlap, Message: "overlaps\nc1 \x1b[31m"}},
 			},
 		},
 		err: errors.New("cluster proxy: dial tcp: i/o timeout"),
@@ -158,7 +170,8 @@ func TestServicesOfOneNamespace(t *testing.T) {
 	}
 	f.namespace = "elsewhere"
 	var out bytes.Buffer
-	if err := write(&out, outputTable, serviceTable(f)); err != nil || out.String() != "no services in namespace elsewhere\n" {
+	if err := write(&out, outputTable, serviceTable(f)); err != nil ||
+		out.String() != "no services in namespace elsewhere\n" {
 		t.Errorf("-n elsewhere shows %q, %v", out.String(), err)
 	}
 }

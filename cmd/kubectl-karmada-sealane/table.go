@@ -25,7 +25,8 @@ func checkOutput(format string) error {
 	case outputTable, outputWide, outputJSON, outputYAML:
 		return nil
 	}
-	return &finding{expected: "-o to be table, wide, json or yaml", found: fmt.Sprintf("%q", format), remedy: "choose one of them"}
+	return &finding{expected: "-o to be table, wide, json or yaml", found: fmt.Sprintf("%q", format),
+		remedy: "choose one of them"}
 }
 
 // table is one subject of show: rows, and how their cells are headed.

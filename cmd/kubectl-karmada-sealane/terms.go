@@ -33,8 +33,9 @@ func (t *terms) annotations() (map[string]string, error) {
 		mode := v1alpha1.ServiceMode(t.mode)
 		if mode != v1alpha1.ServiceModeClusterSetIP && mode != v1alpha1.ServiceModeClusterIP {
 			return nil, &finding{
-				expected: "--mode ClusterSetIP (one address per importing cluster) or ClusterIP (DNS answers the ClusterIP of one exporting cluster)",
-				found:    fmt.Sprintf("%q", t.mode), remedy: "give one of them, or leave it to the ClusterSet",
+				expected: "--mode ClusterSetIP (one address per importing cluster) or ClusterIP (DNS answers the ClusterIP of " +
+					"one exporting cluster)",
+				found: fmt.Sprintf("%q", t.mode), remedy: "give one of them, or leave it to the ClusterSet",
 			}
 		}
 		out[v1alpha1.AnnotationServiceMode] = t.mode

@@ -50,7 +50,8 @@ With --context, remove it from one member that could not be reached through Karm
 	}
 	f := cmd.Flags()
 	f.StringVar(&u.member, "context", "", "kubeconfig context of a member, to remove Sealane from it directly")
-	f.BoolVar(&u.force, "force", false, "do not wait for members that cannot be reached; with --context, even if Karmada still lists the member")
+	f.BoolVar(&u.force, "force", false,
+		"do not wait for members that cannot be reached; with --context, even if Karmada still lists the member")
 	u.host.addFlags(f)
 	return cmd
 }
@@ -128,7 +129,8 @@ func (a *api) noClusterSets(ctx context.Context) (bool, error) {
 // identity a little later.
 func (u *uninstall) stopController(ctx context.Context, _ *api, p *progress) error {
 	if err := u.host.complete(u.options); err != nil {
-		p.warn("no context of the host cluster: a controller that runs there, or as a process, is yours to stop (--host-context)")
+		p.warn("no context of the host cluster: a controller that runs there, or as a process, is yours to stop " +
+			"(--host-context)")
 		return nil //nolint:nilerr // said, and no reason to stop
 	}
 	host, err := u.connect(u.host.kubeconfig, u.host.context)
@@ -253,7 +255,8 @@ func (u *uninstall) waitWorks(ctx context.Context, karmada *api, objects []*unst
 		return &finding{
 			expected: "Karmada to have removed everything of Sealane from the members",
 			found:    fmt.Sprintf("something is left in: %s (%v)", strings.Join(sortedKeys(left), ", "), err),
-			remedy:   "see that Karmada reaches these clusters, and run uninstall again; clean a lost one with uninstall --context",
+			remedy: "see that Karmada reaches these clusters, and run uninstall again; clean a lost one with uninstall " +
+				"--context",
 		}
 	}
 	return nil

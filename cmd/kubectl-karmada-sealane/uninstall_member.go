@@ -66,7 +66,8 @@ func (u *uninstall) notListed(ctx context.Context, member *api, p *progress) err
 	}
 	members, err := karmada.members(ctx)
 	if err != nil {
-		p.warn("cannot ask the Karmada API (context %q) whether this is still a member: should Karmada reach it, it will install Sealane again", karmada.context)
+		p.warn("cannot ask the Karmada API (context %q) whether this is still a member: should Karmada reach it, it will "+
+			"install Sealane again", karmada.context)
 		return nil // a Karmada that cannot be asked is what this command is for
 	}
 	for i := range members {
@@ -74,7 +75,8 @@ func (u *uninstall) notListed(ctx context.Context, member *api, p *progress) err
 			return &finding{
 				expected: "a cluster that is no member any more",
 				found:    "it is member " + members[i].Name,
-				remedy:   fmt.Sprintf("run %s leave %s, with --force if it cannot be reached, or insist with uninstall --context %s --force", u.invocation, members[i].Name, u.member),
+				remedy: fmt.Sprintf("run %s leave %s, with --force if it cannot be reached, or insist with uninstall "+
+					"--context %s --force", u.invocation, members[i].Name, u.member),
 			}
 		}
 	}
@@ -87,7 +89,8 @@ func cleanNodes(ctx context.Context, member *api, p *progress) error {
 	peering := &v1alpha1.Peering{}
 	peering.Name = v1alpha1.PeeringName
 	patch := fmt.Appendf(nil, `{"spec":{"phase":%q}}`, v1alpha1.MemberLeaving)
-	err := member.Patch(ctx, peering, client.RawPatch("application/merge-patch+json", patch), client.FieldOwner(fieldManager))
+	err := member.Patch(ctx, peering, client.RawPatch("application/merge-patch+json", patch),
+		client.FieldOwner(fieldManager))
 	if gone(err) {
 		return nil
 	}
@@ -124,7 +127,8 @@ func stopAgents(ctx context.Context, member *api, p *progress) error {
 		}
 		err := until(ctx, func(ctx context.Context) (bool, error) {
 			var pods corev1.PodList
-			err := member.List(ctx, &pods, client.InNamespace(v1alpha1.Namespace), client.MatchingLabels{"app.kubernetes.io/name": workload.name})
+			err := member.List(ctx, &pods, client.InNamespace(v1alpha1.Namespace),
+				client.MatchingLabels{"app.kubernetes.io/name": workload.name})
 			return len(pods.Items) == 0, err
 		})
 		if err != nil {
@@ -143,7 +147,8 @@ func removeImports(ctx context.Context, member *api, p *progress) error {
 		return fmt.Errorf("list derived services: %w", err)
 	}
 	var slices discoveryv1.EndpointSliceList
-	if err := member.List(ctx, &slices, client.MatchingLabels{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy}); err != nil {
+	managedSlices := client.MatchingLabels{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy}
+	if err := member.List(ctx, &slices, managedSlices); err != nil {
 		return fmt.Errorf("list endpointslices: %w", err)
 	}
 	var imports mcsv1alpha1.ServiceImportList

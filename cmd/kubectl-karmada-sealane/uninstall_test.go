@@ -86,8 +86,11 @@ func TestUninstallCleansALostMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	ours := map[string]string{labelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: "whereami"}
-	derived := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: v1alpha1.DerivedName("default", "whereami"), Labels: ours}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
-	users := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "whereami", Labels: ours}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	derived := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+		Name: v1alpha1.DerivedName("default", "whereami"), Labels: ours},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	users := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "whereami", Labels: ours},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: derived.Name + "-c2", Labels: map[string]string{
 			discoveryv1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: "whereami",
@@ -97,7 +100,8 @@ func TestUninstallCleansALostMember(t *testing.T) {
 	export := &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "whereami"}}
 	corefile := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns"},
-		Data:       map[string]string{"Corefile": "# BEGIN sealane\nclusterset.local:53 {\n    forward . 10.96.0.20\n}\n# END sealane\n.:53 {\n    errors\n}\n"},
+		Data: map[string]string{"Corefile": "# BEGIN sealane\nclusterset.local:53 {\n    forward . 10.96.0.20\n}\n# " +
+			"END sealane\n.:53 {\n    errors\n}\n"},
 	}
 	k.create(t, derived, users, slice, export, corefile)
 	t.Cleanup(func() {

@@ -61,13 +61,15 @@ func (o *options) versions(ctx context.Context, karmada *api, host *hostCluster,
 	image := karmada.agentImage(ctx)
 	for i := range f.members {
 		m := &f.members[i]
-		rows = append(rows, versionRow{Component: "cluster agent", Cluster: m.Name, Version: m.Status.AgentVersion, Image: image})
+		rows = append(rows,
+			versionRow{Component: "cluster agent", Cluster: m.Name, Version: m.Status.AgentVersion, Image: image})
 		if m.err != nil {
 			rows = append(rows, versionRow{Component: "gateway", Cluster: m.Name, Message: m.unavailable()})
 		}
 		for j := range m.gateways {
 			g := &m.gateways[j]
-			rows = append(rows, versionRow{Component: "gateway " + g.Name, Cluster: m.Name, Version: g.Status.Version, Image: image})
+			rows = append(rows,
+				versionRow{Component: "gateway " + g.Name, Cluster: m.Name, Version: g.Status.Version, Image: image})
 		}
 	}
 	return rows
@@ -97,7 +99,8 @@ func (o *options) controllerVersion(ctx context.Context, h *hostCluster) version
 // agentImage is the image that the bundle asks for, before any OverridePolicy.
 func (a *api) agentImage(ctx context.Context) string {
 	var ds appsv1.DaemonSet
-	if err := a.Get(ctx, client.ObjectKey{Namespace: v1alpha1.Namespace, Name: "sealane-node"}, &ds); err != nil || len(ds.Spec.Template.Spec.Containers) == 0 {
+	if err := a.Get(ctx, client.ObjectKey{Namespace: v1alpha1.Namespace, Name: "sealane-node"}, &ds); err != nil ||
+		len(ds.Spec.Template.Spec.Containers) == 0 {
 		return ""
 	}
 	return ds.Spec.Template.Spec.Containers[0].Image

@@ -19,8 +19,9 @@ func clusterSetRows(f *fleet) []clusterSetRow {
 	for i := range f.clusterSets {
 		cs := &f.clusterSets[i]
 		rows = append(rows, clusterSetRow{
-			Name: cs.Name, Members: cs.Status.Members, Accepted: cs.Status.AcceptedMembers, Connected: cs.Status.ConnectedMembers,
-			Driver: string(cs.Spec.Cable.Driver), Domains: cs.Spec.DNS.Domains,
+			Name: cs.Name, Members: cs.Status.Members, Accepted: cs.Status.AcceptedMembers,
+			Connected: cs.Status.ConnectedMembers,
+			Driver:    string(cs.Spec.Cable.Driver), Domains: cs.Spec.DNS.Domains,
 			Ready: conditionStatus(cs.Status.Conditions, v1alpha1.ClusterSetReady), Problems: cs.Status.Problems,
 		})
 	}
@@ -137,7 +138,8 @@ func gatewaySummary(f *fleet, g *v1alpha1.Gateway) string {
 	if age, stale := reportAge(f, g); stale {
 		return "last report " + age + " ago"
 	}
-	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.GatewayReady); c != nil && c.Status == metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.GatewayReady); c != nil &&
+		c.Status == metav1.ConditionFalse {
 		return c.Message
 	}
 	up := 0
@@ -155,7 +157,8 @@ func networkRows(f *fleet) []networkRow {
 		m := &f.members[i]
 		row := networkRow{
 			Cluster: m.Name, ClusterSet: m.Spec.ClusterSet, PodCIDRs: m.Status.Networks.PodCIDRs,
-			ServiceCIDRs: m.Status.Networks.ServiceCIDRs, NodeCIDRs: m.Status.NodeCIDRs, Accepted: string(metav1.ConditionUnknown),
+			ServiceCIDRs: m.Status.Networks.ServiceCIDRs, NodeCIDRs: m.Status.NodeCIDRs,
+			Accepted: string(metav1.ConditionUnknown),
 		}
 		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MemberAccepted); c != nil {
 			row.Accepted = string(c.Status)
@@ -163,7 +166,8 @@ func networkRows(f *fleet) []networkRow {
 				row.Message = c.Message
 			}
 		}
-		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.PeeringNodesProgrammed); c != nil && row.Message == "" {
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.PeeringNodesProgrammed); c != nil &&
+			row.Message == "" {
 			row.Message = c.Message
 		}
 		rows = append(rows, row)

@@ -88,7 +88,7 @@ func (o *options) waitConnected(ctx context.Context, karmada *api, p *progress, 
 		}
 		last = states
 		found = describeReadiness(states)
-		return complete && settled(states, p), nil
+		return complete && decided(states, p), nil
 	})
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -99,7 +99,8 @@ func (o *options) waitConnected(ctx context.Context, karmada *api, p *progress, 
 	return &finding{
 		expected: fmt.Sprintf("every member to be connected and to resolve the clusterset's names within %s", o.timeout),
 		found:    found,
-		remedy:   fmt.Sprintf("see %s show all; kubectl get members -o wide on the Karmada API; the logs of sealane-controller, and of the pods in %s of the member", o.invocation, v1alpha1.Namespace),
+		remedy: fmt.Sprintf("see %s show all; kubectl get members -o wide on the Karmada API; the logs of "+
+			"sealane-controller, and of the pods in %s of the member", o.invocation, v1alpha1.Namespace),
 	}
 }
 
@@ -123,7 +124,8 @@ func (o *options) confirmDNS(ctx context.Context, karmada *api, p *progress, set
 }
 
 // readiness of the ClusterSet's members; complete says that every expected member has a record.
-func (a *api) readiness(ctx context.Context, cs *v1alpha1.ClusterSet, only []string) (states []readiness, complete bool, err error) {
+func (a *api) readiness(ctx context.Context, cs *v1alpha1.ClusterSet, only []string) (states []readiness,
+	complete bool, err error) {
 	members, err := a.members(ctx)
 	if err != nil {
 		return nil, false, err
@@ -158,8 +160,8 @@ func (a *api) members(ctx context.Context) ([]v1alpha1.Member, error) {
 	return list.Items, nil
 }
 
-// settled prints changes and tells whether waiting longer is of no use.
-func settled(states []readiness, p *progress) bool {
+// decided prints changes and tells whether each member is ready or refused.
+func decided(states []readiness, p *progress) bool {
 	done := true
 	for _, s := range states {
 		p.state(s.name, s.text)

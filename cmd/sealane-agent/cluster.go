@@ -44,11 +44,13 @@ func newClusterCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty inside a pod")
-	flags.StringVar(&f.corefile, "coredns-configmap", "kube-system/coredns", "ConfigMap, as namespace/name, whose key Corefile configures the cluster's DNS")
+	flags.StringVar(&f.corefile, "coredns-configmap", "kube-system/coredns",
+		"ConfigMap, as namespace/name, whose key Corefile configures the cluster's DNS")
 	flags.StringVar(&f.dns, "dns-service", "sealane-system/sealane-dns", "Service, as namespace/name, of Sealane's DNS")
 	flags.BoolVar(&f.options.LeaderElection, "leader-elect", true, "let one of several agents work and the others wait")
 	flags.StringVar(&f.options.Metrics, "metrics-bind-address", ":8080", "address that serves metrics; 0 for none")
-	flags.StringVar(&f.options.Health, "health-probe-bind-address", ":8081", "address that serves /healthz and /readyz; 0 for none")
+	flags.StringVar(&f.options.Health, "health-probe-bind-address", ":8081",
+		"address that serves /healthz and /readyz; 0 for none")
 	flags.IntVarP(&f.verbosity, "verbosity", "v", 0, "0 logs changes of state, 1 also why")
 	return c
 }

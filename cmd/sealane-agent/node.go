@@ -52,14 +52,18 @@ func newNodeCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.options.Node, "node-name", "", "name of the Node that this agent runs on (required)")
-	flags.StringVar(&f.names.Pod, "pod-name", "", "name of the agent's own Pod, in whose conditions it tells the node's state")
+	flags.StringVar(&f.names.Pod, "pod-name", "",
+		"name of the agent's own Pod, in whose conditions it tells the node's state")
 	flags.StringVar(&f.names.Namespace, "namespace", v1alpha1.Namespace, "namespace of the agent's Pod and DaemonSet")
-	flags.StringVar(&f.names.DaemonSet, "daemonset", "sealane-node", "the agent's DaemonSet; once it is gone, the agent cleans the node before it ends")
-	flags.StringVar(&f.options.StateDir, "state-dir", "/var/lib/sealane", "directory on the node that keeps the private key")
+	flags.StringVar(&f.names.DaemonSet, "daemonset", "sealane-node",
+		"the agent's DaemonSet; once it is gone, the agent cleans the node before it ends")
+	flags.StringVar(&f.options.StateDir, "state-dir", "/var/lib/sealane",
+		"directory on the node that keeps the private key")
 	flags.StringVar(&f.sysctlDir, "sysctl-dir", "/proc/sys/net", "the node's /proc/sys/net, or a writable mount of it")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty inside a pod")
 	flags.StringVar(&f.metrics, "metrics-bind-address", "127.0.0.1:9811", "address that serves metrics; 0 for none")
-	flags.StringVar(&f.health, "health-probe-bind-address", "127.0.0.1:9812", "address that serves /healthz and /readyz; 0 for none")
+	flags.StringVar(&f.health, "health-probe-bind-address", "127.0.0.1:9812",
+		"address that serves /healthz and /readyz; 0 for none")
 	flags.IntVarP(&f.verbosity, "verbosity", "v", 0, "0 logs changes of state, 1 also why")
 	if err := c.MarkFlagRequired("node-name"); err != nil {
 		panic(err) // the flag is defined above

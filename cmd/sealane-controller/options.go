@@ -29,9 +29,11 @@ type options struct {
 func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the Karmada API; without it, the usual places are tried")
 	f.StringVar(&o.context, "karmada-context", "", "context in the kubeconfig; its current one by default")
-	f.StringVar(&o.tokenSecret, "token-secret", "", "Secret, as namespace/name, of the cluster that the controller runs in, "+
-		"whose key \"token\" it keeps renewed; by default, the token file that the kubeconfig names")
-	f.BoolVar(&o.leaderElect, "leader-elect", true, "run only while holding the Lease sealane-controller in sealane-system on the Karmada API")
+	f.StringVar(&o.tokenSecret, "token-secret", "",
+		"Secret, as namespace/name, of the cluster that the controller runs in, "+
+			"whose key \"token\" it keeps renewed; by default, the token file that the kubeconfig names")
+	f.BoolVar(&o.leaderElect, "leader-elect", true,
+		"run only while holding the Lease sealane-controller in sealane-system on the Karmada API")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 turns it off")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 turns them off")
 	f.Float32Var(&o.qps, "kube-api-qps", 200, "requests per second to the Karmada API")

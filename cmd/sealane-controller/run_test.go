@@ -49,8 +49,9 @@ func TestRunLeadsAndSaysHowItIs(t *testing.T) {
 	grant(t, c)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	err = clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"karmada": {Server: config.Host, InsecureSkipTLSVerify: true}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"controller": {Token: config.BearerToken, Impersonate: "system:serviceaccount:sealane-system:sealane-controller"}},
+		Clusters: map[string]*clientcmdapi.Cluster{"karmada": {Server: config.Host, InsecureSkipTLSVerify: true}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"controller": {Token: config.BearerToken,
+			Impersonate: "system:serviceaccount:sealane-system:sealane-controller"}},
 		Contexts:       map[string]*clientcmdapi.Context{"karmada": {Cluster: "karmada", AuthInfo: "controller"}},
 		CurrentContext: "karmada",
 	}, kubeconfig)
@@ -59,7 +60,8 @@ func TestRunLeadsAndSaysHowItIs(t *testing.T) {
 	}
 	metrics, probes := freeAddress(t), freeAddress(t)
 	cmd := command()
-	cmd.SetArgs([]string{"--kubeconfig=" + kubeconfig, "--karmada-context=karmada", "--metrics-bind-address=" + metrics, "--health-probe-bind-address=" + probes})
+	cmd.SetArgs([]string{"--kubeconfig=" + kubeconfig, "--karmada-context=karmada", "--metrics-bind-address=" + metrics,
+		"--health-probe-bind-address=" + probes})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- cmd.ExecuteContext(ctx) }()
@@ -72,7 +74,8 @@ func TestRunLeadsAndSaysHowItIs(t *testing.T) {
 		return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
 	})
 	eventually(t, "its controllers run", func() bool {
-		return strings.Contains(get(t, "http://"+metrics+"/metrics"), `controller_runtime_max_concurrent_reconciles{controller="fabric"}`)
+		return strings.Contains(get(t, "http://"+metrics+"/metrics"),
+			`controller_runtime_max_concurrent_reconciles{controller="fabric"}`)
 	})
 	stop()
 	if err := <-done; err != nil {

@@ -99,7 +99,8 @@ func peering(domains ...string) *v1alpha1.Peering {
 func bundle(shard int32, imports ...v1alpha1.Import) *v1alpha1.Bundle {
 	return &v1alpha1.Bundle{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BundleName(shard)},
-		Spec:       v1alpha1.BundleSpec{Revision: 1, Shard: shard, Imports: imports, ExportConditions: []v1alpha1.ExportCondition{}},
+		Spec: v1alpha1.BundleSpec{Revision: 1, Shard: shard, Imports: imports,
+			ExportConditions: []v1alpha1.ExportCondition{}},
 	}
 }
 

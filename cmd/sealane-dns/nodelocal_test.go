@@ -79,11 +79,13 @@ func startChain(t *testing.T) chain {
 		t.Fatal(err)
 	}
 	sealane := netip.AddrFrom4([4]byte{127, 53, random[0], max(random[1], 1)})
-	serve(t, fmt.Sprintf(".:53 {\n bind %s\n errors\n lighthouse {\n kubeconfig %s\n }\n}\n", sealane, writeKubeconfig(t, server)))
+	serve(t, fmt.Sprintf(".:53 {\n bind %s\n errors\n lighthouse {\n kubeconfig %s\n }\n}\n", sealane,
+		writeKubeconfig(t, server)))
 
 	// Nobody listens there: a query that leaves the cluster fails.
 	ports := strings.NewReplacer("{upstream}", "127.0.0.1:"+freePort(t), "{health}", freePort(t), "{port}", freePort(t))
-	corefile, err := clusterdns.Add(ports.Replace(clusterCorefile), clusterdns.Forward{Domains: []string{"clusterset.local"}, To: sealane})
+	corefile, err := clusterdns.Add(ports.Replace(clusterCorefile),
+		clusterdns.Forward{Domains: []string{"clusterset.local"}, To: sealane})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +94,8 @@ func startChain(t *testing.T) chain {
 
 	node := func(corefile string) resolver {
 		port := freePort(t)
-		serve(t, strings.NewReplacer("{port}", port, "{cluster}", cluster, "{upstream}", ports.Replace("{upstream}")).Replace(corefile))
+		serve(t, strings.NewReplacer("{port}", port, "{cluster}", cluster, "{upstream}",
+			ports.Replace("{upstream}")).Replace(corefile))
 		return resolver{t, "127.0.0.1:" + port}
 	}
 	return chain{
@@ -114,7 +117,8 @@ func documentedBlock(t *testing.T) string {
 		t.Fatal("docs/dns.md has no block for node-local-dns")
 	}
 	return strings.NewReplacer(
-		":53 {", ":{port} {", "__PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__", "127.0.0.1", "__PILLAR__CLUSTER__DNS__", "{cluster}",
+		":53 {", ":{port} {", "__PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__", "127.0.0.1",
+		"__PILLAR__CLUSTER__DNS__", "{cluster}",
 		"    reload\n", "", "    loop\n", "", "    prometheus :9253\n", "",
 	).Replace(string(block[1]))
 }
@@ -126,12 +130,14 @@ const ttl = 5*time.Second + 3*time.Second
 func TestNodeLocalDNSCache(t *testing.T) {
 	m := newMember(t)
 	m.create(peering("clusterset.local"))
-	b := bundle(0, imported("ss", v1alpha1.Headless, exporter("c2", "", ready("10.9.1.4", "ss-0")), exporter("c3", "", ready("10.6.1.4", "ss-0"))),
+	b := bundle(0, imported("ss", v1alpha1.Headless, exporter("c2", "", ready("10.9.1.4", "ss-0")),
+		exporter("c3", "", ready("10.6.1.4", "ss-0"))),
 		imported("big", v1alpha1.Headless, exporter("c2", "", pods("big", 1000)...)))
 	m.create(b)
 	m.create(headlessImports("ss", "big")...)
 	g := &v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
-	m.report(g, map[string]v1alpha1.ConnectionStatus{"c2": v1alpha1.ConnectionConnected, "c3": v1alpha1.ConnectionConnected})
+	m.report(g, map[string]v1alpha1.ConnectionStatus{"c2": v1alpha1.ConnectionConnected,
+		"c3": v1alpha1.ConnectionConnected})
 	c := startChain(t)
 
 	asks := func(r resolver, name string) string { return addresses(r.ask(name, dns.TypeA, 1232)) }
@@ -145,13 +151,15 @@ func TestNodeLocalDNSCache(t *testing.T) {
 	if got := asks(c.client, ss); got != "10.6.1.4 10.9.1.4" {
 		t.Errorf("a headless service: %q", got)
 	}
-	if m := c.client.ask("SS-0.c2."+ss, dns.TypeA, 0); addresses(m) != "10.9.1.4" || m.Answer[0].Header().Name != "SS-0.c2."+ss {
+	if m := c.client.ask("SS-0.c2."+ss, dns.TypeA, 0); addresses(m) != "10.9.1.4" ||
+		m.Answer[0].Header().Name != "SS-0.c2."+ss {
 		t.Errorf("in another case: %v", m)
 	}
 	t.Run("large answers", func(t *testing.T) { testLargeAnswers(t, resolver{t, c.client.address}) })
 
 	m.report(g, map[string]v1alpha1.ConnectionStatus{"c2": v1alpha1.ConnectionConnected, "c3": v1alpha1.ConnectionError})
-	behind := until(t, "the cluster's DNS leaves c3 out", 2*time.Second, func() bool { return asks(c.cluster, ss) == "10.9.1.4" })
+	behind := until(t, "the cluster's DNS leaves c3 out", 2*time.Second,
+		func() bool { return asks(c.cluster, ss) == "10.9.1.4" })
 	cached := until(t, "the node's cache does", ttl, func() bool { return asks(c.client, ss) == "10.9.1.4" })
 	t.Logf("a disconnected cluster left the cluster's DNS after %v and the node's cache after %v", behind, behind+cached)
 
@@ -161,7 +169,8 @@ func TestNodeLocalDNSCache(t *testing.T) {
 	b.Spec.Imports = append(b.Spec.Imports, imported("cs", v1alpha1.ClusterSetIP, exporter("c2", "10.99.0.1")))
 	m.update(b)
 	m.create(serviceImport("cs", "10.88.1.1"))
-	after := until(t, "a new service is answered though it was denied a moment ago", 2*time.Second, func() bool { return asks(c.client, cs) == "10.88.1.1" })
+	after := until(t, "a new service is answered though it was denied a moment ago", 2*time.Second,
+		func() bool { return asks(c.client, cs) == "10.88.1.1" })
 	t.Logf("a new service was answered after %v", after)
 }
 

@@ -38,13 +38,15 @@ func populate(t *testing.T) {
 			imported("both", v1alpha1.ClusterSetIP, exporter("c2", "10.99.0.2"), exporter("c3", "10.66.0.2")),
 			balanced,
 			imported("ss", v1alpha1.Headless,
-				exporter("c2", "", ready("10.9.1.4", "ss-0"), ready("10.9.2.4", "ss-1"), ready("fd00:9::4", "ss-1"), ready("10.9.3.4", ""),
+				exporter("c2", "", ready("10.9.1.4", "ss-0"), ready("10.9.2.4", "ss-1"), ready("fd00:9::4", "ss-1"),
+					ready("10.9.3.4", ""),
 					ready("fd00:9::5", ""), v1alpha1.Backend{IP: "10.9.4.4", Hostname: "ss-2"}),
 				exporter("c3", "", ready("10.6.1.4", "ss-0"))),
 			imported("one", v1alpha1.Headless, exporter("c2", "", ready("10.9.5.1", "shared"), ready("10.9.5.2", "shared"))),
 			imported("big", v1alpha1.Headless, exporter("c2", "", pods("big", 1000)...)),
 			imported("hostile", v1alpha1.Headless, exporter("c2", "", ready("10.9.6.1", "a.b"), ready("10.9.6.2", "*"),
-				ready("10.9.6.3", "_tcp"), ready("10.9.6.4", "x y\x00"), ready("10.9.6.5", label63("h")+"h"), ready("10.9.6.6", "UPPER"))),
+				ready("10.9.6.3", "_tcp"), ready("10.9.6.4", "x y\x00"), ready("10.9.6.5", label63("h")+"h"),
+				ready("10.9.6.6", "UPPER"))),
 			imported(label63("s"), v1alpha1.Headless, exporter(label63("c"), "", ready("10.9.7.1", label63("h")))),
 		))
 	m.report(&v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
@@ -71,7 +73,8 @@ func startServer(t *testing.T) (r resolver, metrics string) {
 	}
 	r = resolver{t, "127.0.0.1:" + port}
 	// What the API server lists first may be a moment old.
-	until(t, "c3 is known to be disconnected", 10*time.Second, func() bool { return short(r.ask("c3."+both, dns.TypeA, 0)) == "NODATA" })
+	until(t, "c3 is known to be disconnected", 10*time.Second,
+		func() bool { return short(r.ask("c3."+both, dns.TypeA, 0)) == "NODATA" })
 	return r, metrics
 }
 
@@ -140,7 +143,8 @@ func rows() []row {
 		{"a name of 253 octets", long, dns.TypeA, "10.9.7.1"},
 		{"SRV with a target of 253 octets", long, dns.TypeSRV, "8080 " + long},
 		{"hostnames that are none", hostile, dns.TypeSRV, "8080 10-9-6-1.c2." + hostile + " 8080 10-9-6-2.c2." + hostile +
-			" 8080 10-9-6-3.c2." + hostile + " 8080 10-9-6-4.c2." + hostile + " 8080 10-9-6-5.c2." + hostile + " 8080 upper.c2." + hostile},
+			" 8080 10-9-6-3.c2." + hostile + " 8080 10-9-6-4.c2." + hostile + " 8080 10-9-6-5.c2." + hostile +
+			" 8080 upper.c2." + hostile},
 		{"an escaped dot", `a\.b.c2.` + hostile, dns.TypeA, "NXDOMAIN"},
 		{"another domain", "example.com.", dns.TypeA, "REFUSED"},
 	}
@@ -169,8 +173,10 @@ func TestServer(t *testing.T) {
 	t.Run("odd queries", func(t *testing.T) { testOddQueries(t, resolver{t, r.address}) })
 	body := get(t, "http://127.0.0.1:"+metrics+"/metrics")
 	for _, want := range []string{
-		`sealane_dns_queries_total{result="success",type="A"} [1-9]`, `sealane_dns_queries_total{result="nxdomain",type="SRV"} [1-9]`,
-		`sealane_dns_queries_total{result="nodata",type="other"} [1-9]`, "sealane_dns_services 8", "sealane_dns_disconnected_clusters 1",
+		`sealane_dns_queries_total{result="success",type="A"} [1-9]`,
+		`sealane_dns_queries_total{result="nxdomain",type="SRV"} [1-9]`,
+		`sealane_dns_queries_total{result="nodata",type="other"} [1-9]`, "sealane_dns_services 8",
+		"sealane_dns_disconnected_clusters 1",
 	} {
 		if !regexp.MustCompile(want).MatchString(body) {
 			t.Errorf("the metrics lack %s", want)
@@ -223,7 +229,8 @@ func testSizes(t *testing.T, r resolver) {
 			fits := int(max(size, dns.MinMsgSize))
 			m.Compress = true
 			if m.Len() > fits || !m.Truncated || len(m.Answer) == 0 || (m.IsEdns0() != nil) != (size > 0) {
-				t.Errorf("%s in %d octets: %d records in %d, truncated %v, EDNS %v", name, size, len(m.Answer), m.Len(), m.Truncated, m.IsEdns0())
+				t.Errorf("%s in %d octets: %d records in %d, truncated %v, EDNS %v", name, size, len(m.Answer), m.Len(),
+					m.Truncated, m.IsEdns0())
 			}
 		}
 		m := r.exchange("tcp", new(dns.Msg).SetQuestion(name, qtype))

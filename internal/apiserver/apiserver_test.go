@@ -22,7 +22,8 @@ func TestStartServesInstalledCRDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, gv := range []string{"sealane.io/v1alpha1", "work.karmada.io/v1alpha1", "policy.karmada.io/v1alpha1", "multicluster.x-k8s.io/v1alpha1"} {
+	for _, gv := range []string{"sealane.io/v1alpha1", "work.karmada.io/v1alpha1", "policy.karmada.io/v1alpha1",
+		"multicluster.x-k8s.io/v1alpha1"} {
 		if _, err := d.ServerResourcesForGroupVersion(gv); err != nil {
 			t.Errorf("%s: %v", gv, err)
 		}

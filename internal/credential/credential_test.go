@@ -17,7 +17,8 @@ func sign(claims string) string {
 }
 
 func TestParse(t *testing.T) {
-	got, err := Parse(sign(`{"sub":"system:serviceaccount:sealane-system:sealane-controller","iat":1000,"exp":1600}`) + "\n")
+	got, err := Parse(sign(`{"sub":"system:serviceaccount:sealane-system:sealane-controller","iat":1000,"exp":1600}`) +
+		"\n")
 	if err != nil {
 		t.Fatal(err)
 	}

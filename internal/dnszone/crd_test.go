@@ -34,7 +34,8 @@ func TestTheCRDAgrees(t *testing.T) {
 	letters := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 	for _, domain := range []string{
 		"clusterset.local", "mesh.example.org", "mycluster.local", "cluster.local.example.org", "arpa.example", "a.b.c.d",
-		"local", "com", "arpa", "cluster.local", "svc.cluster.local", "a.svc.cluster.local", "in-addr.arpa", "10.in-addr.arpa",
+		"local", "com", "arpa", "cluster.local", "svc.cluster.local", "a.svc.cluster.local", "in-addr.arpa",
+		"10.in-addr.arpa",
 		strings.Repeat("a", 63) + ".org", strings.Repeat("a", 64) + ".org",
 		"", "a..b", "Example.org", "example.org.", "*.example.org", "-a.org",
 	} {

@@ -29,9 +29,11 @@ func Overlap(a, b string) bool { return Within(a, b) || Within(b, a) }
 func Allowed(domain string) error {
 	switch {
 	case !strings.Contains(domain, "."):
-		return fmt.Errorf("the domain %q has one label, as top-level domains have: use two or more, as clusterset.local has", domain)
+		return fmt.Errorf("the domain %q has one label, as top-level domains have: use two or more, as clusterset.local has",
+			domain)
 	case Overlap(domain, ClusterDomain):
-		return fmt.Errorf("the domain %q is, holds or lies within %s, the domain of a cluster's own names", domain, ClusterDomain)
+		return fmt.Errorf("the domain %q is, holds or lies within %s, the domain of a cluster's own names", domain,
+			ClusterDomain)
 	case Within(domain, "arpa"):
 		return fmt.Errorf("the domain %q lies within arpa, which has the names of addresses", domain)
 	}

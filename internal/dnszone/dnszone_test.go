@@ -8,7 +8,8 @@ import (
 )
 
 func TestAllowed(t *testing.T) {
-	for _, good := range []string{"clusterset.local", "mesh.example.org", "cluster.local.example.org", "a.b.c.d", "mycluster.local", "arpa.example"} {
+	for _, good := range []string{"clusterset.local", "mesh.example.org", "cluster.local.example.org", "a.b.c.d",
+		"mycluster.local", "arpa.example"} {
 		if err := Allowed(good); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}

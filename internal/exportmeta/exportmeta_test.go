@@ -47,7 +47,8 @@ func TestWhatSteersOtherControllersIsDropped(t *testing.T) {
 		"unlisted-by-anybody.k8s.io/invention":        false,
 		"app.kubernetes.io/created-by":                false,
 	} {
-		for what, pass := range map[string]func(map[string]string) (map[string]string, []Dropped){"label": Labels, "annotation": Annotations} {
+		for what, pass := range map[string]func(map[string]string) (map[string]string, []Dropped){"label": Labels,
+			"annotation": Annotations} {
 			kept, dropped := pass(map[string]string{key: "x"})
 			if (len(kept) == 1) != passes || (len(dropped) == 0) != passes {
 				t.Errorf("%s %s: kept %v, dropped %v", what, key, kept, dropped)
@@ -75,8 +76,10 @@ func TestOneBadEntryCostsTheOthersNothing(t *testing.T) {
 			t.Errorf("%s: kept %v, dropped %v", what, kept, dropped)
 		}
 	}
-	kept, dropped := Annotations(map[string]string{"a": strings.Repeat("x", MaxValue+1), "b": strings.Repeat("x", MaxValue), "c d": "x"})
-	if len(kept) != 1 || Text("annotation", dropped) != `annotation "a" has more than 1024 bytes, annotation "c d" is no valid annotation` {
+	kept, dropped := Annotations(map[string]string{"a": strings.Repeat("x", MaxValue+1),
+		"b": strings.Repeat("x", MaxValue), "c d": "x"})
+	if len(kept) != 1 ||
+		Text("annotation", dropped) != `annotation "a" has more than 1024 bytes, annotation "c d" is no valid annotation` {
 		t.Errorf("kept %d, %s", len(kept), Text("annotation", dropped))
 	}
 	if kept, dropped := Labels(nil); kept != nil || dropped != nil || Text("label", dropped) != "" {
@@ -96,7 +99,8 @@ func TestLimits(t *testing.T) {
 	if got := Text("label", dropped); !strings.HasSuffix(got, "and 65 more labels") {
 		t.Error(got)
 	}
-	large := map[string]string{"a": strings.Repeat("x", 1000), "b": strings.Repeat("x", 1000), "c": strings.Repeat("x", 1000),
+	large := map[string]string{"a": strings.Repeat("x", 1000), "b": strings.Repeat("x", 1000),
+		"c": strings.Repeat("x", 1000),
 		"d": strings.Repeat("x", 1000), "e": strings.Repeat("x", 1000), "f": "x"}
 	kept, dropped = Annotations(large)
 	if got := slices.Sorted(maps.Keys(kept)); !slices.Equal(got, []string{"a", "b", "c", "d", "f"}) || len(dropped) != 1 {
@@ -110,7 +114,8 @@ func FuzzLabelsAndAnnotations(f *testing.F) {
 	f.Add("", "", "a/b/c", "\x00")
 	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 string) {
 		all := map[string]string{k1: v1, k2: v2}
-		for what, pass := range map[string]func(map[string]string) (map[string]string, []Dropped){"label": Labels, "annotation": Annotations} {
+		for what, pass := range map[string]func(map[string]string) (map[string]string, []Dropped){"label": Labels,
+			"annotation": Annotations} {
 			kept, dropped := pass(all)
 			if len(kept)+len(dropped) != len(all) {
 				t.Errorf("%ss: %d kept, %d dropped of %d", what, len(kept), len(dropped), len(all))

@@ -43,7 +43,8 @@ func TestClusterNames(t *testing.T) {
 func TestSelector(t *testing.T) {
 	sets := []labels.Set{{}, {"env": "prod"}, {"env": "test"}, {"env": "prod", "region": "eu"}}
 	for _, text := range []string{
-		"env=prod", "env==prod", "env!=prod", "env", "!env", "env in (prod,test)", "env notin (prod),region", "env=prod,env=test",
+		"env=prod", "env==prod", "env!=prod", "env", "!env", "env in (prod,test)", "env notin (prod),region",
+		"env=prod,env=test",
 	} {
 		parsed, err := importscope.Selector(text)
 		if err != nil {

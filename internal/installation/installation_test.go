@@ -15,7 +15,8 @@ import (
 
 func templates(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	objects, err := Templates(sealane.Artifacts, Images{Agent: "example.org/agent:1", DNS: "example.org/dns:1", PullPolicy: "Never"})
+	objects, err := Templates(sealane.Artifacts,
+		Images{Agent: "example.org/agent:1", DNS: "example.org/dns:1", PullPolicy: "Never"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,11 +43,13 @@ func TestTemplatesOrderAndImages(t *testing.T) {
 			}
 		}
 	}
-	if got := strings.Join(kinds[:4], " "); got != "CustomResourceDefinition CustomResourceDefinition CustomResourceDefinition Namespace" {
+	const first = "CustomResourceDefinition CustomResourceDefinition CustomResourceDefinition Namespace"
+	if got := strings.Join(kinds[:4], " "); got != first {
 		t.Errorf("the first kinds are %s", got)
 	}
 	for name, want := range map[string]string{
-		"sealane-cluster-agent": "example.org/agent:1", "sealane-node": "example.org/agent:1", "sealane-dns": "example.org/dns:1",
+		"sealane-cluster-agent": "example.org/agent:1", "sealane-node": "example.org/agent:1",
+		"sealane-dns": "example.org/dns:1",
 	} {
 		if images[name] != want {
 			t.Errorf("%s runs %q, want %s", name, images[name], want)

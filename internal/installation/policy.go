@@ -56,7 +56,8 @@ func Policies(templates []*unstructured.Unstructured) ([]*unstructured.Unstructu
 	return policies, nil
 }
 
-func policy(name string, selectors []policyv1alpha1.ResourceSelector, preserve bool) *policyv1alpha1.ClusterPropagationPolicy {
+func policy(name string, selectors []policyv1alpha1.ResourceSelector,
+	preserve bool) *policyv1alpha1.ClusterPropagationPolicy {
 	return &policyv1alpha1.ClusterPropagationPolicy{
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: policyv1alpha1.GroupVersion.String(),

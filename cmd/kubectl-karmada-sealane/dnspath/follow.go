@@ -38,24 +38,30 @@ func name(f *Facts) []Step { return []Step{ok(stepName, "%s", f.Name.describe())
 func member(f *Facts) []Step {
 	p := f.Peering
 	if p == nil {
-		return []Step{broken(stepMember, f.Cluster+" to be a member of a ClusterSet", "it has no Peering "+v1alpha1.PeeringName,
+		return []Step{broken(stepMember, f.Cluster+" to be a member of a ClusterSet",
+			"it has no Peering "+v1alpha1.PeeringName,
 			"make it one: "+f.Plugin+" join "+f.Cluster+"; if it is, see "+f.Plugin+" show clusterset")}
 	}
 	if p.Spec.Phase == v1alpha1.MemberLeaving {
-		return []Step{broken(stepMember, f.Cluster+" to be a member of ClusterSet "+p.Spec.ClusterSet, "it is leaving", "wait until it left, then join it again")}
+		return []Step{broken(stepMember, f.Cluster+" to be a member of ClusterSet "+p.Spec.ClusterSet, "it is leaving",
+			"wait until it left, then join it again")}
 	}
-	if c := meta.FindStatusCondition(p.Spec.Conditions, v1alpha1.MemberAccepted); c != nil && c.Status != metav1.ConditionTrue {
+	if c := meta.FindStatusCondition(p.Spec.Conditions, v1alpha1.MemberAccepted); c != nil &&
+		c.Status != metav1.ConditionTrue {
 		remedy := "see " + f.Plugin + " show networks"
 		if c.Reason == v1alpha1.ReasonWaitingForFacts {
 			remedy = f.pods("sealane-cluster-agent")
 		}
-		return []Step{broken(stepMember, f.Cluster+" to be accepted by ClusterSet "+p.Spec.ClusterSet, c.Reason+": "+c.Message, remedy)}
+		return []Step{broken(stepMember, f.Cluster+" to be accepted by ClusterSet "+p.Spec.ClusterSet,
+			c.Reason+": "+c.Message, remedy)}
 	}
 	if !slices.Contains(p.Spec.DNS.Domains, f.Name.Domain) {
 		return []Step{broken(stepMember, "ClusterSet "+p.Spec.ClusterSet+" to answer names in "+f.Name.Domain,
-			"in "+f.Cluster+" it answers "+strings.Join(p.Spec.DNS.Domains, ", "), "use one of these, or add the domain to spec.dns.domains of the ClusterSet")}
+			"in "+f.Cluster+" it answers "+strings.Join(p.Spec.DNS.Domains, ", "),
+			"use one of these, or add the domain to spec.dns.domains of the ClusterSet")}
 	}
-	return []Step{ok(stepMember, "%s is a member of ClusterSet %s, which answers %s", f.Cluster, p.Spec.ClusterSet, strings.Join(p.Spec.DNS.Domains, ", "))}
+	return []Step{ok(stepMember, "%s is a member of ClusterSet %s, which answers %s", f.Cluster, p.Spec.ClusterSet,
+		strings.Join(p.Spec.DNS.Domains, ", "))}
 }
 
 // agent: without the cluster agent all stays as it is, and nothing is put right.
@@ -67,7 +73,8 @@ func agent(f *Facts) []Step {
 	if f.Agent.Name != "" {
 		found = fmt.Sprintf("has %d of %d pods ready", f.Agent.Ready, f.Agent.Desired)
 	}
-	return []Step{note(stepAgent, "the cluster agent %s: what follows may be old, and nobody puts it right; %s", found, f.pods("sealane-cluster-agent"))}
+	return []Step{note(stepAgent, "the cluster agent %s: what follows may be old, and nobody puts it right; %s", found,
+		f.pods("sealane-cluster-agent"))}
 }
 
 func (f *Facts) pods(app string) string {
@@ -81,26 +88,33 @@ func (f *Facts) agentLogs() string {
 // corefile: the cluster's own DNS forwards the domains to Sealane's.
 func corefile(f *Facts) []Step {
 	d := &f.ClusterDNS
-	expected := fmt.Sprintf("the cluster's own DNS to forward %s to the Service %s/sealane-dns", f.Name.Domain, v1alpha1.Namespace)
+	expected := fmt.Sprintf("the cluster's own DNS to forward %s to the Service %s/sealane-dns", f.Name.Domain,
+		v1alpha1.Namespace)
 	reported := meta.FindStatusCondition(f.Peering.Status.Conditions, v1alpha1.PeeringDNSConfigured)
 	if !f.DNS.IP.IsValid() {
 		return []Step{broken(stepCorefile, expected, "there is no such Service, or it has no ClusterIP",
-			"it comes with the install bundle: see kubectl get clusterpropagationpolicies on the Karmada API, and whether it reached "+f.Cluster)}
+			"it comes with the install bundle: see kubectl get clusterpropagationpolicies on the Karmada API, and whether it "+
+				"reached "+f.Cluster)}
 	}
 	if d.Corefile == nil {
-		text := "ConfigMap " + d.ConfigMap + " has no Corefile: whether the cluster's DNS forwards " + f.Name.Domain + " by other means, the look-up tells"
+		text := "ConfigMap " + d.ConfigMap + " has no Corefile: whether the cluster's DNS forwards " + f.Name.Domain +
+			" by other means, the look-up tells"
 		return []Step{note(stepCorefile, "%s", text)}
 	}
 	want, err := clusterdns.Add(*d.Corefile, clusterdns.Forward{Domains: f.Peering.Spec.DNS.Domains, To: f.DNS.IP})
 	switch {
 	case errors.Is(err, clusterdns.ErrDomainTaken):
-		return []Step{broken(stepCorefile, expected, fmt.Sprintf("ConfigMap %s: %v", d.ConfigMap, err), "use another domain in spec.dns.domains of the ClusterSet, or take that zone out of the Corefile")}
+		return []Step{broken(stepCorefile, expected, fmt.Sprintf("ConfigMap %s: %v", d.ConfigMap, err),
+			"use another domain in spec.dns.domains of the ClusterSet, or take that zone out of the Corefile")}
 	case errors.Is(err, clusterdns.ErrInvalidCorefile):
-		return []Step{broken(stepCorefile, expected, fmt.Sprintf("ConfigMap %s: %v", d.ConfigMap, err), "correct the Corefile")}
+		return []Step{broken(stepCorefile, expected, fmt.Sprintf("ConfigMap %s: %v", d.ConfigMap, err),
+			"correct the Corefile")}
 	case err != nil:
-		return []Step{broken(stepCorefile, expected, fmt.Sprintf("ConfigMap %s: %v", d.ConfigMap, err), "remove the lines with these marks, and what is between them; Sealane then adds its block anew")}
+		return []Step{broken(stepCorefile, expected, fmt.Sprintf("ConfigMap %s: %v", d.ConfigMap, err),
+			"remove the lines with these marks, and what is between them; Sealane then adds its block anew")}
 	case want == *d.Corefile:
-		return []Step{ok(stepCorefile, "ConfigMap %s forwards %s to %s, the Service sealane-dns", d.ConfigMap, f.Name.Domain, f.DNS.IP)}
+		return []Step{ok(stepCorefile, "ConfigMap %s forwards %s to %s, the Service sealane-dns", d.ConfigMap,
+			f.Name.Domain, f.DNS.IP)}
 	}
 	found := "Sealane's block in the Corefile of ConfigMap " + d.ConfigMap + " is another than it should be"
 	if without, err := clusterdns.Remove(*d.Corefile); err == nil && without == *d.Corefile {
@@ -135,7 +149,8 @@ func clusterDNS(f *Facts) []Step {
 	case d.Service == "":
 		return []Step{note(stepClusterDNS, "there is no Service kube-system/kube-dns, by which clusters name their DNS")}
 	case d.Ready == 0:
-		return []Step{broken(stepClusterDNS, "pods of the cluster's own DNS to be ready", "the Service "+d.Service+" has no ready endpoint",
+		return []Step{broken(stepClusterDNS, "pods of the cluster's own DNS to be ready",
+			"the Service "+d.Service+" has no ready endpoint",
 			f.Kubectl+" -n kube-system describe pods -l k8s-app=kube-dns")}
 	}
 	return []Step{ok(stepClusterDNS, "ready endpoints of the Service %s: %d", d.Service, d.Ready)}
@@ -145,13 +160,16 @@ func sealaneDNS(f *Facts) []Step {
 	d := &f.DNS
 	switch {
 	case d.Name == "":
-		return []Step{broken(stepSealaneDNS, fmt.Sprintf("the Deployment %s/sealane-dns", v1alpha1.Namespace), "there is none",
-			"it comes with the install bundle: see kubectl get clusterpropagationpolicies on the Karmada API, and whether it reached "+f.Cluster)}
+		return []Step{broken(stepSealaneDNS, fmt.Sprintf("the Deployment %s/sealane-dns", v1alpha1.Namespace),
+			"there is none",
+			"it comes with the install bundle: see kubectl get clusterpropagationpolicies on the Karmada API, and whether it "+
+				"reached "+f.Cluster)}
 	case d.Ready == 0 && d.Desired == 0:
 		return []Step{broken(stepSealaneDNS, "pods of Sealane's DNS to be ready", "Deployment "+d.Name+" is scaled to 0",
 			fmt.Sprintf("%s -n %s scale deployment sealane-dns --replicas=2", f.Kubectl, v1alpha1.Namespace))}
 	case d.Ready == 0:
-		return []Step{broken(stepSealaneDNS, "pods of Sealane's DNS to be ready", fmt.Sprintf("none of %d of Deployment %s is", d.Desired, d.Name), f.pods("sealane-dns"))}
+		return []Step{broken(stepSealaneDNS, "pods of Sealane's DNS to be ready",
+			fmt.Sprintf("none of %d of Deployment %s is", d.Desired, d.Name), f.pods("sealane-dns"))}
 	case d.Ready < d.Desired:
 		return []Step{note(stepSealaneDNS, "%d of %d pods of Deployment %s are ready", d.Ready, d.Desired, d.Name)}
 	}

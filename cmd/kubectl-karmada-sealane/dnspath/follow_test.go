@@ -23,7 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden file")
 
-const corefileOfC1 = "# BEGIN sealane\nclusterset.local:53 {\n    errors\n    forward . 10.88.0.53\n}\n# END sealane\n.:53 {\n}\n"
+const corefileOfC1 = "# BEGIN sealane\nclusterset.local:53 {\n    errors\n    forward . 10.88.0.53\n}\n" +
+	"# END sealane\n.:53 {\n}\n"
 
 // healthy is everything about cart.shop from c1, which c2 and c3 export with two pods each.
 func healthy(text string) *Facts {
@@ -36,10 +37,13 @@ func healthy(text string) *Facts {
 	at := metav1.NewTime(now)
 	f := &Facts{
 		Cluster: "c1", Kubectl: "kubectl --context c1", Plugin: "kubectl karmada sealane", Now: now, Name: name,
-		Peering:    &v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{ClusterSet: "default", Phase: v1alpha1.MemberActive, DNS: v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}}}},
-		Agent:      Workload{Name: "sealane-system/sealane-cluster-agent", Ready: 1, Desired: 1},
-		ClusterDNS: ClusterDNS{ConfigMap: "kube-system/coredns", Corefile: &corefile, Service: "kube-system/kube-dns", Ready: 2},
-		DNS:        SealaneDNS{IP: netip.MustParseAddr("10.88.0.53"), Workload: Workload{Name: "sealane-system/sealane-dns", Ready: 2, Desired: 2}},
+		Peering: &v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{ClusterSet: "default", Phase: v1alpha1.MemberActive,
+			DNS: v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}}}},
+		Agent: Workload{Name: "sealane-system/sealane-cluster-agent", Ready: 1, Desired: 1},
+		ClusterDNS: ClusterDNS{ConfigMap: "kube-system/coredns", Corefile: &corefile,
+			Service: "kube-system/kube-dns", Ready: 2},
+		DNS: SealaneDNS{IP: netip.MustParseAddr("10.88.0.53"),
+			Workload: Workload{Name: "sealane-system/sealane-dns", Ready: 2, Desired: 2}},
 		Exports:    []Export{{Cluster: "c2", Exported: true, Ready: 2}, {Cluster: "c3", Exported: true, Ready: 2}},
 		Members:    []string{"c1", "c2", "c3"},
 		Namespaces: map[string]bool{"shop": true},
@@ -54,17 +58,20 @@ func healthy(text string) *Facts {
 			}},
 			Spec: mcsv1beta1.ServiceImportSpec{Type: mcsv1beta1.ClusterSetIP, IPs: []string{"10.88.1.1"}},
 		},
-		Derived: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "sl-0123456789"}, Spec: corev1.ServiceSpec{ClusterIP: "10.88.1.1", ClusterIPs: []string{"10.88.1.1"}}},
+		Derived: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "sl-0123456789"},
+			Spec: corev1.ServiceSpec{ClusterIP: "10.88.1.1", ClusterIPs: []string{"10.88.1.1"}}},
 		Slices:  []discoveryv1.EndpointSlice{slice("c2", "10.9.0.1", "10.9.0.2"), slice("c3", "10.10.0.1", "10.10.0.2")},
 		Answers: Answers{Rcode: "NOERROR", Records: []string{"10.88.1.1"}},
 		Direct:  Answers{Rcode: "NOERROR", Records: []string{"10.88.1.1"}},
 	}
 	f.Bundle = &v1alpha1.Bundle{Spec: v1alpha1.BundleSpec{Imports: []v1alpha1.Import{{
 		Namespace: "shop", Name: "cart",
-		Settings: v1alpha1.ServiceSettings{Type: v1alpha1.ClusterSetIP, Ports: []v1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}},
+		Settings: v1alpha1.ServiceSettings{Type: v1alpha1.ClusterSetIP,
+			Ports: []v1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}},
 		Clusters: []v1alpha1.ImportCluster{
 			{Cluster: "c2", ClusterIPs: []string{"10.99.1.1"}, Ports: []string{"http"}, Backends: pods("10.9.0.1", "10.9.0.2")},
-			{Cluster: "c3", ClusterIPs: []string{"10.100.1.1"}, Ports: []string{"http"}, Backends: pods("10.10.0.1", "10.10.0.2")},
+			{Cluster: "c3", ClusterIPs: []string{"10.100.1.1"}, Ports: []string{"http"},
+				Backends: pods("10.10.0.1", "10.10.0.2")},
 		},
 	}}}}
 	f.Wanted = f.Bundle.DeepCopy()
@@ -80,7 +87,10 @@ func pods(ips ...string) []v1alpha1.Backends {
 }
 
 func slice(cluster string, ips ...string) discoveryv1.EndpointSlice {
-	s := discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{mcsv1beta1.LabelSourceCluster: cluster}}, AddressType: discoveryv1.AddressTypeIPv4}
+	s := discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Labels: map[string]string{mcsv1beta1.LabelSourceCluster: cluster}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+	}
 	for _, ip := range ips {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip}})
 	}
@@ -161,7 +171,8 @@ func cases() []struct {
 		}},
 
 		{"the local part", "c1." + cart, func(f *Facts) {
-			f.Bundle.Status.Exports = []v1alpha1.Export{{Namespace: "shop", Name: "cart", ClusterIPs: []string{"10.88.2.2"}, Backends: pods("10.8.0.1")}}
+			f.Bundle.Status.Exports = []v1alpha1.Export{{Namespace: "shop", Name: "cart", ClusterIPs: []string{"10.88.2.2"},
+				Backends: pods("10.8.0.1")}}
 			f.imports().Clusters = append(f.imports().Clusters, v1alpha1.ImportCluster{Cluster: "c1"})
 			f.Exports, f.Wanted = append(f.Exports, Export{Cluster: "c1", Exported: true, Ready: 1}), f.Bundle
 			f.answer4("10.88.2.2")
@@ -170,17 +181,20 @@ func cases() []struct {
 		{"no member", cart, func(f *Facts) { f.Peering = nil }},
 		{"leaving", cart, func(f *Facts) { f.Peering.Spec.Phase = v1alpha1.MemberLeaving }},
 		{"refused", cart, func(f *Facts) {
-			f.Peering.Spec.Conditions = []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonCIDROverlap, Message: "overlaps c2"}}
+			f.Peering.Spec.Conditions = []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionFalse,
+				Reason: v1alpha1.ReasonCIDROverlap, Message: "overlaps c2"}}
 		}},
 		{"not reported", cart, func(f *Facts) {
-			f.Peering.Spec.Conditions = []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaitingForFacts, Message: "the agent has not reported yet"}}
+			f.Peering.Spec.Conditions = []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionFalse,
+				Reason: v1alpha1.ReasonWaitingForFacts, Message: "the agent has not reported yet"}}
 		}},
 		{"another domain", cart, func(f *Facts) { f.Peering.Spec.DNS.Domains = []string{"super.example"} }},
 		{"no block", cart, func(f *Facts) { *f.ClusterDNS.Corefile = ".:53 {\n}\n" }},
 		{"no block and no agent", cart, func(f *Facts) { *f.ClusterDNS.Corefile, f.Agent.Ready = ".:53 {\n}\n", 0 }},
 		{"another address in the block", cart, func(f *Facts) {
 			f.DNS.IP = netip.MustParseAddr("10.88.0.54")
-			f.Peering.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PeeringDNSConfigured, Status: metav1.ConditionFalse, Message: "the Corefile is about to be changed"}}
+			f.Peering.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PeeringDNSConfigured, Status: metav1.ConditionFalse,
+				Message: "the Corefile is about to be changed"}}
 		}},
 		{"marks broken", cart, func(f *Facts) { *f.ClusterDNS.Corefile = "# BEGIN sealane\n.:53 {\n}\n" }},
 		{"domain taken", cart, func(f *Facts) { *f.ClusterDNS.Corefile = "clusterset.local:53 {\n}\n" }},
@@ -190,7 +204,8 @@ func cases() []struct {
 			text := "clusterset.local:53 {\n}\n.:53 {\n}\n"
 			f.ClusterDNS.NodeLocal = &text
 		}},
-		{"NodeLocal DNSCache does not forward", cart, func(f *Facts) { text := ".:53 {\n}\n"; f.ClusterDNS.NodeLocal = &text }},
+		{"NodeLocal DNSCache does not forward", cart,
+			func(f *Facts) { text := ".:53 {\n}\n"; f.ClusterDNS.NodeLocal = &text }},
 		{"no pod of the cluster's DNS", cart, func(f *Facts) { f.ClusterDNS.Ready = 0 }},
 		{"another name of the cluster's DNS", cart, func(f *Facts) { f.ClusterDNS.Service = "" }},
 		{"no pod of Sealane's DNS", cart, func(f *Facts) { f.DNS.Ready = 0 }},
@@ -203,7 +218,8 @@ func cases() []struct {
 			f.unexported()
 			f.Exports = []Export{{Cluster: "c2", Message: "NoService: there is no Service cart", Ready: -1}}
 		}},
-		{"one of two exported", cart, func(f *Facts) { f.Exports[1] = Export{Cluster: "c3", Message: "BundleFull: no room", Ready: 2} }},
+		{"one of two exported", cart,
+			func(f *Facts) { f.Exports[1] = Export{Cluster: "c3", Message: "BundleFull: no room", Ready: 2} }},
 		{"no such cluster", "c9." + cart, nothing},
 		{"a cluster that does not export", "c1." + cart, nothing},
 		{"not at the broker's", cart, func(f *Facts) { f.Bundle.Spec.Imports = nil; f.Wanted = f.Bundle }},
@@ -214,26 +230,32 @@ func cases() []struct {
 		{"not brought by Karmada", cart, func(f *Facts) { f.Bundle.Spec.Imports = nil }},
 		{"no Bundle", cart, func(f *Facts) { f.Bundle, f.Wanted = nil, nil }},
 		{"an older Bundle", cart, func(f *Facts) { f.Wanted.Spec.Imports[0].Clusters = nil }},
-		{"one cluster's export out of scope", "c2." + cart, func(f *Facts) { f.imports().Clusters = f.imports().Clusters[1:]; f.Wanted = f.Bundle }},
+		{"one cluster's export out of scope", "c2." + cart,
+			func(f *Facts) { f.imports().Clusters = f.imports().Clusters[1:]; f.Wanted = f.Bundle }},
 		{"no names of clusters", "c2." + cart, func(f *Facts) { no := false; f.Peering.Spec.DNS.ClusterNames = &no }},
 		{"a host of a service that is not headless", host, nothing},
 		{"no such port", "_https._tcp." + cart, nothing},
 
 		{"no namespace", cart, func(f *Facts) { f.Namespaces, f.ServiceImport = nil, nil }},
 		{"namespace terminating", cart, func(f *Facts) { f.Namespaces["shop"] = false }},
-		{"no namespace for a headless service", cart, func(f *Facts) { headlessCart(f); f.Namespaces, f.ServiceImport = nil, nil }},
+		{"no namespace for a headless service", cart,
+			func(f *Facts) { headlessCart(f); f.Namespaces, f.ServiceImport = nil, nil }},
 		{"no ServiceImport", cart, func(f *Facts) { f.ServiceImport = nil }},
 		{"somebody else's ServiceImport", cart, func(f *Facts) { f.ServiceImport.Labels = nil }},
 		{"ServiceImport not ready", cart, func(f *Facts) {
-			f.ServiceImport.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "IPFamilyNotSupported", Message: "the exporters have IPv6"}}
+			f.ServiceImport.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse,
+				Reason: "IPFamilyNotSupported", Message: "the exporters have IPv6"}}
 		}},
 		{"ServiceImport without an address", cart, func(f *Facts) { f.ServiceImport.Spec.IPs = nil }},
 		{"no derived Service", cart, func(f *Facts) { f.Derived = nil }},
-		{"a derived Service with another address", cart, func(f *Facts) { f.Derived.Spec.ClusterIPs = []string{"10.88.1.2"} }},
+		{"a derived Service with another address", cart,
+			func(f *Facts) { f.Derived.Spec.ClusterIPs = []string{"10.88.1.2"} }},
 
 		{"one tunnel down", cart, func(f *Facts) { f.down("c3"); f.Slices = f.Slices[:1] }},
 		{"a node that is not programmed", cart, func(f *Facts) {
-			f.Peering.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PeeringNodesProgrammed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgrammingFailed, Message: "c1-worker: add route: permission denied"}}
+			f.Peering.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PeeringNodesProgrammed,
+				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgrammingFailed,
+				Message: "c1-worker: add route: permission denied"}}
 		}},
 		{"all tunnels down", cart, func(f *Facts) { f.down("c2", "c3") }},
 		{"the tunnel to the cluster of the name down", "c2." + cart, func(f *Facts) { f.down("c2") }},
@@ -279,7 +301,8 @@ func TestFollow(t *testing.T) {
 		c.change(f)
 		steps := Follow(f)
 		for at, s := range steps {
-			if complete := s.Expected != "" && s.Found != "" && s.Remedy != ""; s.Verdict == Broken && (!complete || at != len(steps)-1) {
+			if complete := s.Expected != "" && s.Found != "" && s.Remedy != ""; s.Verdict == Broken &&
+				(!complete || at != len(steps)-1) {
 				t.Errorf("%s: step %s is incomplete, or not the last", c.title, s.Name)
 			}
 		}

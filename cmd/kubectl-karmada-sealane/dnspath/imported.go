@@ -20,7 +20,8 @@ import (
 func exports(f *Facts) []Step {
 	n := &f.Name
 	if n.Cluster != "" && !slices.Contains(f.Members, n.Cluster) {
-		return []Step{broken(stepExport, fmt.Sprintf("%q, before the service, to be a cluster", n.Cluster), "members: "+strings.Join(f.Members, ", "), "check the name: "+strings.ReplaceAll(shapes, "DOMAIN", n.Domain))}
+		return []Step{broken(stepExport, fmt.Sprintf("%q, before the service, to be a cluster", n.Cluster),
+			"members: "+strings.Join(f.Members, ", "), "check the name: "+strings.ReplaceAll(shapes, "DOMAIN", n.Domain))}
 	}
 	var steps []Step
 	var good, bad []string
@@ -46,11 +47,14 @@ func exports(f *Facts) []Step {
 		if len(f.Similar) > 0 {
 			found += "\nexported are: " + shorten(f.Similar)
 		}
-		return []Step{broken(stepExport, expected, found, fmt.Sprintf("check the name, or export the service: %s export %s -n %s -C <cluster>", f.Plugin, n.Service, n.Namespace))}
+		return []Step{broken(stepExport, expected, found,
+			fmt.Sprintf("check the name, or export the service: %s export %s -n %s -C <cluster>", f.Plugin, n.Service,
+				n.Namespace))}
 	case len(good) == 0:
 		return []Step{broken(stepExport, expected, strings.Join(bad, "\n"), remedy)}
 	case n.Cluster != "" && len(steps) == 0:
-		return []Step{broken(stepExport, "cluster "+n.Cluster+" to export it", strings.Join(append([]string{"exported by " + strings.Join(good, ", ")}, bad...), "\n"), remedy)}
+		return []Step{broken(stepExport, "cluster "+n.Cluster+" to export it",
+			strings.Join(append([]string{"exported by " + strings.Join(good, ", ")}, bad...), "\n"), remedy)}
 	case n.Cluster == "":
 		steps = append(steps, ok(stepExport, "exported by %s", strings.Join(good, ", ")))
 	}
@@ -65,16 +69,20 @@ func bundle(f *Facts) []Step {
 	n := &f.Name
 	expected := fmt.Sprintf("the broker to have %s import %s/%s", f.Cluster, n.Namespace, n.Service)
 	wanted, im := find(f.Wanted, n), f.imported()
-	works := fmt.Sprintf("see kubectl get works -n karmada-es-%s and kubectl get cluster %s on the Karmada API", f.Cluster, f.Cluster)
+	works := fmt.Sprintf("see kubectl get works -n karmada-es-%s and kubectl get cluster %s on the Karmada API",
+		f.Cluster, f.Cluster)
 	switch {
 	case im == nil && wanted != nil:
-		return []Step{broken(stepBundle, expected+", and Karmada to bring it there", "it is on the Karmada API, and not in the Bundle in "+f.Cluster, works)}
+		return []Step{broken(stepBundle, expected+", and Karmada to bring it there",
+			"it is on the Karmada API, and not in the Bundle in "+f.Cluster, works)}
 	case f.Bundle == nil:
 		return []Step{broken(stepBundle, expected, "there is no Bundle for it in "+f.Cluster, works)}
 	case im == nil && f.narrowed() != "":
-		return []Step{broken(stepBundle, expected, f.narrowed(), "widen that if it is not meant: the annotations of the ServiceExport, or spec.importers of the ServicePolicy")}
+		return []Step{broken(stepBundle, expected, f.narrowed(),
+			"widen that if it is not meant: the annotations of the ServiceExport, or spec.importers of the ServicePolicy")}
 	case im == nil:
-		return []Step{broken(stepBundle, expected, "it is exported, and the broker has not", "the logs of sealane-controller on the cluster that hosts Karmada")}
+		return []Step{broken(stepBundle, expected, "it is exported, and the broker has not",
+			"the logs of sealane-controller on the cluster that hosts Karmada")}
 	}
 	from := make([]string, 0, len(im.Clusters))
 	for i := range im.Clusters {
@@ -86,7 +94,8 @@ func bundle(f *Facts) []Step {
 	}
 	steps := []Step{ok(stepBundle, "the broker has %s import it from %s, %s", f.Cluster, strings.Join(from, ", "), kind)}
 	if wanted != nil && !equality.Semantic.DeepEqual(im, wanted) {
-		steps = append(steps, note(stepBundle, "the Karmada API has a newer Bundle than %s: what follows may be old; %s", f.Cluster, works))
+		steps = append(steps,
+			note(stepBundle, "the Karmada API has a newer Bundle than %s: what follows may be old; %s", f.Cluster, works))
 	}
 	return steps
 }
@@ -110,13 +119,17 @@ func shape(f *Facts) []Step {
 	n, im := &f.Name, f.imported()
 	service := n.Service + "." + n.Namespace + ".svc." + n.Domain
 	if names := f.Peering.Spec.DNS.ClusterNames; n.Cluster != "" && !f.headless() && names != nil && !*names {
-		return []Step{broken(stepName, "a name without a cluster: the ClusterSet has none for single clusters", n.FQDN, "ask for "+service+", or set spec.dns.clusterNames of the ClusterSet")}
+		return []Step{broken(stepName, "a name without a cluster: the ClusterSet has none for single clusters", n.FQDN,
+			"ask for "+service+", or set spec.dns.clusterNames of the ClusterSet")}
 	}
 	if n.Kind == Host && !f.headless() {
-		return []Step{broken(stepName, "a headless service: only these have names of single hosts", n.Service+" is of type "+string(im.Settings.Type), "ask for "+service)}
+		return []Step{broken(stepName, "a headless service: only these have names of single hosts",
+			n.Service+" is of type "+string(im.Settings.Type), "ask for "+service)}
 	}
 	if n.Cluster != "" && len(f.sources()) == 0 {
-		return []Step{broken(stepBundle, "the import to have a part of cluster "+n.Cluster, "it has none: the scope of that cluster's export leaves "+f.Cluster+" out, or its type lost to that of an older export",
+		return []Step{broken(stepBundle, "the import to have a part of cluster "+n.Cluster,
+			"it has none: the scope of that cluster's export leaves "+f.Cluster+
+				" out, or its type lost to that of an older export",
 			fmt.Sprintf("see %s show services -n %s -o wide", f.Plugin, n.Namespace))}
 	}
 	if n.Protocol == "" {
@@ -129,7 +142,8 @@ func shape(f *Facts) []Step {
 		}
 		all = append(all, "_"+p.Name+"._"+strings.ToLower(string(p.Protocol)))
 	}
-	return []Step{broken(stepName, "a port of the service, by its name", "_"+n.Port+"._"+n.Protocol+" is none; the service has "+strings.Join(all, ", "), "check the name")}
+	return []Step{broken(stepName, "a port of the service, by its name",
+		"_"+n.Port+"._"+n.Protocol+" is none; the service has "+strings.Join(all, ", "), "check the name")}
 }
 
 // namespace: imports are made in namespaces that exist.
@@ -146,7 +160,8 @@ func namespace(f *Facts) []Step {
 	if f.clusterSetIP() {
 		return []Step{broken(stepNamespace, "namespace "+n+" in "+f.Cluster+", where the import belongs", found, remedy)}
 	}
-	return []Step{note(stepNamespace, "namespace %s in %s: %s; there is no ServiceImport, and the name works without", n, f.Cluster, found)}
+	return []Step{note(stepNamespace, "namespace %s in %s: %s; there is no ServiceImport, and the name works without", n,
+		f.Cluster, found)}
 }
 
 // serviceImport: it is there, Sealane's, ready, and has an address where the name needs one.
@@ -170,7 +185,8 @@ func serviceImport(f *Facts) []Step {
 	}
 	c := meta.FindStatusCondition(im.Status.Conditions, string(mcsv1beta1.ServiceImportConditionReady))
 	if c != nil && c.Status != metav1.ConditionTrue {
-		return verdict("it is not ready: "+c.Reason+": "+c.Message, "see its conditions: "+f.Kubectl+" get serviceimport "+f.Name.Service+" -n "+f.Name.Namespace+" -o yaml")
+		return verdict("it is not ready: "+c.Reason+": "+c.Message,
+			"see its conditions: "+f.Kubectl+" get serviceimport "+f.Name.Service+" -n "+f.Name.Namespace+" -o yaml")
 	}
 	if !f.clusterSetIP() {
 		return []Step{ok(stepServiceImport, "%s/%s is ready", im.Namespace, im.Name)}
@@ -178,7 +194,8 @@ func serviceImport(f *Facts) []Step {
 	if len(im.Spec.IPs) == 0 {
 		return verdict("it has no address", f.agentLogs())
 	}
-	return []Step{ok(stepServiceImport, "%s/%s is ready and has %s", im.Namespace, im.Name, strings.Join(im.Spec.IPs, ", "))}
+	return []Step{ok(stepServiceImport, "%s/%s is ready and has %s", im.Namespace, im.Name,
+		strings.Join(im.Spec.IPs, ", "))}
 }
 
 // service: the derived Service has the addresses of the import.
@@ -186,12 +203,15 @@ func service(f *Facts) []Step {
 	if !f.clusterSetIP() {
 		return nil
 	}
-	expected := "a derived Service with the addresses of the ServiceImport, " + strings.Join(f.ServiceImport.Spec.IPs, ", ")
+	expected := "a derived Service with the addresses of the ServiceImport, " +
+		strings.Join(f.ServiceImport.Spec.IPs, ", ")
 	switch {
 	case f.Derived == nil:
-		return []Step{broken(stepService, expected, "there is none", "the cluster agent makes it anew, and has not: "+f.agentLogs())}
+		return []Step{broken(stepService, expected, "there is none",
+			"the cluster agent makes it anew, and has not: "+f.agentLogs())}
 	case !slices.Equal(addressesOf(f.Derived), f.ServiceImport.Spec.IPs):
-		return []Step{broken(stepService, expected, f.Derived.Name+" has "+strings.Join(addressesOf(f.Derived), ", "), f.agentLogs())}
+		return []Step{broken(stepService, expected, f.Derived.Name+" has "+strings.Join(addressesOf(f.Derived), ", "),
+			f.agentLogs())}
 	}
 	return []Step{ok(stepService, "the derived Service %s has the import's addresses", f.Derived.Name)}
 }

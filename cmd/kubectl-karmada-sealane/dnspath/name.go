@@ -45,7 +45,8 @@ const (
 	// clusterDomain is the domain of names within one cluster, as nearly every cluster has it.
 	clusterDomain = "cluster.local"
 	versionLabel  = "dns-version"
-	shapes        = "<service>.<namespace>.svc.DOMAIN, with <cluster>. or <host>.<cluster>. before it, or _<port>._<protocol>. for SRV records"
+	shapes        = "<service>.<namespace>.svc.DOMAIN, with <cluster>. or <host>.<cluster>. before it, or " +
+		"_<port>._<protocol>. for SRV records"
 )
 
 // Parse reads a name. One that is in none of the domains is completed: SERVICE is in the namespace given,
@@ -56,7 +57,8 @@ func Parse(text, namespace string, domains []string) (Name, *Step) {
 		return Name{}, &Step{Name: stepName, Verdict: Broken, Expected: expected, Found: found, Remedy: remedy}
 	}
 	if len(domains) == 0 {
-		return Name{}, &Step{Name: stepName, Verdict: Broken, Expected: "a ClusterSet with a domain", Found: "none", Remedy: "see kubectl get clustersets on the Karmada API"}
+		return Name{}, &Step{Name: stepName, Verdict: Broken, Expected: "a ClusterSet with a domain", Found: "none",
+			Remedy: "see kubectl get clustersets on the Karmada API"}
 	}
 	name := strings.ToLower(strings.TrimSuffix(text, "."))
 	domain := longest(name, domains)
@@ -71,7 +73,8 @@ func Parse(text, namespace string, domains []string) (Name, *Step) {
 	case domain == "":
 		completed, ok := complete(name, namespace)
 		if !ok {
-			return bad(fmt.Sprintf("%q is in none of the domains %s", text, strings.Join(domains, ", ")), "write the name in full")
+			return bad(fmt.Sprintf("%q is in none of the domains %s", text, strings.Join(domains, ", ")),
+				"write the name in full")
 		}
 		domain = domains[0]
 		name = completed + "." + domain
@@ -127,7 +130,8 @@ func (n *Name) split(relative string) (found, remedy string) {
 	}
 	for _, label := range labels {
 		if problems := validation.IsDNS1123Label(label); len(problems) > 0 {
-			return fmt.Sprintf("%q is no label of a name: %s", label, problems[0]), "check the name for dots too many and for what is no letter, digit or -"
+			return fmt.Sprintf("%q is no label of a name: %s", label, problems[0]),
+				"check the name for dots too many and for what is no letter, digit or -"
 		}
 	}
 	slices.Reverse(labels)
@@ -136,7 +140,8 @@ func (n *Name) split(relative string) (found, remedy string) {
 		return "it names a namespace and no service", "put the service before it"
 	}
 	if len(labels) > len(parts) {
-		return fmt.Sprintf("%d labels before svc are more than host, cluster, service and namespace", len(labels)), "check the name"
+		return fmt.Sprintf("%d labels before svc are more than host, cluster, service and namespace", len(labels)),
+			"check the name"
 	}
 	for i, label := range labels {
 		*parts[i] = label

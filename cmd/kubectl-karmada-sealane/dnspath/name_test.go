@@ -65,7 +65,8 @@ func TestParse(t *testing.T) {
 
 // FuzzParse: whatever is asked for, a name comes back in parts that make it up again, or what is wrong.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"cart.shop.svc.clusterset.local", "_a._tcp.x.y.z.svc.d.e", "dns-version.d.e", "..", "a.b.c.svc", "_", "svc"} {
+	for _, seed := range []string{"cart.shop.svc.clusterset.local", "_a._tcp.x.y.z.svc.d.e", "dns-version.d.e", "..",
+		"a.b.c.svc", "_", "svc"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

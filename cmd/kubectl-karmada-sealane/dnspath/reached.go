@@ -71,7 +71,8 @@ func nodes(f *Facts) []Step {
 	if c == nil || c.Status == metav1.ConditionTrue {
 		return nil
 	}
-	return []Step{note(stepNodes, "not every node of %s is programmed, pods there may not get through: %s", f.Cluster, c.Message)}
+	return []Step{note(stepNodes, "not every node of %s is programmed, pods there may not get through: %s",
+		f.Cluster, c.Message)}
 }
 
 // endpoints: something is ready at the end of the path.
@@ -87,7 +88,8 @@ func endpoints(f *Facts) []Step {
 	}
 	total := sum(counts)
 	if total == 0 {
-		return []Step{broken(stepEndpoints, "a ready backend in a cluster that can be reached", listed(counts)+" ready", f.lookAtPods(counts))}
+		return []Step{broken(stepEndpoints, "a ready backend in a cluster that can be reached", listed(counts)+" ready",
+			f.lookAtPods(counts))}
 	}
 	if !f.clusterSetIP() {
 		return []Step{ok(stepEndpoints, "ready backends: %s", listed(counts))}
@@ -98,7 +100,8 @@ func endpoints(f *Facts) []Step {
 		if f.imported().Choice != nil {
 			remedy = "see whether the ServicePolicy gives all of these a weight of 0; if not, " + remedy
 		}
-		return []Step{broken(stepEndpoints, "EndpointSlices of the import with ready endpoints", "none, though there are backends: "+listed(counts), remedy)}
+		return []Step{broken(stepEndpoints, "EndpointSlices of the import with ready endpoints",
+			"none, though there are backends: "+listed(counts), remedy)}
 	}
 	return []Step{ok(stepEndpoints, "ready endpoints that were chosen: %s", listed(chosen))}
 }
@@ -118,7 +121,9 @@ func (f *Facts) readyIn(c *v1alpha1.ImportCluster) int {
 func (f *Facts) lookAtPods(counts map[string]int) string {
 	lines := make([]string, 0, len(counts))
 	for _, cluster := range slices.Sorted(maps.Keys(counts)) {
-		lines = append(lines, fmt.Sprintf("look at its pods there: kubectl --context %s -n %s get endpointslices -l kubernetes.io/service-name=%s", cluster, f.Name.Namespace, f.Name.Service))
+		lines = append(lines,
+			fmt.Sprintf("look at its pods there: kubectl --context %s -n %s get endpointslices -l kubernetes.io/service-name=%s",
+				cluster, f.Name.Namespace, f.Name.Service))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -133,7 +138,8 @@ func host(f *Facts) []Step {
 	if len(all) > 0 {
 		found = "ready hosts: " + shorten(slices.Sorted(maps.Keys(all)))
 	}
-	return []Step{broken(stepEndpoints, fmt.Sprintf("host %s to be ready in cluster %s", f.Name.Host, f.Name.Cluster), found,
+	return []Step{broken(stepEndpoints,
+		fmt.Sprintf("host %s to be ready in cluster %s", f.Name.Host, f.Name.Cluster), found,
 		"check the name; a pod without a hostname has its address with - for . and :")}
 }
 
@@ -189,10 +195,12 @@ func lookUp(f *Facts) []Step {
 	found := f.Answers.text() + "\nSealane's DNS, asked directly, answers " + f.Direct.text()
 	if f.judge(&f.Direct, want) {
 		return []Step{broken(stepLookUp, expected, found,
-			fmt.Sprintf("the way from the one to the other is cut: a NetworkPolicy, kube-proxy for %s, or another server block in the Corefile; %s -n kube-system logs -l k8s-app=kube-dns", f.DNS.IP, f.Kubectl))}
+			fmt.Sprintf("the way from the one to the other is cut: a NetworkPolicy, kube-proxy for %s, or another server "+
+				"block in the Corefile; %s -n kube-system logs -l k8s-app=kube-dns", f.DNS.IP, f.Kubectl))}
 	}
 	return []Step{broken(stepLookUp, expected, found,
-		fmt.Sprintf("ask again in a few seconds; if it stays so: %s -n %s logs deploy/sealane-dns", f.Kubectl, v1alpha1.Namespace))}
+		fmt.Sprintf("ask again in a few seconds; if it stays so: %s -n %s logs deploy/sealane-dns", f.Kubectl,
+			v1alpha1.Namespace))}
 }
 
 // answer are the records that may be answered, in no order; nil where any record will do.

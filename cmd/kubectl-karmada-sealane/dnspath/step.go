@@ -90,7 +90,9 @@ func Print(out io.Writer, steps []Step, marks Marks) {
 			continue
 		}
 		fmt.Fprintf(out, "%s  %s\n", mark, s.Name)
-		for _, part := range []struct{ title, text string }{{"expected", s.Expected}, {"found", s.Found}, {"to do", s.Remedy}} {
+		for _, part := range []struct{ title, text string }{
+			{"expected", s.Expected}, {"found", s.Found}, {"to do", s.Remedy},
+		} {
 			title := part.title + ":"
 			for line := range strings.Lines(part.text) {
 				fmt.Fprintf(out, "%s%-9s %s\n", indent, title, oneLine(strings.TrimRight(line, "\n")))
