@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package exportmeta says which labels and annotations of an exported Service reach the clusters that import
-// it. The exporting agent and the broker import it: the one leaves out early, the other trusts no agent.
+// it. The broker decides it, as it trusts no agent; the exporting agent names what it cannot read in the same words.
 package exportmeta
 
 import (

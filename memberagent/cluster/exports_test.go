@@ -67,6 +67,22 @@ func (m *member) condition(namespace, name, kind string, status metav1.Condition
 	})
 }
 
+// says waits until the message of a condition that is true has a part.
+func (m *member) says(namespace, name, kind, part string) {
+	m.t.Helper()
+	m.eventually(kind+" of "+namespace+"/"+name+" says "+part, func(ctx context.Context) error {
+		e := &mcs.ServiceExport{}
+		if err := m.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, e); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(e.Status.Conditions, kind)
+		if c == nil || c.Status != metav1.ConditionTrue {
+			return errors.New("not true")
+		}
+		return contains(c.Message, part)
+	})
+}
+
 func TestExports(t *testing.T) {
 	m := newMember(t)
 	m.start(m.config)
@@ -95,18 +111,35 @@ func TestExports(t *testing.T) {
 	m.export("sample", "name")
 	m.condition("sample", "name", "Valid", metav1.ConditionFalse, "InvalidServiceType")
 
-	m.run("annotations narrow an export, and fail closed", func(t *testing.T) {
+	m.run("annotations narrow an export, and a malformed one changes nobody's import", func(t *testing.T) {
 		m.service("sample", "scoped")
 		scoped := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "scoped", Annotations: map[string]string{
 			v1alpha1.AnnotationImportClusters: "c2", v1alpha1.AnnotationServiceMode: "ClusterIP",
 		}}}
 		m.create(scoped)
 		m.exports("sample/early;sample/scoped ClusterIP [c2];sample/web 10.8.0.6;")
-		change(m, scoped, func(e *mcs.ServiceExport) { e.Annotations[v1alpha1.AnnotationImportClusters] = "c2;c3" })
-		m.condition("sample", "scoped", "Valid", metav1.ConditionFalse, "InvalidAnnotation")
-		m.condition("sample", "scoped", "Ready", metav1.ConditionFalse, "Failed")
-		m.exports("sample/early;sample/web 10.8.0.6;")
+		change(m, scoped, func(e *mcs.ServiceExport) {
+			e.Annotations[v1alpha1.AnnotationImportClusters], e.Annotations[v1alpha1.AnnotationServiceMode] = "c2;c3", "ClusterSetIP"
+		})
+		m.exports("sample/early;sample/scoped ClusterSetIP [c2];sample/web 10.8.0.6;")
+		m.condition("sample", "scoped", "Valid", metav1.ConditionTrue, "Valid")
 		m.delete(scoped)
+		m.exports("sample/early;sample/web 10.8.0.6;")
+
+		t.Log("of an export that is new it admits nobody else")
+		m.service("sample", "unscoped")
+		unscoped := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "unscoped", Annotations: map[string]string{
+			v1alpha1.AnnotationImportClusters: "c2;c3", v1alpha1.AnnotationServiceMode: "clusterip", v1alpha1.AnnotationExportedLabels: "{",
+		}}}
+		m.create(unscoped)
+		m.exports("sample/early;sample/unscoped [];sample/web 10.8.0.6;")
+		for _, annotation := range []string{
+			v1alpha1.AnnotationImportClusters, v1alpha1.AnnotationServiceMode, v1alpha1.AnnotationExportedLabels,
+		} {
+			m.says("sample", "unscoped", "Valid", "the annotation "+annotation+" should be ")
+		}
+		m.delete(unscoped)
+		m.exports("sample/early;sample/web 10.8.0.6;")
 	})
 
 	m.run("what Karmada collects from other clusters is not this cluster's", func(t *testing.T) {

@@ -20,27 +20,27 @@ import (
 // exporting cluster's ClusterIP instead of the pods. One more than that is reported, so that it can tell.
 const backendCap = 100
 
-// Describe returns the export as the broker should see it. The Service is exportable, see Verdict.
-func Describe(export *mcs.ServiceExport, service *corev1.Service, endpoints []discoveryv1.EndpointSlice) (v1alpha1.Export, error) {
-	wishes, err := read(export)
-	if err != nil {
-		return v1alpha1.Export{}, err
-	}
+// Describe returns the export as the broker should see it. The Service is Exportable; last is the export as it was
+// reported last, nil where it was not.
+func Describe(
+	export *mcs.ServiceExport, service *corev1.Service, endpoints []discoveryv1.EndpointSlice, last *v1alpha1.Export,
+) v1alpha1.Export {
+	options := read(export)
 	out := v1alpha1.Export{
 		Namespace:  export.Namespace,
 		Name:       export.Name,
 		CreatedAt:  export.CreationTimestamp,
 		Settings:   settings(service),
-		Mode:       wishes.mode,
-		Scope:      wishes.scope,
+		Mode:       options.mode,
+		Scope:      options.importScope(last),
 		ClusterIPs: clusterIPs(service),
 		Backends:   Backends(endpoints),
 	}
-	out.Settings.Labels, out.Settings.Annotations = wishes.labels, wishes.annotations
+	out.Settings.Labels, out.Settings.Annotations = options.labels, options.annotations
 	if out.Settings.Type == v1alpha1.ClusterSetIP {
 		out.Backends = capped(out.Backends)
 	}
-	return out, nil
+	return out
 }
 
 func settings(s *corev1.Service) v1alpha1.ServiceSettings {

@@ -29,11 +29,7 @@ func slice(port int32, ready bool, ips ...string) discoveryv1.EndpointSlice {
 
 func described(t *testing.T, export *mcs.ServiceExport, service *corev1.Service, endpoints ...discoveryv1.EndpointSlice) v1alpha1.Export {
 	t.Helper()
-	e, err := Describe(export, service, endpoints)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return Describe(export, service, endpoints, nil)
 }
 
 func TestBackendsDoNotDependOnTheSlices(t *testing.T) {
@@ -92,38 +88,56 @@ func TestModeAndScopeFromAnnotations(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		annotations map[string]string
-		want        string // mode, clusters, selector; or what the refusal mentions
-		refused     bool
+		want        string // mode, clusters, selector
+		says        string // what the Valid condition mentions
 	}{
-		{"none", nil, " everybody", false},
-		{"a mode", map[string]string{mode: "ClusterIP"}, "ClusterIP everybody", false},
-		{"an unknown mode is left out", map[string]string{mode: "clusterip"}, " everybody", false},
-		{"clusters, sorted and once", map[string]string{clusters: " c3, c1,c3"}, " [c1 c3] nothing selected", false},
-		{"no cluster is nobody", map[string]string{clusters: " "}, " [] nothing selected", false},
-		{"labels", map[string]string{selector: "env in (b,a), tier!=db,gpu"}, " [] env in (a,b),gpu,tier notin (db)", false},
-		{"both", map[string]string{clusters: "c1", selector: "env=prod"}, " [c1] env in (prod)", false},
-		{"a name that is none", map[string]string{clusters: "c1;c2"}, `"c1;c2" is no name of a cluster`, true},
-		{"a comma too many", map[string]string{clusters: "c1,"}, `"" is no name of a cluster`, true},
-		{"upper case", map[string]string{clusters: "C1"}, `"C1" is no name`, true},
-		{"an empty selector, which selects everything", map[string]string{selector: ""}, "would select every cluster", true},
-		{"an operator that selectors lack", map[string]string{selector: "n>3"}, "does not work", true},
-		{"half a selector", map[string]string{selector: "env in (a"}, "env in (a", true},
-		{"two values of one label are nothing", map[string]string{selector: "env=a,env=b"}, " [] env in (a),env in (b)", false},
-		{"one good and one bad", map[string]string{clusters: "c1", selector: "="}, selector, true},
-		{"too many clusters", map[string]string{clusters: many(1001)}, "1001 names", true},
+		{"none", nil, " everybody", ""},
+		{"a mode", map[string]string{mode: "ClusterIP"}, "ClusterIP everybody", ""},
+		{"an unknown mode is left out", map[string]string{mode: "clusterip"}, " everybody", mode},
+		{"clusters, sorted and once", map[string]string{clusters: " c3, c1,c3"}, " [c1 c3] nothing selected", ""},
+		{"no cluster is nobody", map[string]string{clusters: " "}, " [] nothing selected", ""},
+		{"labels", map[string]string{selector: "env in (b,a), tier!=db,gpu"}, " [] env in (a,b),gpu,tier notin (db)", ""},
+		{"both", map[string]string{clusters: "c1", selector: "env=prod"}, " [c1] env in (prod)", ""},
+		{"a name that is none", map[string]string{clusters: "c1;c2"}, " [] nothing selected", `"c1;c2" is no name of a cluster`},
+		{"a comma too many", map[string]string{clusters: "c1,"}, " [] nothing selected", `"" is no name of a cluster`},
+		{"upper case", map[string]string{clusters: "C1"}, " [] nothing selected", `"C1" is no name`},
+		{"an empty selector, which selects everything", map[string]string{selector: ""}, " [] nothing selected", "would select every cluster"},
+		{"an operator that selectors lack", map[string]string{selector: "n>3"}, " [] nothing selected", "does not work"},
+		{"half a selector", map[string]string{selector: "env in (a"}, " [] nothing selected", "env in (a"},
+		{"two values of one label are nothing", map[string]string{selector: "env=a,env=b"}, " [] env in (a),env in (b)", ""},
+		{"one good and one bad", map[string]string{clusters: "c1", selector: "="}, " [] nothing selected", selector},
+		{"too many clusters", map[string]string{clusters: many(1001)}, " [] nothing selected", "1001 names"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e, err := Describe(&mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Annotations: c.annotations}}, &corev1.Service{}, nil)
-			switch {
-			case c.refused && (err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 500):
-				t.Errorf("got %v, want it refused for %s", err, c.want)
-			case c.refused:
-			case err != nil:
-				t.Error(err)
-			case shown(t, e) != c.want:
-				t.Errorf("got %q, want %q", shown(t, e), c.want)
+			e := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Annotations: c.annotations}}
+			if got := shown(t, described(t, e, &corev1.Service{})); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			v := valid(e, &corev1.Service{})
+			if v.Status != metav1.ConditionTrue || len(v.Message) > 600 || !strings.Contains(v.Message, c.says) ||
+				strings.Contains(v.Message, "left out") != (c.says != "") {
+				t.Errorf("%s says %q, want %q", v.Status, v.Message, c.says)
 			}
 		})
+	}
+}
+
+// TestAMalformedScopeShowsTheServiceToNobodyNew: nor does it take the service from those who use it.
+func TestAMalformedScopeShowsTheServiceToNobodyNew(t *testing.T) {
+	e := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationImportClusters: "c2;c3"}}}
+	inForce := &v1alpha1.Export{Scope: &v1alpha1.ImportScope{ClusterNames: []string{"c2"}}}
+	for want, last := range map[string]*v1alpha1.Export{
+		" [] nothing selected":   nil,
+		" [c2] nothing selected": inForce,
+		" everybody":             {},
+	} {
+		if got := shown(t, Describe(e, &corev1.Service{}, nil, last)); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	e.Annotations[v1alpha1.AnnotationImportClusters] = "c3"
+	if got := shown(t, Describe(e, &corev1.Service{}, nil, inForce)); got != " [c3] nothing selected" {
+		t.Errorf("one that is well-formed: got %q", got)
 	}
 }
 
@@ -159,8 +173,16 @@ func TestExportedLabels(t *testing.T) {
 	if got := described(t, e, service).Settings; got.Labels["a"] != "b" || got.Annotations != nil {
 		t.Errorf("from annotations: %v %v", got.Labels, got.Annotations)
 	}
-	if v := Verdict(e, service); v.Status != metav1.ConditionTrue || !strings.Contains(v.Message, v1alpha1.AnnotationExportedAnnotations) {
+	if v := valid(e, service); v.Status != metav1.ConditionTrue || !strings.Contains(v.Message, v1alpha1.AnnotationExportedAnnotations) {
 		t.Errorf("a bad annotation is told: %s", v.Message)
+	}
+	e.Annotations[v1alpha1.AnnotationExportedLabels] = `{"a":"b","n":1,"o":{},"x":null}`
+	if got := described(t, e, service).Settings.Labels; fmt.Sprint(got) != "map[a:b]" {
+		t.Errorf("a bad label costs the others nothing: %v", got)
+	}
+	if v := valid(e, service); v.Status != metav1.ConditionTrue ||
+		!strings.Contains(v.Message, v1alpha1.AnnotationExportedLabels+` the label "n" is no string, label "o" is no string`) {
+		t.Errorf("a bad label is told: %s", v.Message)
 	}
 	e.Spec.ExportedLabels = map[string]string{"c": "d"}
 	if got := described(t, e, service).Settings.Labels; fmt.Sprint(got) != "map[c:d]" {
@@ -191,7 +213,7 @@ func TestConditions(t *testing.T) {
 		{"a user's Service with our labels", users, verdict, false, "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts "},
 		{"before the broker spoke", &corev1.Service{}, nil, false, "Valid=True/Valid Ready=False/Pending "},
 		{"after", &corev1.Service{}, verdict, false, "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts "},
-		{"a scope that cannot be understood", &corev1.Service{}, verdict, false, "Valid=False/InvalidAnnotation Ready=False/Failed "},
+		{"a scope that is malformed", &corev1.Service{}, verdict, false, "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts "},
 		{"leaving", &corev1.Service{}, verdict, true, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -14,42 +14,42 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// ReasonInvalidAnnotation is the Valid condition's reason where an annotation that narrows who imports the
-// service cannot be understood. Such an export is not made at all.
-const ReasonInvalidAnnotation mcs.ServiceExportConditionReason = "InvalidAnnotation"
-
-// Verdict says whether the Service, which is nil when there is none, can be exported: the Valid condition.
-func Verdict(export *mcs.ServiceExport, service *corev1.Service) metav1.Condition {
-	valid := func(status metav1.ConditionStatus, reason mcs.ServiceExportConditionReason, format string, args ...any) metav1.Condition {
-		return metav1.Condition{Type: string(mcs.ServiceExportConditionValid), Status: status, Reason: string(reason), Message: fmt.Sprintf(format, args...)}
-	}
+// refusal says why the Service, which is nil when there is none, cannot be exported; the reason is empty where it can.
+func refusal(export *mcs.ServiceExport, service *corev1.Service) (mcs.ServiceExportConditionReason, string) {
 	switch {
 	case service == nil:
-		return valid(metav1.ConditionFalse, mcs.ServiceExportReasonNoService,
+		return mcs.ServiceExportReasonNoService, fmt.Sprintf(
 			"there is no Service %s in namespace %s; create it, or delete this ServiceExport", export.Name, export.Namespace)
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
-		return valid(metav1.ConditionFalse, mcs.ServiceExportReasonInvalidServiceType,
-			"the Service is of type ExternalName and has no addresses to export; export a Service of type ClusterIP or a headless one")
+		return mcs.ServiceExportReasonInvalidServiceType,
+			"the Service is of type ExternalName and has no addresses to export; export a Service of type ClusterIP or a headless one"
 	case v1alpha1.OwnsService(service):
-		return valid(metav1.ConditionFalse, mcs.ServiceExportReasonInvalidServiceType,
-			"the Service is derived from an import; export the Service in the cluster it comes from")
+		return mcs.ServiceExportReasonInvalidServiceType,
+			"the Service is derived from an import; export the Service in the cluster it comes from"
 	}
-	wishes, err := read(export)
-	switch {
-	case err != nil:
-		return valid(metav1.ConditionFalse, ReasonInvalidAnnotation, "%v", err)
-	case len(wishes.ignored) > 0:
-		return valid(metav1.ConditionTrue, mcs.ServiceExportReasonValid, "the Service can be exported; left out: %s", joined(wishes.ignored))
-	}
-	return valid(metav1.ConditionTrue, mcs.ServiceExportReasonValid, "the Service can be exported")
+	return "", ""
 }
 
-func joined(all []error) string {
-	texts := make([]string, 0, len(all))
-	for _, err := range all {
-		texts = append(texts, err.Error())
+// Exportable says whether the Service, which is nil when there is none, can be exported.
+func Exportable(export *mcs.ServiceExport, service *corev1.Service) bool {
+	reason, _ := refusal(export, service)
+	return reason == ""
+}
+
+// valid is the Valid condition. Of a Service that can be exported it says what is left out.
+func valid(export *mcs.ServiceExport, service *corev1.Service) metav1.Condition {
+	out := metav1.Condition{Type: string(mcs.ServiceExportConditionValid), Status: metav1.ConditionFalse}
+	reason, message := refusal(export, service)
+	if reason != "" {
+		out.Reason, out.Message = string(reason), message
+		return out
 	}
-	return strings.Join(texts, "; ")
+	out.Status, out.Reason = metav1.ConditionTrue, string(mcs.ServiceExportReasonValid)
+	out.Message = "the Service can be exported"
+	if leftOut := read(export).malformed; len(leftOut) > 0 {
+		out.Message += "; left out: " + strings.Join(leftOut, "; ")
+	}
+	return out
 }
 
 // conditions returns what the ServiceExport's conditions should be: those that are not ours stay. Ready and
@@ -63,7 +63,7 @@ func conditions(export *mcs.ServiceExport, service *corev1.Service, broker []v1a
 		}
 		return out
 	}
-	valid := Verdict(export, service)
+	valid := valid(export, service)
 	ready := metav1.Condition{
 		Type: string(mcs.ServiceExportConditionReady), Status: metav1.ConditionFalse,
 		Reason: string(mcs.ServiceExportReasonPending), Message: "waiting for the broker",
@@ -81,9 +81,6 @@ func conditions(export *mcs.ServiceExport, service *corev1.Service, broker []v1a
 		}
 	} else {
 		ready.Message = "not exported: " + valid.Message
-		if valid.Reason == string(ReasonInvalidAnnotation) {
-			ready.Reason = string(mcs.ServiceExportReasonFailed)
-		}
 	}
 	for _, c := range []metav1.Condition{valid, ready, conflict} {
 		if c.Type == "" {

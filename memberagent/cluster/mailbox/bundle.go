@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -187,7 +186,7 @@ func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle, peering *
 		if e.DeletionTimestamp != nil || v1alpha1.BundleName(v1alpha1.Shard(e.Namespace, e.Name, peering.Spec.Shards)) != bundle.Name {
 			continue
 		}
-		export, ok, err := r.describe(ctx, e)
+		export, ok, err := r.describe(ctx, e, bundle.Status.Exports)
 		if err != nil {
 			return out, err
 		}
@@ -207,16 +206,28 @@ func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle, peering *
 	return out, nil
 }
 
-func (r *Bundles) describe(ctx context.Context, e *mcs.ServiceExport) (v1alpha1.Export, bool, error) {
+// describe returns an export, unless its Service cannot be exported. last is what was reported last.
+func (r *Bundles) describe(ctx context.Context, e *mcs.ServiceExport, last []v1alpha1.Export) (v1alpha1.Export, bool, error) {
 	key := client.ObjectKeyFromObject(e)
 	service, err := index.Service(ctx, r, key)
-	if err != nil || exports.Verdict(e, service).Status != metav1.ConditionTrue {
+	if err != nil || !exports.Exportable(e, service) {
 		return v1alpha1.Export{}, false, err
 	}
 	endpoints, err := index.SlicesOf(ctx, r, key)
 	if err != nil {
 		return v1alpha1.Export{}, false, err
 	}
-	export, err := exports.Describe(e, service, endpoints)
-	return export, err == nil, nil
+	return exports.Describe(e, service, endpoints, reported(last, e)), true, nil
+}
+
+// reported returns what a report, which is sorted, says of a ServiceExport: nil where it says nothing of it. One that
+// was deleted and made anew is another.
+func reported(report []v1alpha1.Export, e *mcs.ServiceExport) *v1alpha1.Export {
+	i, found := slices.BinarySearchFunc(report, e, func(r v1alpha1.Export, e *mcs.ServiceExport) int {
+		return cmp.Or(cmp.Compare(r.Namespace, e.Namespace), cmp.Compare(r.Name, e.Name))
+	})
+	if !found || !report[i].CreatedAt.Equal(&e.CreationTimestamp) {
+		return nil
+	}
+	return &report[i]
 }
