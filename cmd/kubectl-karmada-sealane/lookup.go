@@ -34,7 +34,7 @@ func clusterDNS() client.ObjectKey {
 }
 
 // lookUp asks each member's own cluster DNS for a name that only Sealane's DNS knows, until it answers.
-// A member that cannot be asked from here vouches for itself, by the condition that was waited for.
+// A member that cannot be asked from here is taken as its condition says, which was waited for.
 func (o *options) lookUp(ctx context.Context, karmada *api, p *progress, set *v1alpha1.ClusterSet,
 	members []v1alpha1.Member) error {
 	if len(set.Spec.DNS.Domains) == 0 {

@@ -109,7 +109,7 @@ func backendCount(n int, kind string) string {
 	return strconv.Itoa(n)
 }
 
-// serviceView is what is known of one service, gathered from all who have a say.
+// serviceView is what the Karmada API and the members say of one service.
 type serviceView struct {
 	row serviceRow
 	// template on the Karmada API, nil for a service that members export on their own.
@@ -237,7 +237,7 @@ func (f *fleet) mode(set string) v1alpha1.ServiceMode {
 	return ""
 }
 
-// finish makes the row; it is false for what only lingers on the wire.
+// finish makes the row; it is false for a service that only has conditions of an export that is gone.
 func (v *serviceView) finish(f *fleet) (serviceRow, bool) {
 	v.place(f)
 	for _, name := range slices.Sorted(maps.Keys(v.clusters)) {
@@ -341,7 +341,7 @@ func unplaced(t *exportTemplate) string {
 	return text
 }
 
-// row judges one export. What is nearest to the goal speaks first: the broker, the member, Karmada.
+// row judges one export: by what the broker says of it, else the member, else Karmada.
 func (e *exportView) row(t *exportTemplate) exportRow {
 	row := exportRow{Cluster: e.cluster, State: statePending}
 	if e.reported != nil {
