@@ -126,14 +126,15 @@ func (c *Capture) watch(ctx context.Context, ended chan<- struct{}) {
 	}
 }
 
-// Sent lists the links, other than Sealane's, by which IPv4 packets to a network left, one for each packet.
+// Sent lists the links, other than Sealane's, by which IPv4 packets to a network left, one for each packet. Links that
+// were made since the capture began are left out: Sealane makes its own anew, and no other leads out of the node.
 func (c *Capture) Sent(to netip.Prefix) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []string
 	for _, s := range c.seen {
 		const ipv4Header = 20
-		if !s.outgoing || strings.HasPrefix(s.link, "sl-") || len(s.packet) < ipv4Header || s.packet[0]>>4 != 4 {
+		if !s.outgoing || s.link == "" || strings.HasPrefix(s.link, "sl-") || len(s.packet) < ipv4Header || s.packet[0]>>4 != 4 {
 			continue
 		}
 		if to.Contains(netip.AddrFrom4([4]byte(s.packet[16:20]))) {
