@@ -84,25 +84,29 @@ func (r *Reconciler) applyRest(ctx context.Context, in *Input, d Decision, servi
 			d.ServiceImport.Spec.IPs = d.ServiceImport.Spec.IPs[:1]
 		}
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return r.applyServiceImport(ctx, in.ServiceImport, d.ServiceImport) })
 	have := map[string]*discoveryv1.EndpointSlice{}
 	for i := range in.Slices {
 		have[in.Slices[i].Name] = &in.Slices[i]
 	}
+	// What is new is there before what it replaces goes: between the two kube-proxy would refuse connections, for a
+	// second with its default minSyncPeriod. What is to go goes even where the new cannot be made.
+	made, makeCtx := errgroup.WithContext(ctx)
+	made.Go(func() error { return r.applyServiceImport(makeCtx, in.ServiceImport, d.ServiceImport) })
 	for i := range d.Slices {
 		want := &d.Slices[i]
 		was := have[want.Name]
 		delete(have, want.Name)
-		g.Go(func() error { return r.applySlice(ctx, was, want) })
+		made.Go(func() error { return r.applySlice(makeCtx, was, want) })
 	}
+	err := made.Wait()
+	removed, removeCtx := errgroup.WithContext(ctx)
 	for _, s := range have {
-		g.Go(func() error {
+		removed.Go(func() error {
 			r.own.forget(s)
-			return r.remove(ctx, "EndpointSlice", s)
+			return r.remove(removeCtx, "EndpointSlice", s)
 		})
 	}
-	return g.Wait()
+	return errors.Join(err, removed.Wait())
 }
 
 func (r *Reconciler) applyService(ctx context.Context, in *Input, want *corev1.Service) (*corev1.Service, error) {
