@@ -23,6 +23,7 @@ import (
 	"github.com/sealane-io/sealane/controllers/conditions"
 	"github.com/sealane-io/sealane/controllers/services"
 	"github.com/sealane-io/sealane/controllers/verdicts"
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 // The kinds whose placement matters.
@@ -100,7 +101,7 @@ func unscheduled(binding *workv1alpha2.ResourceBinding) string {
 	if binding != nil {
 		c := meta.FindStatusCondition(binding.Status.Conditions, workv1alpha2.Scheduled)
 		if c != nil && c.Status == metav1.ConditionFalse && c.Message != "" {
-			return "no cluster is scheduled: " + cut(c.Message)
+			return "no cluster is scheduled: " + clip.Text(c.Message, maxText)
 		}
 	}
 	return "no cluster is scheduled: does a PropagationPolicy select this ServiceExport?"

@@ -13,6 +13,7 @@ import (
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/controllers/services"
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 // Types of the conditions, as in the MCS API.
@@ -76,7 +77,7 @@ func summary(clusters []Cluster, kind string, want metav1.ConditionStatus, reaso
 		if rank := severity(is); rank > worst {
 			worst, all.Status, all.Reason = rank, is.Status, is.Reason
 		}
-		texts = append(texts, c.Name+": "+cut(is.Message))
+		texts = append(texts, c.Name+": "+clip.Text(is.Message, maxText))
 	}
 	if len(texts) > 0 {
 		all.Message = join(texts)
@@ -96,7 +97,7 @@ func readiness(clusters []Cluster) metav1.Condition {
 		case is != nil && is.Status == metav1.ConditionTrue:
 			text := c.Name + ": exported"
 			if _, but, found := strings.Cut(is.Message, services.Exported+"; "); found {
-				text += ", " + cut(but)
+				text += ", " + clip.Text(but, maxText)
 			}
 			texts[0] = append(texts[0], text)
 			continue
@@ -110,7 +111,7 @@ func readiness(clusters []Cluster) metav1.Condition {
 		if rank > worst {
 			worst, all.Status, all.Reason = rank, is.Status, is.Reason
 		}
-		texts[rank] = append(texts[rank], c.Name+": "+state+": "+cut(is.Message))
+		texts[rank] = append(texts[rank], c.Name+": "+state+": "+clip.Text(is.Message, maxText))
 	}
 	all.Message = join(slices.Concat(texts[2], texts[1], texts[0]))
 	return all
@@ -137,11 +138,4 @@ func severity(c *metav1.Condition) int {
 		return 1
 	}
 	return 2
-}
-
-func cut(s string) string {
-	if len(s) > maxText {
-		return strings.ToValidUTF8(s[:maxText], "") + "..."
-	}
-	return s
 }

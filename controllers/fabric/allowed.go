@@ -109,14 +109,7 @@ func (c claim) beyond(had claim) claim {
 	if slices.Equal(c.pods, had.pods) && slices.Equal(c.services, had.services) {
 		return claim{}
 	}
-	var b netipx.IPSetBuilder
-	for _, p := range had.routed() {
-		b.AddPrefix(p)
-	}
-	set, err := b.IPSet()
-	if err != nil { // not from prefixes that were validated
-		return c
-	}
+	set := netfacts.Set(had.routed())
 	without := func(list []netip.Prefix) (out []netip.Prefix) {
 		for _, p := range list {
 			if !set.ContainsPrefix(p) {

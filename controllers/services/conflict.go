@@ -13,6 +13,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 const (
@@ -144,7 +145,7 @@ func conflict(exports []accepted, rules *rules, karmada KarmadaServices) v1alpha
 	if len(reasons) > 0 {
 		out.Status = metav1.ConditionTrue
 		out.Reason = strings.Join(reasons, ",")
-		out.Message = cut(strings.Join(messages, ". "), maxMessage)
+		out.Message = clip.Text(strings.Join(messages, ". "), maxMessage)
 	}
 	out = karmada.Conflict(out, namespace, name)
 	return v1alpha1.ExportCondition{
@@ -192,13 +193,5 @@ func (f *field) shown(text string) string {
 	if f.hidden {
 		return ""
 	}
-	return " (" + cut(text, maxShown) + ")"
-}
-
-// cut shortens ASCII text.
-func cut(s string, size int) string {
-	if len(s) <= size {
-		return s
-	}
-	return s[:size-3] + "..."
+	return " (" + clip.Text(text, maxShown) + ")"
 }

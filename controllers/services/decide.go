@@ -15,6 +15,8 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 // Input is all that decides about one shard.
@@ -211,7 +213,7 @@ func newMembers(all []Member) []*member {
 		m := &all[i]
 		out = append(out, &member{
 			Member:   m,
-			networks: networks{newPrefixSet(m.Pods), newPrefixSet(m.Services), newPrefixSet(m.Nodes)},
+			networks: networks{netfacts.Set(m.Pods), netfacts.Set(m.Services), netfacts.Set(m.Nodes)},
 			before:   map[key]v1alpha1.SeenExport{}, seen: map[key]v1alpha1.SeenExport{},
 			refused: map[key]refusal{},
 			imports: []v1alpha1.Import{}, conditions: []v1alpha1.ExportCondition{},
@@ -277,7 +279,7 @@ func (m *member) gather(in Input, permits *permits) {
 // placed says whether an export has a proper name that belongs in this shard.
 func (m *member) placed(in Input, e *v1alpha1.Export) bool {
 	if !named(e) {
-		m.problem(ReasonInvalidExport, "an export is refused: %s/%s cannot be the namespace and name of a Service", quote(e.Namespace), quote(e.Name))
+		m.problem(ReasonInvalidExport, "an export is refused: %s/%s cannot be the namespace and name of a Service", clip.Quote(e.Namespace), clip.Quote(e.Name))
 		return false
 	}
 	if shard := v1alpha1.Shard(e.Namespace, e.Name, in.Shards); shard != in.Shard {

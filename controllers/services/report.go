@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 const (
@@ -47,7 +48,7 @@ func readReport(raw []byte) (*report, error) {
 		Imports          json.RawMessage   `json:"imports"`
 	}
 	if err := json.Unmarshal(raw, &status); err != nil {
-		return nil, &unusable{ReasonInvalidReport, "it cannot be decoded: " + quote(err.Error())}
+		return nil, &unusable{ReasonInvalidReport, "it cannot be decoded: " + clip.Quote(err.Error())}
 	}
 	if len(status.Exports) > maxReported {
 		return nil, &unusable{v1alpha1.ReasonStatusTooLarge, fmt.Sprintf("it has %d exports, at most %d are read", len(status.Exports), maxReported)}

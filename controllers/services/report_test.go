@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 func encoded(t testing.TB, status v1alpha1.BundleStatus) []byte {
@@ -183,7 +184,7 @@ func checkBounds(t *testing.T, d Decision) {
 	if len(d.Bundles) != 2 || len(d.Problems) > 2*maxProblems {
 		t.Fatalf("%d Bundles, %d Problems", len(d.Bundles), len(d.Problems))
 	}
-	mine, m := newPrefixSet(cluster(1).Pods), d.Bundles["c2"]
+	mine, m := netfacts.Set(cluster(1).Pods), d.Bundles["c2"]
 	if spec, err := json.Marshal(m); err != nil || len(spec) > maxBundle {
 		t.Fatalf("%d bytes, %v", len(spec), err)
 	}
@@ -201,7 +202,7 @@ func checkBounds(t *testing.T, d Decision) {
 			for _, g := range c.Backends {
 				for _, b := range g.Addresses {
 					ip, ok := parseIP(b.IP)
-					if c.Cluster == "c1" && (!ok || !mine.contain(ip)) && !slices.Contains(c.ClusterIPs, b.IP) {
+					if c.Cluster == "c1" && (!ok || !mine.Contains(ip)) && !slices.Contains(c.ClusterIPs, b.IP) {
 						t.Fatalf("c1 contributes %s", b.IP)
 					}
 				}

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 // scope is an ImportScope or an ExporterScope, parsed. A nil scope admits everybody.
@@ -57,7 +57,7 @@ func validScope(s *v1alpha1.ImportScope) error {
 	}
 	for _, name := range s.ClusterNames {
 		if len(validation.IsDNS1123Label(name)) > 0 {
-			return fmt.Errorf("its import scope names %s, which is no cluster's name", quote(name))
+			return fmt.Errorf("its import scope names %s, which is no cluster's name", clip.Quote(name))
 		}
 	}
 	if s.ClusterSelector == nil {
@@ -67,7 +67,7 @@ func validScope(s *v1alpha1.ImportScope) error {
 		return fmt.Errorf("the selector of its import scope has %d bytes, at most %d are possible", size, maxSelector)
 	}
 	if _, err := parseScope(s); err != nil {
-		return errors.New("the selector of its import scope cannot be used: " + strings.ToValidUTF8(cut(err.Error(), maxReason), ""))
+		return errors.New("the selector of its import scope cannot be used: " + clip.Text(err.Error(), maxReason))
 	}
 	return nil
 }

@@ -10,11 +10,13 @@ import (
 	"slices"
 	"time"
 
+	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
 	"github.com/sealane-io/sealane/internal/exportmeta"
 )
 
@@ -58,7 +60,7 @@ func (a *accepted) withdrawn() bool { return !a.withdrawnAt.IsZero() }
 
 // networks of a member, for look-ups.
 type networks struct {
-	pods, services, nodes prefixSet
+	pods, services, nodes *netipx.IPSet
 }
 
 // accept validates an export and returns it in canonical form: every address in one spelling,
@@ -81,7 +83,7 @@ func accept(cluster string, e v1alpha1.Export, n *networks) (accepted, error) {
 		return a, err
 	}
 	if m := e.Mode; m != "" && m != v1alpha1.ServiceModeClusterSetIP && m != v1alpha1.ServiceModeClusterIP {
-		return a, fmt.Errorf("its service mode %s is none of ClusterSetIP, ClusterIP", quote(string(m)))
+		return a, fmt.Errorf("its service mode %s is none of ClusterSetIP, ClusterIP", clip.Quote(string(m)))
 	}
 	if err := validScope(e.Scope); err != nil {
 		return a, err
@@ -115,7 +117,7 @@ func validSettings(s *v1alpha1.ServiceSettings) error {
 		}
 	case v1alpha1.Headless:
 	default:
-		return fmt.Errorf("its type %s is none of ClusterSetIP, Headless", quote(string(s.Type)))
+		return fmt.Errorf("its type %s is none of ClusterSetIP, Headless", clip.Quote(string(s.Type)))
 	}
 	if err := validPorts(s.Ports); err != nil {
 		return err
@@ -128,7 +130,7 @@ func validSettings(s *v1alpha1.ServiceSettings) error {
 	}
 	for _, f := range s.IPFamilies {
 		if f != corev1.IPv4Protocol && f != corev1.IPv6Protocol {
-			return fmt.Errorf("its IP family %s is none of IPv4, IPv6", quote(string(f)))
+			return fmt.Errorf("its IP family %s is none of IPv4, IPv6", clip.Quote(string(f)))
 		}
 	}
 	return nil
@@ -145,7 +147,7 @@ func validPorts(ports []v1alpha1.ServicePort) error {
 			return err
 		}
 		if p.AppProtocol != nil && len(validation.IsQualifiedName(*p.AppProtocol)) > 0 {
-			return fmt.Errorf("the application protocol of port %d is %s, which is no qualified name", p.Port, quote(*p.AppProtocol))
+			return fmt.Errorf("the application protocol of port %d is %s, which is no qualified name", p.Port, clip.Quote(*p.AppProtocol))
 		}
 		number := v1alpha1.BackendPort{Protocol: p.Protocol, Port: p.Port}
 		if names[p.Name] || numbers[number] {
@@ -161,12 +163,12 @@ func validPorts(ports []v1alpha1.ServicePort) error {
 
 func validPort(name string, protocol corev1.Protocol, port int32) error {
 	if name != "" && len(validation.IsDNS1123Label(name)) > 0 {
-		return fmt.Errorf("the port name %s is no DNS label", quote(name))
+		return fmt.Errorf("the port name %s is no DNS label", clip.Quote(name))
 	}
 	switch protocol {
 	case corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
 	default:
-		return fmt.Errorf("the protocol %s is none of TCP, UDP, SCTP", quote(string(protocol)))
+		return fmt.Errorf("the protocol %s is none of TCP, UDP, SCTP", clip.Quote(string(protocol)))
 	}
 	if port < 1 || port > 65535 {
 		return fmt.Errorf("the port %d is not within 1-65535", port)
@@ -176,16 +178,16 @@ func validPort(name string, protocol corev1.Protocol, port int32) error {
 
 func validTraffic(s *v1alpha1.ServiceSettings) error {
 	if s.SessionAffinity != "" && s.SessionAffinity != corev1.ServiceAffinityNone && s.SessionAffinity != corev1.ServiceAffinityClientIP {
-		return fmt.Errorf("its session affinity %s is none of None, ClientIP", quote(string(s.SessionAffinity)))
+		return fmt.Errorf("its session affinity %s is none of None, ClientIP", clip.Quote(string(s.SessionAffinity)))
 	}
 	if t := affinityTimeout(s.SessionAffinityConfig); t < 1 || t > maxAffinity {
 		return fmt.Errorf("its session affinity lasts %d s, expected 1-%d", t, maxAffinity)
 	}
 	if p := s.InternalTrafficPolicy; p != nil && *p != corev1.ServiceInternalTrafficPolicyCluster && *p != corev1.ServiceInternalTrafficPolicyLocal {
-		return fmt.Errorf("its internal traffic policy %s is none of Cluster, Local", quote(string(*p)))
+		return fmt.Errorf("its internal traffic policy %s is none of Cluster, Local", clip.Quote(string(*p)))
 	}
 	if d := s.TrafficDistribution; d != nil && *d != "" && len(validation.IsQualifiedName(*d)) > 0 {
-		return fmt.Errorf("its traffic distribution %s is no name", quote(*d))
+		return fmt.Errorf("its traffic distribution %s is no name", clip.Quote(*d))
 	}
 	return nil
 }
@@ -220,7 +222,7 @@ func (a *accepted) clusterIPs(ips []string, n *networks) []string {
 	var families []bool
 	for _, s := range ips {
 		ip, ok := parseIP(s)
-		if !ok || !n.services.contain(ip) || slices.Contains(families, ip.Is4()) {
+		if !ok || !n.services.Contains(ip) || slices.Contains(families, ip.Is4()) {
 			a.foreignIPs++
 			continue
 		}
@@ -274,10 +276,10 @@ func (a *accepted) backend(b v1alpha1.Backend, n *networks) (v1alpha1.Backend, b
 	// The node is of use in its own cluster only.
 	b.Node = ""
 	switch {
-	case n.nodes.contain(ip):
+	case n.nodes.Contains(ip):
 		a.notRouted++
 		return b, false
-	case n.pods.contain(ip):
+	case n.pods.Contains(ip):
 		return b, true
 	}
 	a.outside++
@@ -365,12 +367,4 @@ func parseIP(s string) (netip.Addr, bool) {
 	}
 	ip = ip.Unmap()
 	return ip, ip.IsGlobalUnicast()
-}
-
-// quote shows a member's text, which may be anything, in a message.
-func quote(s string) string {
-	if len(s) > maxShown {
-		s = s[:maxShown]
-	}
-	return fmt.Sprintf("%q", s)
 }

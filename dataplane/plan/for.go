@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/sealane-io/sealane/dataplane/topology"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 // For returns what a node's kernel should hold. Without remote clusters it holds nothing. A node that the
@@ -465,13 +466,8 @@ func (v *view) peer(r topology.Remote, g topology.Gateway) Peer {
 		}
 	}
 	p.AllowedIPs = append(slices.Clip(r.Routed), host(ULA(g.PublicKey)))
-	slices.SortFunc(p.AllowedIPs, comparePrefix)
+	slices.SortFunc(p.AllowedIPs, netfacts.Compare)
 	return p
-}
-
-// comparePrefix orders by address, IPv4 first, then the wider first.
-func comparePrefix(a, b netip.Prefix) int {
-	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
 // sort brings every slice into the order of its keys. Candidates of several gateways may be one address, and
@@ -479,7 +475,7 @@ func comparePrefix(a, b netip.Prefix) int {
 func (p *Plan) sort() {
 	slices.SortFunc(p.Links, func(a, b Link) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(p.Addresses, func(a, b Address) int {
-		return cmp.Or(cmp.Compare(a.Link, b.Link), comparePrefix(a.Prefix, b.Prefix))
+		return cmp.Or(cmp.Compare(a.Link, b.Link), netfacts.Compare(a.Prefix, b.Prefix))
 	})
 	slices.SortFunc(p.Neighbours, func(a, b Neighbour) int {
 		return cmp.Or(cmp.Compare(a.Link, b.Link), a.IP.Compare(b.IP))
@@ -495,5 +491,5 @@ func (p *Plan) sort() {
 }
 
 func compareRoute(a, b Route) int {
-	return cmp.Or(cmp.Compare(a.Table, b.Table), comparePrefix(a.Dst, b.Dst), cmp.Compare(a.Metric, b.Metric))
+	return cmp.Or(cmp.Compare(a.Table, b.Table), netfacts.Compare(a.Dst, b.Dst), cmp.Compare(a.Metric, b.Metric))
 }

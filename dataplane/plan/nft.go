@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sealane-io/sealane/dataplane/topology"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 // Names of the sets. The set of a cable, "cable0", holds the CIDRs of the clusters behind it.
@@ -99,7 +100,7 @@ func (v *view) nodeAddresses(f Family) []netip.Prefix {
 // disjoint returns prefixes sorted, without those inside others. Neighbouring prefixes stay apart, so that
 // a new one is seen to be new.
 func disjoint(prefixes []netip.Prefix) []netip.Prefix {
-	prefixes = slices.SortedFunc(slices.Values(prefixes), comparePrefix)
+	prefixes = slices.SortedFunc(slices.Values(prefixes), netfacts.Compare)
 	out := prefixes[:0]
 	for _, p := range prefixes {
 		if len(out) == 0 || !out[len(out)-1].Overlaps(p) {

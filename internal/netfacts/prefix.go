@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"net/netip"
 
+	"go4.org/netipx"
+
 	"github.com/sealane-io/sealane/internal/clip"
 )
 
@@ -109,4 +111,19 @@ func Host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 // Compare orders prefixes by address, IPv4 first, and then the wider first.
 func Compare(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
+
+// Set returns the addresses of all valid prefixes of a list. It is never nil.
+func Set(prefixes []netip.Prefix) *netipx.IPSet {
+	var b netipx.IPSetBuilder
+	for _, p := range prefixes {
+		if p.IsValid() {
+			b.AddPrefix(p)
+		}
+	}
+	set, err := b.IPSet()
+	if err != nil { // only what was added can be wrong, and every prefix is valid
+		return new(netipx.IPSet)
+	}
+	return set
 }

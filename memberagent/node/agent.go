@@ -20,6 +20,7 @@ import (
 	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/dataplane/topology"
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 const (
@@ -288,7 +289,7 @@ func (a *Agent) round(ctx context.Context) error {
 	a.ready.Store(err == nil)
 	if err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
-		state.Programmed, state.Message = v1alpha1.ReasonProgrammingFailed, truncate(first, maxStateError)
+		state.Programmed, state.Message = v1alpha1.ReasonProgrammingFailed, clip.Text(first, maxStateError)
 	}
 	if ctx.Err() == nil && state.Programmed != "" && state != a.state {
 		a.states.put(state)

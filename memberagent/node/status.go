@@ -17,6 +17,7 @@ import (
 	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/dataplane/topology"
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 // A handshake lasts 180 s at most (WireGuard, REJECT_AFTER_TIME): a tunnel in use has a younger one.
@@ -129,7 +130,7 @@ func conditions(old []metav1.Condition, generation int64, err error, refused str
 	}
 	if err != nil {
 		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonProgrammingFailed
-		ready.Message = truncate(err.Error(), maxMessage)
+		ready.Message = clip.Text(err.Error(), maxMessage)
 	}
 	accepted := metav1.Condition{
 		Type: v1alpha1.GatewayNetworksAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNetworksAccepted,
@@ -145,13 +146,6 @@ func conditions(old []metav1.Condition, generation int64, err error, refused str
 		meta.SetStatusCondition(&out, c)
 	}
 	return out
-}
-
-func truncate(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return s[:n] + "…"
 }
 
 const (
