@@ -100,6 +100,8 @@ const (
 	PeeringExportsAccepted = "ExportsAccepted"
 	// PeeringImportsApplied: every service that the cluster imports has its ServiceImport, and can be used.
 	PeeringImportsApplied = "ImportsApplied"
+	// PeeringNetworksDiscovered: pod and service networks of the cluster are known.
+	PeeringNetworksDiscovered = "NetworksDiscovered"
 )
 
 // Reasons of these conditions that need a person.
@@ -123,6 +125,8 @@ const (
 	ReasonNamespaceMissing = "NamespaceMissing"
 	ReasonImportRefused    = "Refused"
 	ReasonImportPending    = "Pending"
+	// Of MemberMCSAPI: the cluster serves only v1alpha1 of the MCS API.
+	ReasonMCSAPILimited = "Limited"
 )
 
 // Peering is one member's place in the fabric: down, what it is to connect to; up, what it is.

@@ -44,7 +44,7 @@ func (c Clusters) Next(gateways []v1alpha1.Gateway, now time.Time) (Clusters, ti
 	for cluster, known := range c {
 		out[cluster] = known
 	}
-	again := soonestExpiry(gateways, now)
+	again := Expiry(gateways, now)
 	for cluster, status := range Reports(gateways, now) {
 		known := c[cluster]
 		switch {
@@ -62,7 +62,7 @@ func (c Clusters) Next(gateways []v1alpha1.Gateway, now time.Time) (Clusters, ti
 				break
 			}
 			out[cluster] = known
-			again = sooner(again, left)
+			again = Sooner(again, left)
 		}
 	}
 	return out, again
@@ -128,18 +128,18 @@ func Better(a, b v1alpha1.ConnectionStatus) v1alpha1.ConnectionStatus {
 	return a
 }
 
-// soonestExpiry is after what time the first of the fresh reports becomes unknown; 0 without one.
-func soonestExpiry(gateways []v1alpha1.Gateway, now time.Time) (soonest time.Duration) {
+// Expiry is after what time the first of the fresh reports becomes unknown; 0 without one.
+func Expiry(gateways []v1alpha1.Gateway, now time.Time) (soonest time.Duration) {
 	for i := range gateways {
 		if g := &gateways[i]; Fresh(g, now) {
-			soonest = sooner(soonest, g.Status.ReportedAt.Add(ReportLifetime).Sub(now))
+			soonest = Sooner(soonest, g.Status.ReportedAt.Add(ReportLifetime).Sub(now))
 		}
 	}
 	return soonest
 }
 
-// sooner returns the shorter of two times of which 0 is never.
-func sooner(a, b time.Duration) time.Duration {
+// Sooner returns the shorter of two times of which 0 is never.
+func Sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}

@@ -215,7 +215,7 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 		&imports.Reconciler{Client: cached, Families: found.Families, Reachability: reach, Limited: limited, Refusals: refusals, Written: counters.changed},
 		&clusterdns.Reconciler{Client: cached, Wiring: wiring},
 		&mailbox.Bundles{Client: cached, Refusals: refusals, Limited: limited, Written: counters.reported("Bundle")},
-		&mailbox.Peering{Client: cached, Live: live, Discovery: found, Wiring: wiring, Version: o.Version, Limited: limited, Refusals: refusals, Written: counters.reported("Peering")},
+		&mailbox.Peering{Client: cached, Live: live, Discovery: found, Wiring: wiring, Version: o.Version, Limited: limited, Refusals: refusals, Written: counters.reported("Peering"), Now: time.Now},
 		&servedVersion{live: live, served: served},
 	} {
 		if err := r.SetupWithManager(m, options()); err != nil {

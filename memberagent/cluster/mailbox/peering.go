@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,16 +17,6 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
 )
 
-// Conditions of Peering.status beside v1alpha1.PeeringDNSConfigured.
-const (
-	// ConditionMCSAPI: the cluster serves the MCS API with every field that Sealane uses.
-	ConditionMCSAPI = "MCSAPI"
-	// ConditionNetworksDiscovered: pod and service networks are known.
-	ConditionNetworksDiscovered = "NetworksDiscovered"
-	// ConditionCleaned: nothing of Sealane is left in a cluster that leaves.
-	ConditionCleaned = v1alpha1.MemberCleaned
-)
-
 // Input is all that decides about Peering.status.
 type Input struct {
 	Peering  *v1alpha1.Peering
@@ -33,6 +24,8 @@ type Input struct {
 	Gateways []v1alpha1.Gateway
 	// NodeExists says whether a node of that name does.
 	NodeExists func(name string) bool
+	// Now is the time at which a Gateway's report is fresh or not.
+	Now time.Time
 	// Version of the agent.
 	Version string
 	// Limited is set where only v1alpha1 of the MCS API is served.
@@ -64,7 +57,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		wanted = append(wanted, cleaned(in.Remaining))
 	} else {
 		wanted = append(wanted, in.Nodes, in.Accepted, exported(in.RefusedExports))
-		meta.RemoveStatusCondition(&out.Conditions, ConditionCleaned)
+		meta.RemoveStatusCondition(&out.Conditions, v1alpha1.MemberCleaned)
 	}
 	for _, c := range wanted {
 		c.ObservedGeneration = in.Peering.Generation
@@ -90,26 +83,22 @@ func endpoints(in Input) []v1alpha1.Endpoint {
 	return out
 }
 
-// connections to each remote cluster: the best that an active gateway, or any where none is, reports. One
-// of which nothing is reported yet is connecting.
+// connections to each remote cluster: the best that the gateways whose word counts report. One of which none of them
+// says anything is connecting.
 func connections(in Input) []v1alpha1.MemberConnection {
-	active := slices.ContainsFunc(in.Gateways, func(g v1alpha1.Gateway) bool { return g.Status.HAState == v1alpha1.GatewayActive })
-	best := map[string]v1alpha1.ConnectionStatus{}
-	for i := range in.Gateways {
-		g := &in.Gateways[i]
-		if !in.NodeExists(g.Name) || (active && g.Status.HAState != v1alpha1.GatewayActive) {
-			continue
-		}
-		for _, c := range g.Status.Connections {
-			best[c.Cluster] = reach.Better(best[c.Cluster], c.Status)
-		}
-	}
+	best := reach.Reports(existing(in), in.Now)
 	var out []v1alpha1.MemberConnection
 	for _, r := range in.Peering.Spec.RemoteClusters {
-		out = append(out, v1alpha1.MemberConnection{Cluster: r.Name, Status: cmp.Or(best[r.Name], v1alpha1.ConnectionConnecting)})
+		status := cmp.Or(best[r.Name], v1alpha1.ConnectionConnecting)
+		out = append(out, v1alpha1.MemberConnection{Cluster: r.Name, Status: status})
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.MemberConnection) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	return out
+}
+
+// existing are the gateways whose nodes exist.
+func existing(in Input) []v1alpha1.Gateway {
+	return slices.DeleteFunc(slices.Clone(in.Gateways), func(g v1alpha1.Gateway) bool { return !in.NodeExists(g.Name) })
 }
 
 func condition(kind string, ok bool, reason, format string, args ...any) metav1.Condition {
@@ -122,11 +111,11 @@ func condition(kind string, ok bool, reason, format string, args ...any) metav1.
 
 func mcsAPI(limited bool) metav1.Condition {
 	if limited {
-		return condition(ConditionMCSAPI, false, "Limited", "the cluster serves only v1alpha1 of ServiceExport and ServiceImport, installed by somebody else: "+
+		return condition(v1alpha1.MemberMCSAPI, false, v1alpha1.ReasonMCSAPILimited, "the cluster serves only v1alpha1 of ServiceExport and ServiceImport, installed by somebody else: "+
 			"exported labels come from annotations, IP families and one of two addresses are left out; "+
 			"install the CustomResourceDefinitions of sigs.k8s.io/mcs-api v0.5.2, or delete those there and Sealane installs its own")
 	}
-	return condition(ConditionMCSAPI, true, "Served", "the cluster serves v1beta1 of ServiceExport and ServiceImport")
+	return condition(v1alpha1.MemberMCSAPI, true, "Served", "the cluster serves v1beta1 of ServiceExport and ServiceImport")
 }
 
 // applied names the imports with the most urgent reason: what a person must decide about comes before what a namespace
@@ -180,16 +169,16 @@ func networks(n v1alpha1.Networks) metav1.Condition {
 		missing = append(missing, "serviceCIDRs")
 	}
 	if len(missing) > 0 {
-		return condition(ConditionNetworksDiscovered, false, "Unknown", "nothing in the cluster states its %s; set them in the ClusterSet under spec.clusters[].networks", strings.Join(missing, " and "))
+		return condition(v1alpha1.PeeringNetworksDiscovered, false, "Unknown", "nothing in the cluster states its %s; set them in the ClusterSet under spec.clusters[].networks", strings.Join(missing, " and "))
 	}
-	return condition(ConditionNetworksDiscovered, true, "Discovered", "pod and service networks are known")
+	return condition(v1alpha1.PeeringNetworksDiscovered, true, "Discovered", "pod and service networks are known")
 }
 
 func cleaned(remaining []string) metav1.Condition {
 	if len(remaining) > 0 {
-		return condition(ConditionCleaned, false, "Cleaning", "still there: %s", some(remaining))
+		return condition(v1alpha1.MemberCleaned, false, "Cleaning", "still there: %s", some(remaining))
 	}
-	return condition(ConditionCleaned, true, "Cleaned", "nothing of Sealane is left on the nodes")
+	return condition(v1alpha1.MemberCleaned, true, "Cleaned", "nothing of Sealane is left on the nodes")
 }
 
 // some of a list that may be long.

@@ -27,6 +27,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/reach"
 	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
 	"github.com/sealane-io/sealane/memberagent/cluster/imports"
@@ -46,6 +47,8 @@ type Peering struct {
 	Refusals *imports.Refusals
 	// Written is called for each write.
 	Written func()
+	// Now is the clock.
+	Now func() time.Time
 
 	pacer *pacer
 	// making has the imports that were not made yet when last looked at, and since when. One worker reconciles.
@@ -109,13 +112,13 @@ func (r *Peering) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 	if equality.Semantic.DeepEqual(peering.Status, status) {
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
-	if wait := r.pacer.waitFor(peering.Name, paceOf(peering.Status, status), time.Now()); wait > 0 {
+	if wait := r.pacer.waitFor(peering.Name, paceOf(peering.Status, status), r.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	if err := replaceStatus(ctx, r, peering, status); err != nil {
 		return ctrl.Result{}, err
 	}
-	r.pacer.wrote(peering.Name, time.Now())
+	r.pacer.wrote(peering.Name, r.Now())
 	r.Written()
 	return ctrl.Result{RequeueAfter: again}, nil
 }
@@ -134,7 +137,7 @@ func paceOf(before, after v1alpha1.PeeringStatus) time.Duration {
 }
 
 func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Input, again time.Duration, err error) {
-	in = Input{Peering: peering, Version: r.Version, Limited: r.Limited}
+	in = Input{Peering: peering, Version: r.Version, Limited: r.Limited, Now: r.Now()}
 	if in.Found, again, err = r.Discovery.Find(ctx); err != nil {
 		return in, 0, err
 	}
@@ -172,10 +175,8 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 	if in.ImportProblems, later, err = r.problems(ctx); err != nil {
 		return in, 0, err
 	}
-	if later > 0 && (again == 0 || later < again) {
-		again = later
-	}
-	return in, again, nil
+	again = reach.Sooner(again, later)
+	return in, reach.Sooner(again, reach.Expiry(existing(in), in.Now)), nil
 }
 
 // refused names the ServiceExports that need a person. One without a Service, or pending, does not.
@@ -209,7 +210,7 @@ func (r *Peering) problems(ctx context.Context) (problems []v1alpha1.ImportProbl
 	if err != nil {
 		return nil, 0, err
 	}
-	now := time.Now()
+	now := r.Now()
 	maps.DeleteFunc(r.making, func(key types.NamespacedName, _ time.Time) bool {
 		return verdicts[key].Reason != v1alpha1.ReasonImportPending
 	})

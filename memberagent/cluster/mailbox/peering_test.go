@@ -14,13 +14,24 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/reach"
 )
 
+// now is the time of every report, unless a test says otherwise.
+var now = time.Unix(1e9, 0)
+
+// reported is a Gateway whose last report has an age.
+func reported(g v1alpha1.Gateway, age time.Duration) v1alpha1.Gateway {
+	at := metav1.NewTime(now.Add(-age))
+	g.Status.ReportedAt = &at
+	return g
+}
+
 func gateway(name string, slot int32, state v1alpha1.HAState, status v1alpha1.ConnectionStatus) v1alpha1.Gateway {
-	long := metav1.NewTime(time.Unix(0, 0))
+	reported := metav1.NewTime(now)
 	g := v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.GatewaySpec{Slot: slot}}
 	g.Status = v1alpha1.GatewayStatus{
-		HAState: state, ReportedAt: &long,
+		HAState: state, ReportedAt: &reported,
 		Endpoint: &v1alpha1.Endpoint{Gateway: "another", Slot: 9, PublicKey: "key-of-" + name},
 	}
 	if status != "" {
@@ -35,6 +46,7 @@ func peeringInput(gateways ...v1alpha1.Gateway) Input {
 			Revision: 5, RemoteClusters: []v1alpha1.RemoteCluster{{Name: "c3"}, {Name: "c2"}},
 		}},
 		Gateways:   gateways,
+		Now:        now,
 		NodeExists: func(name string) bool { return name != "gone" },
 		DNS:        metav1.Condition{Type: v1alpha1.PeeringDNSConfigured, Status: metav1.ConditionTrue, Reason: "Configured"},
 	}
@@ -50,7 +62,17 @@ func TestPeeringStatus(t *testing.T) {
 		want     string
 	}{
 		{"no gateway", nil, "c2=Connecting c3=Connecting"},
-		{"quiet for long: it stays", []v1alpha1.Gateway{gateway("a", 0, active, v1alpha1.ConnectionConnected)}, "a/0 c2=Connected c3=Connecting"},
+		{"connected", []v1alpha1.Gateway{gateway("a", 0, active, v1alpha1.ConnectionConnected)}, "a/0 c2=Connected c3=Connecting"},
+		{"its last report just counts", []v1alpha1.Gateway{
+			reported(gateway("a", 0, active, v1alpha1.ConnectionConnected), reach.ReportLifetime-time.Second),
+		}, "a/0 c2=Connected c3=Connecting"},
+		{"quiet for long: it stays, and what it said does not", []v1alpha1.Gateway{
+			reported(gateway("a", 0, active, v1alpha1.ConnectionConnected), reach.ReportLifetime),
+		}, "a/0 c2=Connecting c3=Connecting"},
+		{"another says what the quiet one no longer can", []v1alpha1.Gateway{
+			reported(gateway("a", 0, active, v1alpha1.ConnectionConnected), reach.ReportLifetime),
+			gateway("b", 1, standby, v1alpha1.ConnectionError),
+		}, "a/0 b/1 c2=Error c3=Connecting"},
 		{"by slot", []v1alpha1.Gateway{gateway("a", 1, standby, v1alpha1.ConnectionError), gateway("b", 0, active, v1alpha1.ConnectionConnected), empty}, "b/0 a/1 c2=Connected c3=Connecting"},
 		{"the active one says", []v1alpha1.Gateway{gateway("a", 1, standby, v1alpha1.ConnectionConnected), gateway("b", 0, active, v1alpha1.ConnectionError)}, "b/0 a/1 c2=Error c3=Connecting"},
 		{"its node is gone", []v1alpha1.Gateway{gateway("gone", 0, active, v1alpha1.ConnectionConnected)}, "c2=Connecting c3=Connecting"},
@@ -96,14 +118,14 @@ func TestPeeringConditions(t *testing.T) {
 		c.Message != "shop/cart: exceeded quota" || c.Status != metav1.ConditionFalse {
 		t.Errorf("refused: %+v", c)
 	}
-	if c := meta.FindStatusCondition(status.Conditions, ConditionMCSAPI); c.Reason != "Limited" || c.Status != metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.MemberMCSAPI); c.Reason != "Limited" || c.Status != metav1.ConditionFalse {
 		t.Errorf("old API: %+v", c)
 	}
-	if c := meta.FindStatusCondition(status.Conditions, ConditionNetworksDiscovered); c.Status != metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.PeeringNetworksDiscovered); c.Status != metav1.ConditionFalse {
 		t.Errorf("no networks: %+v", c)
 	}
 	in.Peering.Spec.Phase, in.Remaining = v1alpha1.MemberLeaving, []string{"pod x"}
-	if s := PeeringStatus(in); s.Cleaned || meta.IsStatusConditionTrue(s.Conditions, ConditionCleaned) {
+	if s := PeeringStatus(in); s.Cleaned || meta.IsStatusConditionTrue(s.Conditions, v1alpha1.MemberCleaned) {
 		t.Errorf("not clean yet: %+v", s)
 	}
 	in.Remaining = nil
@@ -112,7 +134,7 @@ func TestPeeringConditions(t *testing.T) {
 		t.Error("clean")
 	}
 	in.Peering.Spec.Phase = v1alpha1.MemberActive
-	if s := PeeringStatus(in); s.Cleaned || meta.FindStatusCondition(s.Conditions, ConditionCleaned) != nil {
+	if s := PeeringStatus(in); s.Cleaned || meta.FindStatusCondition(s.Conditions, v1alpha1.MemberCleaned) != nil {
 		t.Errorf("back again: %+v", s)
 	}
 }
