@@ -33,7 +33,7 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	remote := []string{"remote_cluster", "slot"}
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("sealane_node_"+name, help, append(remote[:2:2], labels...), nil)
+		return prometheus.NewDesc(name, help, append(remote[:2:2], labels...), nil)
 	}
 	m := &Metrics{
 		syncs: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -43,12 +43,12 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sealane_node_changes_total", Help: "Changes of the node's network that were tried.",
 		}, []string{"kind", "op"}),
-		state:     desc("connection_state", "Whether the tunnel to a remote gateway is in a state.", "state"),
-		rtt:       desc("connection_rtt_seconds", "Average round-trip time of the probes over the last minute."),
-		loss:      desc("connection_loss_ratio", "Share of probes lost over the last minute."),
-		received:  desc("connection_received_bytes_total", "Bytes received through the tunnel."),
-		sent:      desc("connection_sent_bytes_total", "Bytes sent through the tunnel."),
-		handshake: desc("connection_handshake_age_seconds", "Time since the last handshake."),
+		state:     desc("sealane_node_connection_state", "Whether the tunnel to a remote gateway is in a state.", "state"),
+		rtt:       desc("sealane_node_connection_rtt_seconds", "Average round-trip time of the probes over the last minute."),
+		loss:      desc("sealane_node_connection_loss_ratio", "Share of probes lost over the last minute."),
+		received:  desc("sealane_node_connection_received_bytes_total", "Bytes received through the tunnel."),
+		sent:      desc("sealane_node_connection_sent_bytes_total", "Bytes sent through the tunnel."),
+		handshake: desc("sealane_node_connection_handshake_age_seconds", "Time since the last handshake."),
 	}
 	for _, c := range []prometheus.Collector{m.syncs, m.changes, m} {
 		if err := r.Register(c); err != nil {
