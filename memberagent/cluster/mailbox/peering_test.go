@@ -20,8 +20,8 @@ import (
 // now is the time of every report, unless a test says otherwise.
 var now = time.Unix(1e9, 0)
 
-// reported is a Gateway whose last report has an age.
-func reported(g v1alpha1.Gateway, age time.Duration) v1alpha1.Gateway {
+// reportedAgo is a Gateway whose last report has an age.
+func reportedAgo(g v1alpha1.Gateway, age time.Duration) v1alpha1.Gateway {
 	at := metav1.NewTime(now.Add(-age))
 	g.Status.ReportedAt = &at
 	return g
@@ -64,13 +64,13 @@ func TestPeeringStatus(t *testing.T) {
 		{"no gateway", nil, "c2=Connecting c3=Connecting"},
 		{"connected", []v1alpha1.Gateway{gateway("a", 0, active, v1alpha1.ConnectionConnected)}, "a/0 c2=Connected c3=Connecting"},
 		{"its last report just counts", []v1alpha1.Gateway{
-			reported(gateway("a", 0, active, v1alpha1.ConnectionConnected), reach.ReportLifetime-time.Second),
+			reportedAgo(gateway("a", 0, active, v1alpha1.ConnectionConnected), reach.ReportLifetime-time.Second),
 		}, "a/0 c2=Connected c3=Connecting"},
 		{"quiet for long: it stays, and what it said does not", []v1alpha1.Gateway{
-			reported(gateway("a", 0, active, v1alpha1.ConnectionConnected), reach.ReportLifetime),
+			reportedAgo(gateway("a", 0, active, v1alpha1.ConnectionConnected), reach.ReportLifetime),
 		}, "a/0 c2=Connecting c3=Connecting"},
 		{"another says what the quiet one no longer can", []v1alpha1.Gateway{
-			reported(gateway("a", 0, active, v1alpha1.ConnectionConnected), reach.ReportLifetime),
+			reportedAgo(gateway("a", 0, active, v1alpha1.ConnectionConnected), reach.ReportLifetime),
 			gateway("b", 1, standby, v1alpha1.ConnectionError),
 		}, "a/0 b/1 c2=Error c3=Connecting"},
 		{"by slot", []v1alpha1.Gateway{gateway("a", 1, standby, v1alpha1.ConnectionError), gateway("b", 0, active, v1alpha1.ConnectionConnected), empty}, "b/0 a/1 c2=Connected c3=Connecting"},
