@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +47,7 @@ func merge(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) v1a
 		}
 		e := &exports[i].export
 		c := v1alpha1.ImportCluster{
-			Cluster: exports[i].cluster, CreatedAt: metav1.NewTime(exports[i].age),
+			Cluster: exports[i].cluster, CreatedAt: metav1.NewTime(exports[i].age.Truncate(time.Second)), // as the wire carries it
 			Ports: []string{}, ClusterIPs: []string{}, Backends: []v1alpha1.Backends{},
 		}
 		// A cluster whose type lost contributes nothing.
