@@ -157,7 +157,7 @@ func (k *karmada) plugin(t *testing.T, args ...string) (string, int) {
 	var out bytes.Buffer
 	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out}
 	line := []string{"kubectl-karmada-sealane", "--kubeconfig=" + k.kubeconfig, "--karmada-context=karmada",
-		"--timeout=60s"}
+		"--timeout=3m"}
 	code := run(append(line, args...), streams)
 	t.Logf("%s → %d\n%s", strings.Join(args, " "), code, out.String())
 	return out.String(), code
