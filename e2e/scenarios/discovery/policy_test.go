@@ -25,15 +25,15 @@ import (
 // steering is what annotations and policies change.
 func steering() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
-		"an ordered list of clusters with a threshold":           failoverList,
-		"weights, as finely as there are pods":                   weightsByPods,
-		"weights where DNS answers with ClusterIPs":              weightsByQuery,
-		"the ClusterIP mode of an export":                        clusterIPMode,
-		"importers by name":                                      importersByName,
-		"importers by label":                                     importersByLabel,
-		"importers by policy":                                    importersByPolicy,
-		"an annotation that says nothing usable hides a service": malformedScope,
-		"hints for traffic that should stay near":                trafficStaysNear,
+		"an ordered list of clusters with a threshold": failoverList,
+		"weights, as finely as there are pods":         weightsByPods,
+		"weights where DNS answers with ClusterIPs":    weightsByQuery,
+		"the ClusterIP mode of an export":              clusterIPMode,
+		"importers by name":                            importersByName,
+		"importers by label":                           importersByLabel,
+		"importers by policy":                          importersByPolicy,
+		"an annotation that says nothing usable shows a new service to its own cluster alone": malformedScope,
+		"hints for traffic that should stay near":                                             trafficStaysNear,
 	}
 }
 
@@ -265,13 +265,14 @@ func malformedScope(t *testing.T) {
 	s.Export("c2", annotated(v1alpha1.AnnotationImportSelector, "a in (b"))
 	suite.WaitFor(s, "c2", &mcs.ServiceExport{ObjectMeta: suite.Named("web")}, func(e *mcs.ServiceExport) error {
 		for _, c := range e.Status.Conditions {
-			if c.Status == metav1.ConditionFalse && strings.Contains(c.Message, v1alpha1.AnnotationImportSelector) {
+			if c.Type == string(mcs.ServiceExportConditionValid) && c.Status == metav1.ConditionTrue &&
+				strings.Contains(c.Message, v1alpha1.AnnotationImportSelector) {
 				return nil
 			}
 		}
 		return fmt.Errorf("expected a condition that names the annotation, found %+v", e.Status.Conditions)
 	})
-	s.WaitGone(suite.Members()...)
+	importedBy(s, "c2")
 	suite.Update(s, "c2", &mcs.ServiceExport{ObjectMeta: suite.Named("web")}, annotated(v1alpha1.AnnotationImportSelector, "a notin (b)"))
 	importedBy(s, suite.Members()...)
 }
