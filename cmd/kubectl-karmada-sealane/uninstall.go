@@ -176,13 +176,19 @@ func (a *api) removeOwned(ctx context.Context, object *unstructured.Unstructured
 	return a.waitGone(ctx, object)
 }
 
+// waitGone waits until an object of ours that was deleted is gone. It deletes again what no finalizer holds: the API
+// server, whose first deletion of a CustomResourceDefinition only adds its own finalizer, was seen to leave one there
+// after that was removed.
 func (a *api) waitGone(ctx context.Context, object client.Object) error {
 	err := until(ctx, func(ctx context.Context) (bool, error) {
 		err := a.Get(ctx, client.ObjectKeyFromObject(object), object)
 		if gone(err) {
 			return true, nil
 		}
-		return false, err
+		if err != nil || len(object.GetFinalizers()) > 0 || object.GetLabels()[labelManagedBy] != v1alpha1.ManagedBy {
+			return false, err
+		}
+		return false, a.removeOne(ctx, object)
 	})
 	if err != nil {
 		return fmt.Errorf("wait until %s is gone: %w", describe(object), err)
