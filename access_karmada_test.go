@@ -161,7 +161,7 @@ func testRenewal(t *testing.T, karmada, own *rest.Config) {
 	if err != nil || stored() == first {
 		t.Fatalf("a token with four minutes left was not replaced: %v", err)
 	}
-	if left := next.Sub(time.Now()); left < 4*time.Minute || left > 5*time.Minute {
+	if left := time.Until(next); left < 4*time.Minute || left > 5*time.Minute {
 		t.Errorf("the next renewal is in %s, want half of ten minutes", left)
 	}
 	renewed := rest.AnonymousClientConfig(karmada)

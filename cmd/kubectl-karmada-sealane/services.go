@@ -197,10 +197,10 @@ func addMember(f *fleet, m *fleetMember, at func(namespace, name string) *servic
 	}
 	for _, im := range memberImports(f, m) {
 		v := at(im.Namespace, im.Name)
-		switch {
-		case im.presence == importPresent:
+		switch im.presence {
+		case importPresent:
 			v.row.ImportedBy = append(v.row.ImportedBy, m.Name)
-		case im.presence == importUnknown:
+		case importUnknown:
 			v.row.UnknownImporters = append(v.row.UnknownImporters, m.Name)
 		}
 		if im.problem() {

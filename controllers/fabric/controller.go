@@ -228,7 +228,7 @@ func (r *Reconciler) applyRecord(ctx context.Context, m Member, status v1alpha1.
 	return nil
 }
 
-// EventNetworksChanged: a member has other networks than it was accepted with.
+// EventNetworksChanged says that a member has other networks than it was accepted with.
 const EventNetworksChanged = "NetworksChanged"
 
 // announce tells of transitions.

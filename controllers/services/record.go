@@ -151,7 +151,7 @@ func (m *member) record(shard int32, follow *rules) v1alpha1.ExportRecordSpec {
 		out.Seen = append(out.Seen, s)
 	}
 	slices.SortFunc(out.Seen, func(a, b v1alpha1.SeenExport) int {
-		if c := a.FirstSeen.Time.Compare(b.FirstSeen.Time); c != 0 {
+		if c := a.FirstSeen.Compare(b.FirstSeen.Time); c != 0 {
 			return c
 		}
 		return compareKeys(key{a.Namespace, a.Name}, key{b.Namespace, b.Name})
