@@ -149,8 +149,12 @@ func (d directory) Objects(context.Context) (node.Objects, bool, error) {
 
 // unanswered blocks while the test has the API server answer nothing.
 func (d directory) unanswered(ctx context.Context) error {
-	if _, err := os.Stat(d.path("unanswered")); err != nil {
+	_, err := os.Stat(d.path("unanswered"))
+	if errors.Is(err, os.ErrNotExist) {
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	<-ctx.Done()
 	return ctx.Err()

@@ -49,7 +49,9 @@ table bridge capture {
 EOF`)
 	t.Cleanup(func() { run(t, "nft delete table bridge capture") })
 	count := func(comment string) func() int {
-		return func() int { return counted(t, exec.Command("nft", "list", "table", "bridge", "capture"), comment) }
+		return func() int {
+			return counted(t, exec.CommandContext(t.Context(), "nft", "list", "table", "bridge", "capture"), comment)
+		}
 	}
 	return count("clear"), count("control")
 }
@@ -249,7 +251,7 @@ func TestNothingLeavesInClear(t *testing.T) {
 				t.Error("the capture has not seen the packets that may leave")
 			}
 			if leaked := inClear() - began; leaked != 0 {
-				flows, _ := exec.Command("nft", "list", "set", "bridge", "capture", "flows").Output()
+				flows, _ := exec.CommandContext(t.Context(), "nft", "list", "set", "bridge", "capture", "flows").Output()
 				t.Errorf("%d packets left in clear:\n%s", leaked, flows)
 				began = inClear()
 			}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// forgetful is an API server with one object, which an earlier deletion left there.
+type forgetful struct {
+	client.Client
+	labels     map[string]string
+	finalizers []string
+	deletions  int
+}
+
+func (f *forgetful) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	if f.deletions > 0 {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	o.SetLabels(f.labels)
+	o.SetFinalizers(f.finalizers)
+	return nil
+}
+
+func (f *forgetful) Delete(context.Context, client.Object, ...client.DeleteOption) error {
+	f.deletions++
+	return nil
+}
+
+func TestWhatNothingHoldsIsDeletedAgain(t *testing.T) {
+	ours := map[string]string{labelManagedBy: v1alpha1.ManagedBy}
+	for name, c := range map[string]struct {
+		server forgetful
+		gone   bool
+	}{
+		"ours":                  {forgetful{labels: ours}, true},
+		"ours, with finalizers": {forgetful{labels: ours, finalizers: []string{"example.org/held"}}, false},
+		"somebody else's":       {forgetful{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*pollInterval+100*time.Millisecond)
+			defer cancel()
+			a := &api{Client: &c.server}
+			set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+			if err := a.waitGone(ctx, set); (err == nil) != c.gone || (c.server.deletions > 0) != c.gone {
+				t.Errorf("deleted %d times: %v", c.server.deletions, err)
+			}
+		})
+	}
+}
