@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -115,7 +116,8 @@ func run(t *testing.T, script string) {
 	}
 }
 
-// start runs the agent in the machine's network namespace and a mount namespace of its own.
+// start runs the agent in the machine's network namespace and a mount namespace of its own, and returns when a
+// SIGHUP tells the agent of a change; one that came before would end it.
 func (m *machine) start(t *testing.T) {
 	t.Helper()
 	_ = os.Remove(m.path("state.json"))
@@ -124,11 +126,18 @@ func (m *machine) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.agent = exec.CommandContext(context.WithoutCancel(t.Context()), "nsenter", "-t", fmt.Sprint(m.holder.Process.Pid), "-n", self, "-agent", string(m.directory))
-	m.agent.Stdout, m.agent.Stderr = os.Stderr, os.Stderr
+	m.agent.Stderr = os.Stderr
 	m.agent.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	m.agent.Stdin = strings.NewReader("go\n")
+	out, err := m.agent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := m.agent.Start(); err != nil {
 		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != listening {
+		t.Fatalf("%s: the agent did not come up: it said %q, %v", m.name, line, err)
 	}
 }
 

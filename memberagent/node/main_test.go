@@ -70,6 +70,9 @@ func inNamespaces(args ...string) *exec.Cmd {
 	return child
 }
 
+// listening is what an agent says when it hears of changes.
+const listening = "listening\n"
+
 // runAgent waits for a line on its input, by when its network is there, and runs an agent whose cluster
 // is a directory.
 func runAgent(dir string) error {
@@ -113,6 +116,7 @@ func runAgent(dir string) error {
 			a.Poke()
 		}
 	}()
+	fmt.Print(listening)
 	return a.Run(ctx)
 }
 
