@@ -14,8 +14,8 @@ import (
 )
 
 // TestDownRemovesPodsWhateverDiedBefore kills what pods depend on, in an order that orphans them, as a crash or an
-// impatient administrator does: first shims, then the container runtime, then the process that holds the node's
-// namespaces. After Down no process, namespace, cgroup, mount or link of the lab is left.
+// impatient administrator does: first the container runtime, which ends the containers of a shim that dies, then shims,
+// then the process that holds the node's namespaces. After Down no process, namespace, cgroup, mount or link of the lab is left.
 func TestDownRemovesPodsWhateverDiedBefore(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test boots a lab: expected root")
@@ -50,7 +50,7 @@ func TestDownRemovesPodsWhateverDiedBefore(t *testing.T) {
 	}
 
 	for _, victims := range [][]process{
-		namedLike(l, "containerd-shim"), recorded(t, l, "c1-gw-containerd"), recorded(t, l, "c1-gw-init"), recorded(t, l, "etcd"),
+		recorded(t, l, "c1-gw-containerd"), namedLike(l, "containerd-shim"), recorded(t, l, "c1-gw-init"), recorded(t, l, "etcd"),
 	} {
 		if len(victims) == 0 {
 			t.Fatal("expected a process to kill")
