@@ -6,7 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,6 +77,59 @@ func RestartNodeAgent(t *testing.T, cluster, node string) {
 	t.Helper()
 	Kubectl(t, "--context", cluster, "-n", "sealane-system", "delete", "pod", "--wait=false",
 		"-l", "app.kubernetes.io/name=sealane-node", "--field-selector=spec.nodeName="+node)
+}
+
+// Reboot leaves a node as a boot does, for as long as meanwhile takes: without its agent, and without the links, routes
+// and tables that the agent had made. Then the kubelet starts the agent again. Other pods stay.
+func Reboot(t *testing.T, node string, meanwhile func()) {
+	t.Helper()
+	Outage(t, node+"-kubelet", 0, func() {
+		for _, pid := range agentsOf(t, node) {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Errorf("kill the agent of %s: %v", node, err)
+			}
+		}
+		const remove = `for l in $(ip -o link | grep -o 'sl-[a-z0-9]*' | sort -u); do ip link del "$l" 2>/dev/null || true; done
+			for f in -4 -6; do
+				ip $f route flush table 5100 2>/dev/null || true
+				while ip $f rule del lookup 5100 2>/dev/null; do :; done
+			done
+			nft delete table ip sealane; nft delete table ip6 sealane || true`
+		if out, err := Lab().InNode(t.Context(), node, "sh", "-ec", remove); err != nil {
+			t.Fatalf("%s as after a boot: %v: %s", node, err, out)
+		}
+		meanwhile()
+	})
+}
+
+// agentsOf finds the processes of a node's agent by its program and the node's network.
+func agentsOf(t *testing.T, node string) []int {
+	t.Helper()
+	ns, err := os.Stat(filepath.Join("/run/netns", Lab().Netns(node)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, exe := range programs {
+		path, err := os.Readlink(exe)
+		its, statErr := os.Stat(filepath.Join(filepath.Dir(exe), "ns/net"))
+		if err != nil || statErr != nil || filepath.Base(path) != "sealane-agent" || !os.SameFile(ns, its) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(exe)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	if len(pids) == 0 {
+		t.Fatalf("no agent runs on %s", node)
+	}
+	return pids
 }
 
 // WaitForAPI waits until a member's API server serves the resources of CRDs again, a little later than its own.

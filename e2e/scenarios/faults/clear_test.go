@@ -4,11 +4,14 @@ package faults
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/e2e/suite"
 )
 
@@ -16,7 +19,8 @@ import (
 var foreign = netip.MustParsePrefix("203.0.113.7/32")
 
 // TestNothingLeavesInClear: both nodes of c1 send to a pod of c2 all the time, while the gateway's agent is
-// killed and links are deleted.
+// killed, links are deleted, the gateway boots and c2 has no gateway. What a node sends between its boot and the first
+// run of its agent is not counted: nothing of Sealane is there yet.
 func TestNothingLeavesInClear(t *testing.T) {
 	const every = 10 * time.Millisecond
 	server := netip.MustParseAddr(suite.PodIP(t, "c2", "server-c2-worker"))
@@ -48,6 +52,8 @@ func TestNothingLeavesInClear(t *testing.T) {
 			<-ended
 		}
 	})
+	// uncounted is how many packets left a node while it could not know better.
+	uncounted := map[string]int{}
 	for _, step := range []struct {
 		name string
 		do   func(t *testing.T)
@@ -56,6 +62,12 @@ func TestNothingLeavesInClear(t *testing.T) {
 		{"the cable is deleted", func(t *testing.T) { deleteLink(t, "c1-gw", suite.CableLink) }},
 		{"the gateway's overlay is deleted", func(t *testing.T) { deleteLink(t, "c1-gw", "sl-vx") }},
 		{"the worker's overlay is deleted", func(t *testing.T) { deleteLink(t, "c1-worker", "sl-vx") }},
+		{"the gateway boots", func(t *testing.T) {
+			suite.Reboot(t, "c1-gw", func() {})
+			waitClosed(t, "c1-gw", pods)
+			uncounted["c1-gw"] = len(captures["c1-gw"].Sent(pods))
+		}},
+		{"the other cluster has no gateway", func(t *testing.T) { withoutGateway(t, "c2", "c1-gw") }},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			before := map[string]int{}
@@ -71,12 +83,51 @@ func TestNothingLeavesInClear(t *testing.T) {
 				if len(c.Sent(foreign)) == before[node] {
 					t.Errorf("%s: the capture has not seen what may leave", node)
 				}
-				if links := slices.Compact(slices.Sorted(slices.Values(c.Sent(pods)))); len(links) > 0 {
+				if links := slices.Compact(slices.Sorted(slices.Values(c.Sent(pods)[uncounted[node]:]))); len(links) > 0 {
 					t.Errorf("%s: packets to %s left in clear by %v", node, pods, links)
 				}
 			}
 		})
 	}
+}
+
+// waitClosed waits until a node without its links keeps packets to remote pods to itself.
+func waitClosed(t *testing.T, node string, pods netip.Prefix) {
+	t.Helper()
+	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+		out, err := suite.Lab().InNode(ctx, node, "sh", "-ec", "ip rule; ip route show table 5100; nft list table ip sealane")
+		for _, want := range []string{"lookup 5100", "unreachable " + pods.String(), "hook postrouting"} {
+			if err == nil && !strings.Contains(string(out), want) {
+				err = fmt.Errorf("%s: expected %q in\n%s", node, want, out)
+			}
+		}
+		return err
+	})
+}
+
+// withoutGateway takes the gateways of a cluster away until a gateway of another has taken down its cable, and a
+// second longer.
+func withoutGateway(t *testing.T, cluster, other string) {
+	t.Helper()
+	label := func(value string) []string {
+		return []string{"--context", cluster, "label", "node", cluster + "-gw", v1alpha1.LabelGateway + value, "--overwrite"}
+	}
+	t.Cleanup(func() {
+		if out, err := suite.TryKubectl(context.Background(), label("=true")...); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	suite.Kubectl(t, label("-")...)
+	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+		got, err := suite.JSONPath(ctx, other[:2], `{.spec.remoteClusters[?(@.name=="`+cluster+`")].endpoints[*].gateway}`,
+			"peering", v1alpha1.PeeringName)
+		if err == nil && got != "" {
+			err = fmt.Errorf("expected no gateway of %s, found %s", cluster, got)
+		}
+		return err
+	})
+	time.Sleep(time.Second) // for packets to go astray in
+	suite.Kubectl(t, label("=true")...)
 }
 
 func deleteLink(t *testing.T, node, link string) {
