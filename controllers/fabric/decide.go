@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
+	"github.com/sealane-io/sealane/internal/claim"
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
@@ -60,7 +61,7 @@ type Decision struct {
 type state struct {
 	Member
 	// force is what the others route to the member, and endpoints how; valid if accepted.
-	force     claim
+	force     claim.Claim
 	endpoints []v1alpha1.Endpoint
 	accepted  bool
 	// remote is what the others are told.
@@ -82,14 +83,14 @@ func (s *state) problem(reason, message string) {
 // weighed against what is in force.
 func Decide(in Input) Decision {
 	states := order(in.Members)
-	taken, byName := new(space), map[string]*state{}
+	taken, byName := new(claim.Space), map[string]*state{}
 	for _, s := range states {
 		byName[s.name()] = s
 		if restore(s, taken); s.accepted {
-			taken.take(s.name(), s.force, s.endpoints)
+			taken.Take(s.name(), s.force, s.endpoints)
 		}
 	}
-	allowed := limitsOf(&in.Set)
+	allowed := claim.LimitsOf(&in.Set)
 	for _, s := range states {
 		if s.active() {
 			admit(s, allowed, taken, byName)
@@ -99,12 +100,12 @@ func Decide(in Input) Decision {
 	keys := keysOf(states)
 	for _, s := range states {
 		if s.active() {
-			admitEndpoints(s, &taken.routed, keys)
+			admitEndpoints(s, taken.Routed(), keys)
 		}
 	}
 	for _, s := range states {
 		complain(s)
-		s.remote = v1alpha1.RemoteCluster{Name: s.name(), Networks: s.force.networks(), Endpoints: nonNil(s.endpoints)}
+		s.remote = v1alpha1.RemoteCluster{Name: s.name(), Networks: s.force.Networks(), Endpoints: nonNil(s.endpoints)}
 	}
 	d := Decision{
 		Peerings: map[string]v1alpha1.PeeringSpec{},
@@ -147,13 +148,13 @@ func order(members []Member) []*state {
 // restore puts the last good state in force, less what an earlier version accepted and this one does not: that
 // must not cut off the rest. A record that contradicts itself, or that of one accepted earlier, was written by
 // somebody else or comes from a backup, and counts as not accepted.
-func restore(s *state, taken *space) {
+func restore(s *state, taken *claim.Space) {
 	status := s.Record.Status
 	if status.AcceptedAt == nil || !s.active() {
 		return
 	}
-	c, _ := usable(status.Networks, status.NodeCIDRs)
-	if len(c.routed()) == 0 || c.consistent() != nil || taken.overlaps(s.name(), c) {
+	c, _ := claim.Usable(status.Networks, status.NodeCIDRs)
+	if len(c.Routed()) == 0 || c.Consistent() != nil || taken.Overlaps(s.name(), c) {
 		return
 	}
 	s.force, s.endpoints, s.accepted = c, status.Endpoints, true
@@ -175,17 +176,17 @@ func (s *state) refuse(reason, message string) {
 }
 
 // admit weighs the networks that a member reports.
-func admit(s *state, allowed limits, taken *space, states map[string]*state) {
+func admit(s *state, allowed claim.Limits, taken *claim.Space, states map[string]*state) {
 	c, ok := reportedClaim(s)
 	if !ok {
 		return
 	}
 	// A list that gets narrower, maybe by mistake, cuts off nobody: only what is new is judged by it.
-	if why := allowed.outside(s.name(), c.beyond(s.force)); why != "" {
+	if why := allowed.Outside(s.name(), c.Beyond(s.force)); why != "" {
 		s.refuse(v1alpha1.ReasonNotAllowed, fmt.Sprintf("%s claims more than it may: %s", s.name(), why))
 		return
 	}
-	if name, why := taken.clash(s.name(), c); why != "" {
+	if name, why := taken.Clash(s.name(), c); why != "" {
 		s.refuse(v1alpha1.ReasonCIDROverlap, fmt.Sprintf(
 			"%s is refused because of %s, accepted earlier: %s; give one of them other networks", s.name(), name, why))
 		other := states[name]
@@ -193,16 +194,16 @@ func admit(s *state, allowed limits, taken *space, states map[string]*state) {
 		other.problem(v1alpha1.ReasonCIDROverlap, other.message)
 		return
 	}
-	taken.release(s.name(), s.force, s.endpoints)
+	taken.Release(s.name(), s.force, s.endpoints)
 	s.force = c
-	taken.take(s.name(), s.force, s.endpoints)
+	taken.Take(s.name(), s.force, s.endpoints)
 	s.accept()
 }
 
 // grandfather says that a member has what it could not claim today. It keeps it: a mistake in a list that all
 // depend on would otherwise cut off every cluster at once.
-func grandfather(s *state, allowed limits) {
-	why := allowed.outside(s.name(), s.force)
+func grandfather(s *state, allowed claim.Limits) {
+	why := allowed.Outside(s.name(), s.force)
 	if !s.accepted || why == "" {
 		return
 	}
@@ -214,27 +215,27 @@ func grandfather(s *state, allowed limits) {
 }
 
 // reportedClaim returns what a member reports, unless there is nothing, or nothing valid, to weigh.
-func reportedClaim(s *state) (claim, bool) {
+func reportedClaim(s *state) (claim.Claim, bool) {
 	switch {
 	case s.Report.Problem != nil:
 		s.refuse(s.Report.Problem.Reason, s.Report.Problem.Message)
-		return claim{}, false
+		return claim.Claim{}, false
 	case !s.Report.Known:
 		if !s.accepted {
 			s.reason, s.message = v1alpha1.ReasonWaitingForFacts, "the agent has not reported yet; see the pods in sealane-system in the member"
 		}
-		return claim{}, false
+		return claim.Claim{}, false
 	}
 	reported := s.Report.Status
 	if len(reported.Networks.PodCIDRs) == 0 || len(reported.Networks.ServiceCIDRs) == 0 {
 		s.refuse(v1alpha1.ReasonWaitingForFacts, fmt.Sprintf(
 			"%s reports no pod or no service network; state them in spec.clusters of the ClusterSet", s.name()))
-		return claim{}, false
+		return claim.Claim{}, false
 	}
-	c, err := parseClaim(reported.Networks, reported.NodeCIDRs)
+	c, err := claim.Parse(reported.Networks, reported.NodeCIDRs)
 	if err != nil {
 		s.refuse(v1alpha1.ReasonInvalidNetworks, fmt.Sprintf("%s cannot have what it claims: %v", s.name(), err))
-		return claim{}, false
+		return claim.Claim{}, false
 	}
 	return c, true
 }
@@ -255,7 +256,7 @@ func admitEndpoints(s *state, routed *netfacts.Owners, keys map[string]string) {
 	if !s.accepted || !s.Report.Known {
 		return
 	}
-	good, errs := endpoints(s.Report.Status.Endpoints, s.endpoints, others{cluster: s.name(), keys: keys, routed: routed})
+	good, errs := claim.Endpoints(s.Report.Status.Endpoints, s.endpoints, claim.Others{Cluster: s.name(), Keys: keys, Routed: routed})
 	for _, e := range s.endpoints {
 		delete(keys, e.PublicKey)
 	}
@@ -282,7 +283,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus) 
 		DNS:         set.Spec.DNS,
 		HealthCheck: set.Spec.HealthCheck,
 		Override:    override(set, s.name()),
-		Networks:    claim{}.networks(),
+		Networks:    claim.Claim{}.Networks(),
 		// Never null: a list that an API server defaults looks like drift.
 		RemoteClusters: []v1alpha1.RemoteCluster{},
 		Conditions:     []metav1.Condition{},
@@ -291,7 +292,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus) 
 		spec.Conditions = append(spec.Conditions, *c)
 	}
 	if s.accepted && s.active() {
-		spec.Networks = s.force.networks()
+		spec.Networks = s.force.Networks()
 		for _, other := range states {
 			if other != s && other.accepted && other.active() {
 				spec.RemoteClusters = append(spec.RemoteClusters, other.remote)

@@ -18,7 +18,6 @@ const (
 	maxServices    = 64
 	maxNodeCIDRs   = 10240
 	maxEndpoints   = 16
-	maxAddresses   = 16
 	maxConnections = 1024
 	maxConditions  = 16
 	maxMessage     = 1024

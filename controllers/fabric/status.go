@@ -46,8 +46,8 @@ func memberStatus(s *state, states []*state, now time.Time) v1alpha1.MemberStatu
 	}
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MemberCleaned)
 	if s.accepted {
-		networks := s.force.networks()
-		status.Networks, status.NodeCIDRs, status.Endpoints = networks, stringsOf(s.force.nodes), s.endpoints
+		networks := s.force.Networks()
+		status.Networks, status.NodeCIDRs, status.Endpoints = networks, s.force.NodeCIDRs(), s.endpoints
 		status.PodNetworks = strings.Join(networks.PodCIDRs, ",")
 		status.ServiceNetworks = strings.Join(networks.ServiceCIDRs, ",")
 		if status.AcceptedAt == nil {

@@ -4,50 +4,14 @@ package fleet
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/karmada-io/karmada/pkg/util"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/internal/dnszone"
-	"github.com/sealane-io/sealane/internal/netfacts"
+	"github.com/sealane-io/sealane/internal/settings"
 )
-
-// Validate says why a ClusterSet cannot be put into force. The CRD refuses most of it already.
-func Validate(set *v1alpha1.ClusterSet) error {
-	var errs []error
-	spec := set.Spec
-	if spec.Cable.Driver != v1alpha1.CableWireGuard {
-		errs = append(errs, fmt.Errorf("cable driver %q is unknown: expected wireguard", spec.Cable.Driver))
-	}
-	if err := netfacts.CheckPorts(spec.Cable.Port, spec.Cable.VXLANPort); err != nil {
-		errs = append(errs, err)
-	}
-	if spec.Shards < v1alpha1.MinShards || spec.Shards > v1alpha1.MaxShards {
-		errs = append(errs, fmt.Errorf("shards is %d: expected %d to %d", spec.Shards, v1alpha1.MinShards, v1alpha1.MaxShards))
-	}
-	if len(spec.DNS.Domains) == 0 {
-		errs = append(errs, errors.New("dns.domains is empty: expected at least clusterset.local"))
-	}
-	for _, domain := range spec.DNS.Domains {
-		if err := dnszone.Allowed(domain); err != nil {
-			errs = append(errs, fmt.Errorf("dns.domains: %w", err))
-		}
-	}
-	if _, err := netfacts.ParseAllowed(spec.AllowedCIDRs); err != nil {
-		errs = append(errs, fmt.Errorf("allowedCIDRs: %w", err))
-	}
-	for _, c := range spec.Clusters {
-		for _, text := range slices.Concat(c.Networks.PodCIDRs, c.Networks.ServiceCIDRs) {
-			if _, err := netfacts.ParsePrefix(text); err != nil {
-				errs = append(errs, fmt.Errorf("network of cluster %s: %w", c.Name, err))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
 
 // byAge sorts ClusterSets so that the one whose selection wins comes first.
 func byAge(sets []v1alpha1.ClusterSet) []v1alpha1.ClusterSet {
@@ -66,7 +30,7 @@ func Owners(s State) map[string]string {
 		if !set.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if Validate(&set) != nil {
+		if settings.Validate(&set) != nil {
 			for _, m := range s.Members {
 				if _, taken := owners[m.Name]; !taken && m.Spec.ClusterSet == set.Name && m.Spec.Phase == v1alpha1.MemberActive {
 					owners[m.Name] = set.Name
@@ -107,7 +71,7 @@ func Problems(s State, name string) []v1alpha1.Problem {
 	add := func(cluster, reason, format string, args ...any) {
 		problems = append(problems, v1alpha1.Problem{Cluster: cluster, Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
-	if err := Validate(set); err != nil {
+	if err := settings.Validate(set); err != nil {
 		add("", v1alpha1.ReasonInvalidSettings, "the settings are not put into force, what was before stays: %v", err)
 	}
 	owners := Owners(s)

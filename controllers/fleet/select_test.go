@@ -57,15 +57,3 @@ func TestProblems(t *testing.T) {
 		}
 	}
 }
-
-func TestDomainsThatClustersHaveAreNotPutIntoForce(t *testing.T) {
-	for domain, want := range map[string]bool{
-		"clusterset.local": true, "cluster.local": false, "a.cluster.local": false, "local": false, "com": false,
-	} {
-		s := set("blue", 0)
-		s.Spec.DNS.Domains = []string{domain}
-		if err := Validate(&s); (err == nil) != want {
-			t.Errorf("%s: %v", domain, err)
-		}
-	}
-}

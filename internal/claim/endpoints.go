@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package fabric
+package claim
 
 import (
 	"errors"
@@ -15,9 +15,12 @@ import (
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
-// endpoints validates what a member reports of its gateways, one by one. A bad one becomes an error and
+// maxAddresses of one gateway: the limit of the CRD, which a hostile member's API server does not enforce.
+const maxAddresses = 16
+
+// Endpoints validates what a member reports of its gateways, one by one. A bad one becomes an error and
 // leaves the gateway's last good Endpoint, if there is one, in place.
-func endpoints(reported, lastGood []v1alpha1.Endpoint, others others) ([]v1alpha1.Endpoint, []error) {
+func Endpoints(reported, lastGood []v1alpha1.Endpoint, others Others) ([]v1alpha1.Endpoint, []error) {
 	var good []v1alpha1.Endpoint
 	var errs []error
 	gateways, slots, keys := map[string]bool{}, map[int32]bool{}, map[string]bool{}
@@ -27,7 +30,7 @@ func endpoints(reported, lastGood []v1alpha1.Endpoint, others others) ([]v1alpha
 	}
 	var bad []string
 	for _, e := range reported {
-		err := validEndpoint(&e, others)
+		err := CheckEndpoint(&e, others)
 		switch {
 		case err != nil:
 		case gateways[e.Gateway] || slots[e.Slot] || keys[e.PublicKey]:
@@ -49,16 +52,16 @@ func endpoints(reported, lastGood []v1alpha1.Endpoint, others others) ([]v1alpha
 	return good, errs
 }
 
-// others is what the rest of the ClusterSet has already.
-type others struct {
-	// cluster whose endpoints are judged; what is its own is nobody else's.
-	cluster string
-	keys    map[string]string // cluster by public key
-	routed  *netfacts.Owners  // networks of clusters
+// Others is what the rest of the ClusterSet has already.
+type Others struct {
+	// Cluster whose endpoints are judged; what is its own is nobody else's.
+	Cluster string
+	Keys    map[string]string // cluster by public key
+	Routed  *netfacts.Owners  // networks of clusters
 }
 
-// validEndpoint checks an Endpoint and leaves only its usable addresses in it.
-func validEndpoint(e *v1alpha1.Endpoint, others others) error {
+// CheckEndpoint checks an Endpoint and leaves only its usable addresses in it.
+func CheckEndpoint(e *v1alpha1.Endpoint, others Others) error {
 	if problems := validation.IsDNS1123Subdomain(e.Gateway); len(problems) > 0 {
 		return errors.New("the name is not a node's")
 	}
@@ -68,7 +71,7 @@ func validEndpoint(e *v1alpha1.Endpoint, others others) error {
 	if _, err := netfacts.ParsePublicKey(e.PublicKey); err != nil {
 		return err
 	}
-	if owner, ok := others.keys[e.PublicKey]; ok && owner != others.cluster {
+	if owner, ok := others.Keys[e.PublicKey]; ok && owner != others.Cluster {
 		return fmt.Errorf("its public key is that of a gateway of %s", owner)
 	}
 	if err := netfacts.CheckMTU(e.MTU); err != nil {
@@ -98,7 +101,7 @@ func validEndpoint(e *v1alpha1.Endpoint, others others) error {
 
 // validAddress refuses, besides what is no address of a host, one in another member's networks: a
 // gateway's address is kept out of the tunnels, and the member would lose it.
-func validAddress(a v1alpha1.EndpointAddress, others others) (netip.Addr, error) {
+func validAddress(a v1alpha1.EndpointAddress, others Others) (netip.Addr, error) {
 	if err := netfacts.CheckAddressType(a.Type); err != nil {
 		return netip.Addr{}, err
 	}
@@ -106,7 +109,7 @@ func validAddress(a v1alpha1.EndpointAddress, others others) (netip.Addr, error)
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	if taken, ok := others.routed.Overlap(netfacts.Host(ip), others.cluster); ok {
+	if taken, ok := others.Routed.Overlap(netfacts.Host(ip), others.Cluster); ok {
 		return netip.Addr{}, fmt.Errorf("address %s is in network %s of %s", ip, taken.Prefix, taken.Owner)
 	}
 	return ip, nil

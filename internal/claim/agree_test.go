@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package fabric
+package claim
 
 import (
 	"slices"
@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/dataplane/topology"
 	"github.com/sealane-io/sealane/internal/netfacts"
+	"github.com/sealane-io/sealane/internal/settings"
 )
 
 // facts are one of each that a member can report.
@@ -41,20 +41,22 @@ func (f facts) endpoint() v1alpha1.Endpoint {
 type verdict struct{ networks, node, endpoint, ports bool }
 
 func (f facts) broker() verdict {
-	_, networks := parseClaim(v1alpha1.Networks{PodCIDRs: []string{f.pods}, ServiceCIDRs: []string{f.services}}, nil)
+	_, networks := Parse(v1alpha1.Networks{PodCIDRs: []string{f.pods}, ServiceCIDRs: []string{f.services}}, nil)
 	_, node := netfacts.ParseAddr(f.node)
-	_, reported := parseClaim(v1alpha1.Networks{}, []string{f.node + "/32"})
+	_, reported := Parse(v1alpha1.Networks{}, []string{f.node + "/32"})
 	if reported != nil {
-		_, reported = parseClaim(v1alpha1.Networks{}, []string{f.node + "/128"})
+		_, reported = Parse(v1alpha1.Networks{}, []string{f.node + "/128"})
 	}
 	if (node == nil) != (reported == nil) {
 		panic("the address " + f.node + " is judged in two ways")
 	}
-	_, errs := endpoints([]v1alpha1.Endpoint{f.endpoint()}, nil, others{routed: new(netfacts.Owners)})
+	_, errs := Endpoints([]v1alpha1.Endpoint{f.endpoint()}, nil, Others{Routed: new(netfacts.Owners)})
 	var set v1alpha1.ClusterSet
 	set.Spec = v1alpha1.ClusterSetSpec{Shards: 4, DNS: v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}}}
 	set.Spec.Cable = v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: f.port, VXLANPort: f.vxlanPort}
-	return verdict{networks: networks == nil, node: node == nil, endpoint: len(errs) == 0, ports: fleet.Validate(&set) == nil}
+	return verdict{
+		networks: networks == nil, node: node == nil, endpoint: len(errs) == 0, ports: settings.Validate(&set) == nil,
+	}
 }
 
 // nodeVerdict gives the same facts to a node, one kind at a time, and looks for what it leaves out.
@@ -93,7 +95,9 @@ func disagreed() []facts {
 		add(func(f *facts) { f.pods = p })
 		add(func(f *facts) { f.services = p })
 	}
-	for _, a := range []string{"::ffff:192.0.2.1", "240.0.0.1", "fd51::1", "fe80::1%eth0", "::1", "2001:db8::1", "0.1.2.3", ""} {
+	for _, a := range []string{
+		"::ffff:192.0.2.1", "240.0.0.1", "fd51::1", "fe80::1%eth0", "::1", "2001:db8::1", "0.1.2.3", "",
+	} {
 		add(func(f *facts) { f.node = a })
 		add(func(f *facts) { f.ip = a })
 	}

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package fabric
+package claim
 
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"go4.org/netipx"
@@ -21,9 +20,9 @@ const (
 	maxNamed = 5
 )
 
-// limits is the address space that members may claim: what spec.clusters states for a cluster, and
+// Limits is the address space that members may claim: what spec.clusters states for a cluster, and
 // spec.allowedCIDRs for the rest. What is stated for one cluster need not be allowed to all.
-type limits struct {
+type Limits struct {
 	set     string
 	allowed bounds
 	stated  map[string]statement
@@ -38,9 +37,9 @@ type bounds struct {
 	in   *netipx.IPSet
 }
 
-// limitsOf reads a ClusterSet. Nothing is allowed by a list that cannot be parsed; membership reports it.
-func limitsOf(set *v1alpha1.ClusterSet) limits {
-	l := limits{set: set.Name, allowed: boundsOf(set.Spec.Allowed()), stated: map[string]statement{}}
+// LimitsOf reads a ClusterSet. Nothing is allowed by a list that cannot be parsed; membership reports it.
+func LimitsOf(set *v1alpha1.ClusterSet) Limits {
+	l := Limits{set: set.Name, allowed: boundsOf(set.Spec.Allowed()), stated: map[string]statement{}}
 	for _, c := range set.Spec.Clusters {
 		var s statement
 		if list := c.Networks.PodCIDRs; len(list) > 0 {
@@ -64,14 +63,14 @@ func boundsOf(texts []string) bounds {
 	return bounds{text: clip.Text(strings.Join(texts, ", "), maxShown), in: in}
 }
 
-// outside says which networks of a claim a cluster may not have, and what to do; "" for none.
-func (l limits) outside(cluster string, c claim) string {
+// Outside says which networks of a claim a cluster may not have, and what to do; "" for none.
+func (l Limits) Outside(cluster string, c Claim) string {
 	stated := l.stated[cluster]
 	for _, x := range []struct {
 		kind   string
 		claims []netip.Prefix
 		stated *bounds
-	}{{"pod", c.pods, stated.pods}, {"service", c.services, stated.services}} {
+	}{{"pod", c.Pods, stated.pods}, {"service", c.Services, stated.services}} {
 		within := &l.allowed
 		if x.stated != nil {
 			within = x.stated
@@ -102,21 +101,4 @@ func (b *bounds) missing(claims []netip.Prefix) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(out[:maxNamed], ", "), len(out)-maxNamed)
 	}
 	return strings.Join(out, ", ")
-}
-
-// beyond returns what of a claim's networks lies outside of those that another has.
-func (c claim) beyond(had claim) claim {
-	if slices.Equal(c.pods, had.pods) && slices.Equal(c.services, had.services) {
-		return claim{}
-	}
-	set := netfacts.Set(had.routed())
-	without := func(list []netip.Prefix) (out []netip.Prefix) {
-		for _, p := range list {
-			if !set.ContainsPrefix(p) {
-				out = append(out, p)
-			}
-		}
-		return out
-	}
-	return claim{pods: without(c.pods), services: without(c.services)}
 }

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claim
+
+import (
+	"bytes"
+	"encoding/base64"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/netfacts"
+)
+
+// key returns the public key of 32 bytes n.
+func key(n byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{n}, 32)) }
+
+func TestEndpoints(t *testing.T) {
+	private := func(ips ...string) (out []v1alpha1.EndpointAddress) {
+		for _, ip := range ips {
+			out = append(out, v1alpha1.EndpointAddress{Type: v1alpha1.AddressPrivate, IP: ip})
+		}
+		return out
+	}
+	good := v1alpha1.Endpoint{Gateway: "g", PublicKey: key(1), Addresses: private("192.0.2.1"), MTU: 1420}
+	last := []v1alpha1.Endpoint{good}
+	o := Others{Cluster: "c1", Keys: map[string]string{key(9): "c9", key(1): "c1"}, Routed: new(netfacts.Owners)}
+	o.Routed.Add(netip.MustParsePrefix("10.9.0.0/16"), "c9")
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Endpoint)
+		want   string // of the error; the last good one stays in place
+	}{
+		"as it is":          {func(e *v1alpha1.Endpoint) {}, ""},
+		"IPv6":              {func(e *v1alpha1.Endpoint) { e.Addresses = private("2001:db8::1") }, ""},
+		"one bad address":   {func(e *v1alpha1.Endpoint) { e.Addresses = private("127.0.0.1", "192.0.2.1") }, ""},
+		"unknown MTU":       {func(e *v1alpha1.Endpoint) { e.MTU = 0 }, ""},
+		"key of c9":         {func(e *v1alpha1.Endpoint) { e.PublicKey = key(9) }, "a gateway of c9"},
+		"zero key":          {func(e *v1alpha1.Endpoint) { e.PublicKey = key(0) }, "all zero"},
+		"short key":         {func(e *v1alpha1.Endpoint) { e.PublicKey = "AAAA" }, "not base64 of 32 bytes"},
+		"key with newlines": {func(e *v1alpha1.Endpoint) { e.PublicKey = key(1)[:20] + "\n" + key(1)[20:] }, "not base64"},
+		"slot":              {func(e *v1alpha1.Endpoint) { e.Slot = 16 }, "slot 16"},
+		"pod of c9":         {func(e *v1alpha1.Endpoint) { e.Addresses = private("10.9.0.1") }, "of c9"},
+		"loopback":          {func(e *v1alpha1.Endpoint) { e.Addresses = private("127.0.0.1") }, "not the address of a node"},
+		"multicast":         {func(e *v1alpha1.Endpoint) { e.Addresses = private("224.0.0.1") }, "not the address of a node"},
+		"link-local":        {func(e *v1alpha1.Endpoint) { e.Addresses = private("fe80::1") }, "not the address of a node"},
+		"zone":              {func(e *v1alpha1.Endpoint) { e.Addresses = private("2001:db8::1%eth0") }, "not a plain IP"},
+		"mapped":            {func(e *v1alpha1.Endpoint) { e.Addresses = private("::ffff:192.0.2.1") }, "not a plain IP"},
+		"name":              {func(e *v1alpha1.Endpoint) { e.Addresses = private("gateway") }, "not a plain IP"},
+		"type":              {func(e *v1alpha1.Endpoint) { e.Addresses[0].Type = "Secret" }, "address type"},
+		"MTU":               {func(e *v1alpha1.Endpoint) { e.MTU = 40 }, "MTU 40"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := *good.DeepCopy()
+			c.change(&e)
+			got, errs := Endpoints([]v1alpha1.Endpoint{e}, last, o)
+			if len(got) != 1 || len(got[0].Addresses) == 0 {
+				t.Fatalf("endpoints %v, errors %v", got, errs)
+			}
+			if c.want == "" && len(errs) > 0 || c.want != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), c.want)) {
+				t.Errorf("errors %v, want %q", errs, c.want)
+			}
+			if c.want != "" && (got[0].PublicKey != good.PublicKey || got[0].Addresses[0].IP != "192.0.2.1") {
+				t.Errorf("the last good endpoint is not kept: %v", got)
+			}
+		})
+	}
+	twice := *good.DeepCopy()
+	twice.Gateway, twice.PublicKey = "h", key(2)
+	if got, errs := Endpoints([]v1alpha1.Endpoint{good, twice}, nil, o); len(got) != 1 || len(errs) != 1 {
+		t.Errorf("two gateways of one slot: %v, %v", got, errs)
+	}
+	if got, errs := Endpoints(nil, last, o); len(got) != 0 || len(errs) != 0 {
+		t.Errorf("a gateway that is gone: %v, %v", got, errs)
+	}
+}

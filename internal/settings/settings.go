@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package settings judges the spec of a ClusterSet. It is pure, and imports of Karmada only API types.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/dnszone"
+	"github.com/sealane-io/sealane/internal/netfacts"
+)
+
+// Validate says why a ClusterSet cannot be put into force. The CRD refuses most of it already.
+func Validate(set *v1alpha1.ClusterSet) error {
+	var errs []error
+	spec := set.Spec
+	if spec.Cable.Driver != v1alpha1.CableWireGuard {
+		errs = append(errs, fmt.Errorf("cable driver %q is unknown: expected wireguard", spec.Cable.Driver))
+	}
+	if err := netfacts.CheckPorts(spec.Cable.Port, spec.Cable.VXLANPort); err != nil {
+		errs = append(errs, err)
+	}
+	if spec.Shards < v1alpha1.MinShards || spec.Shards > v1alpha1.MaxShards {
+		errs = append(errs, fmt.Errorf("shards is %d: expected %d to %d", spec.Shards, v1alpha1.MinShards,
+			v1alpha1.MaxShards))
+	}
+	if len(spec.DNS.Domains) == 0 {
+		errs = append(errs, errors.New("dns.domains is empty: expected at least clusterset.local"))
+	}
+	for _, domain := range spec.DNS.Domains {
+		if err := dnszone.Allowed(domain); err != nil {
+			errs = append(errs, fmt.Errorf("dns.domains: %w", err))
+		}
+	}
+	if _, err := netfacts.ParseAllowed(spec.AllowedCIDRs); err != nil {
+		errs = append(errs, fmt.Errorf("allowedCIDRs: %w", err))
+	}
+	for _, c := range spec.Clusters {
+		for _, text := range slices.Concat(c.Networks.PodCIDRs, c.Networks.ServiceCIDRs) {
+			if _, err := netfacts.ParsePrefix(text); err != nil {
+				errs = append(errs, fmt.Errorf("network of cluster %s: %w", c.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
