@@ -23,6 +23,8 @@ import (
 // fleet is everything that show tells from, read once.
 type fleet struct {
 	now time.Time
+	// leaderSeen is when the controller last showed that it runs; zero if unknown.
+	leaderSeen time.Time
 	// only are the clusters, and namespace that of the services, that were asked for; empty for all.
 	only        []string
 	namespace   string
@@ -126,7 +128,11 @@ func (f *fleet) known(clusters []string, invocation string) error {
 
 // gather reads the Karmada API and, in parallel and each within its time, the members.
 func (o *options) gather(ctx context.Context, karmada *api, want subjects, within scope) (*fleet, error) {
-	f := &fleet{now: time.Now(), only: within.clusters, namespace: within.namespace}
+	seen, err := karmada.leaderSeen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{now: time.Now(), leaderSeen: seen, only: within.clusters, namespace: within.namespace}
 	var sets v1alpha1.ClusterSetList
 	if err := karmada.List(ctx, &sets); err != nil {
 		return nil, fmt.Errorf("list clustersets: %w", err)

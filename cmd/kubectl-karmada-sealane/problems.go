@@ -40,10 +40,15 @@ const (
 	reasonService  = "Service"
 )
 
-// problemRows are the problems of the network, the largest scope first: ClusterSets, members, gateways and their
-// tunnels; then those of services. With a namespace given there are only those of its services.
+// problemRows are the problems of the network, the largest scope first: the controller, ClusterSets, members, gateways
+// and their tunnels; then those of services. With a namespace given there are only the controller's and those of its
+// services.
 func problemRows(f *fleet) []problemRow {
 	var rows []problemRow
+	if message := f.leaderless(); message != "" {
+		rows = append(rows, problemRow{Object: "Lease " + v1alpha1.Namespace + "/" + controllerName,
+			Reason: reasonController, Message: message})
+	}
 	if f.namespace == "" {
 		for i := range f.clusterSets {
 			rows = append(rows, clusterSetProblems(f, &f.clusterSets[i])...)

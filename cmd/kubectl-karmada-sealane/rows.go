@@ -26,7 +26,7 @@ type clusterSetRow struct {
 func (r clusterSetRow) cells() []string {
 	var problems []string
 	for _, p := range r.Problems {
-		problems = append(problems, p.Cluster+": "+p.Message)
+		problems = append(problems, strings.TrimPrefix(p.Cluster+": "+p.Message, ": "))
 	}
 	return []string{r.Name, number(r.Members), number(r.Accepted), number(r.Connected), r.Ready, list(problems), r.Driver,
 		list(r.Domains)}

@@ -18,12 +18,17 @@ func clusterSetRows(f *fleet) []clusterSetRow {
 	var rows []clusterSetRow
 	for i := range f.clusterSets {
 		cs := &f.clusterSets[i]
-		rows = append(rows, clusterSetRow{
+		row := clusterSetRow{
 			Name: cs.Name, Members: cs.Status.Members, Accepted: cs.Status.AcceptedMembers,
 			Connected: cs.Status.ConnectedMembers,
 			Driver:    string(cs.Spec.Cable.Driver), Domains: cs.Spec.DNS.Domains,
 			Ready: conditionStatus(cs.Status.Conditions, v1alpha1.ClusterSetReady), Problems: cs.Status.Problems,
-		})
+		}
+		if message := f.leaderless(); message != "" {
+			row.Ready = string(metav1.ConditionUnknown)
+			row.Problems = append([]v1alpha1.Problem{{Reason: reasonController, Message: message}}, row.Problems...)
+		}
+		rows = append(rows, row)
 	}
 	return rows
 }

@@ -67,3 +67,30 @@ func TestShowTellsTheTruth(t *testing.T) {
 		})
 	}
 }
+
+// TestShowSaysThatTheControllerIsGone, instead of what it said last.
+func TestShowSaysThatTheControllerIsGone(t *testing.T) {
+	suite.Outage(t, "sealane-controller", 0, func() {
+		for subject, words := range map[string][]string{
+			"problems":   {"ControllerNotRunning", "Lease sealane-system/sealane-controller"},
+			"clusterset": {"Unknown", "no sealane-controller has renewed"},
+		} {
+			suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+				out, err := suite.TryPlugin(ctx, "show", subject)
+				for _, word := range words {
+					if err == nil && !strings.Contains(out, word) {
+						err = fmt.Errorf("show %s: expected %q in\n%s", subject, word, out)
+					}
+				}
+				return err
+			})
+		}
+	})
+	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+		out, err := suite.TryPlugin(ctx, "show", "problems")
+		if err == nil && strings.Contains(out, "ControllerNotRunning") {
+			err = fmt.Errorf("the controller runs, found\n%s", out)
+		}
+		return err
+	})
+}
