@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/e2e/suite"
 )
@@ -105,19 +107,33 @@ func waitClosed(t *testing.T, node string, pods netip.Prefix) {
 	})
 }
 
-// withoutGateway takes the gateways of a cluster away until a gateway of another has taken down its cable, and a
-// second longer.
+// withoutGateway takes the gateway of a cluster away until a gateway of another has heard of it, and a second longer. As
+// a cluster where no node is labelled picks one itself, the label goes to a node that never comes up.
 func withoutGateway(t *testing.T, cluster, other string) {
 	t.Helper()
-	label := func(value string) []string {
-		return []string{"--context", cluster, "label", "node", cluster + "-gw", v1alpha1.LabelGateway + value, "--overwrite"}
+	const absent = "absent"
+	in := func(args ...string) []string { return append([]string{"--context", cluster}, args...) }
+	comeBack := [][]string{
+		in("label", "node", cluster+"-gw", v1alpha1.LabelGateway+"=true", "--overwrite"),
+		in("delete", "node", absent, "--ignore-not-found"),
 	}
 	t.Cleanup(func() {
-		if out, err := suite.TryKubectl(context.Background(), label("=true")...); err != nil {
-			t.Errorf("%v: %s", err, out)
+		for _, args := range comeBack {
+			if _, err := suite.TryKubectl(context.Background(), args...); err != nil {
+				t.Error(err)
+			}
 		}
 	})
-	suite.Kubectl(t, label("-")...)
+	api, err := suite.API(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{ObjectMeta: suite.Named(absent)}
+	node.Labels = map[string]string{v1alpha1.LabelGateway: "true"}
+	if err := api.Create(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	suite.Kubectl(t, in("label", "node", cluster+"-gw", v1alpha1.LabelGateway+"-")...)
 	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
 		got, err := suite.JSONPath(ctx, other[:2], `{.spec.remoteClusters[?(@.name=="`+cluster+`")].endpoints[*].gateway}`,
 			"peering", v1alpha1.PeeringName)
@@ -127,7 +143,9 @@ func withoutGateway(t *testing.T, cluster, other string) {
 		return err
 	})
 	time.Sleep(time.Second) // for packets to go astray in
-	suite.Kubectl(t, label("=true")...)
+	for _, args := range comeBack {
+		suite.Kubectl(t, args...)
+	}
 }
 
 func deleteLink(t *testing.T, node, link string) {
