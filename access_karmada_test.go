@@ -119,6 +119,8 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 		{"a Secret, read", noRight, func(c client.Client) error { return c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret) }},
 		{"Secrets, listed", noRight, func(c client.Client) error { return c.List(t.Context(), &corev1.SecretList{}) }},
 		{"a ServiceAccount", noRight, creates(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "root"}})},
+		{"a review of a token", noRight, reviewsToken(t)},
+		{"a review of a right", noRight, reviewsRight(t)},
 		{"a token of another account", noRight, func(c client.Client) error {
 			return c.SubResource("token").Create(t.Context(),
 				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "default"}}, credential.Request(time.Hour))

@@ -58,6 +58,8 @@ func TestNodeTokenSpeaksForItsNodeAlone(t *testing.T) {
 		{"the status of its own Gateway", done, patchStatus(t, gateway("n1"), endpointJSON)},
 		{"the state of its node, on its own pod", done, patchStatus(t, own, stateJSON)},
 		{"an event in Sealane's namespace", done, creates(t, event(v1alpha1.Namespace))},
+		{"a review of a token", done, reviewsToken(t)},
+		{"a review of a right", done, reviewsRight(t)},
 
 		{"the key of another Gateway", byPolicy, patchStatus(t, gateway("n2"), endpointJSON)},
 		{"the spec of its own Gateway", noRight, patch(t, gateway("n1"), `{"spec":{"slot":3}}`)},
@@ -230,6 +232,8 @@ func TestClusterTokenWritesWhatSealaneOwns(t *testing.T) {
 	expect(t, agent, []write{
 		{"a Gateway", done, creates(t, gateway)},
 		{"a Gateway's end", done, deletes(t, gateway)},
+		{"a review of a token", done, reviewsToken(t)},
+		{"a review of a right", done, reviewsRight(t)},
 		{"a pod", noRight, patch(t, pod, `{"metadata":{"labels":{"a":"b"}}}`)},
 		{"a Secret", noRight, func(c client.Client) error { return c.List(t.Context(), &corev1.SecretList{}) }},
 		{"a ClusterRole", noRight, creates(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "root"}})},

@@ -17,6 +17,7 @@ import (
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -227,6 +228,17 @@ func patchStatus(t *testing.T, o client.Object, text string) func(client.Client)
 
 func creates(t *testing.T, o client.Object, opts ...client.CreateOption) func(client.Client) error {
 	return func(c client.Client) error { return c.Create(t.Context(), o.DeepCopyObject().(client.Object), opts...) }
+}
+
+// reviewsToken asks whose a token is, reviewsRight whether somebody may read metrics.
+func reviewsToken(t *testing.T) func(client.Client) error {
+	return creates(t, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "t"}})
+}
+
+func reviewsRight(t *testing.T) func(client.Client) error {
+	return creates(t, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: "u", NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+	}})
 }
 
 func deletes(t *testing.T, o client.Object) func(client.Client) error {

@@ -361,12 +361,16 @@ func (h *hostCluster) objects() ([]*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	for _, object := range objects {
-		if object.GetKind() == "Namespace" {
+		switch object.GetKind() {
+		case "Namespace":
 			object.SetName(h.namespace)
-			continue
+		case "ClusterRole", "ClusterRoleBinding":
+			// One host may have several Karmadas.
+			object.SetName(strings.Replace(object.GetName(), controllerName, h.namespace, 1))
+		default:
+			object.SetNamespace(h.namespace)
 		}
-		object.SetNamespace(h.namespace)
-		if object.GetKind() != "RoleBinding" {
+		if kind := object.GetKind(); kind != "RoleBinding" && kind != "ClusterRoleBinding" {
 			continue
 		}
 		subject := map[string]any{"kind": "ServiceAccount", "name": controllerName, "namespace": h.namespace}

@@ -17,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -364,6 +365,11 @@ func TestInstallDeploysTheControllerOnTheHost(t *testing.T) {
 	if config.Clusters["karmada"].Server != "https://karmada.example:5443" || token == "" ||
 		token == k.config.BearerToken {
 		t.Errorf("the controller's kubeconfig: %+v", config)
+	}
+	reviews := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "sealane-controller-metrics"}}
+	k.get(t, reviews)
+	if len(reviews.Subjects) != 1 || reviews.Subjects[0].Namespace != "sealane-controller" {
+		t.Errorf("who reviews readers of metrics: %+v", reviews.Subjects)
 	}
 	k.succeeds(t, "uninstall", "--host-context=lost-member")
 	if left := k.sealanes(t); len(left) > 0 {

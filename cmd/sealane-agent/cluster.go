@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/sealane-io/sealane/internal/securemetrics"
 	"github.com/sealane-io/sealane/internal/version"
 	"github.com/sealane-io/sealane/memberagent/cluster"
 	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
@@ -48,7 +49,10 @@ func newClusterCommand() *cobra.Command {
 		"ConfigMap, as namespace/name, whose key Corefile configures the cluster's DNS")
 	flags.StringVar(&f.dns, "dns-service", "sealane-system/sealane-dns", "Service, as namespace/name, of Sealane's DNS")
 	flags.BoolVar(&f.options.LeaderElection, "leader-elect", true, "let one of several agents work and the others wait")
-	flags.StringVar(&f.options.Metrics, "metrics-bind-address", ":8080", "address that serves metrics; 0 for none")
+	flags.StringVar(&f.options.Metrics, "metrics-bind-address", ":8443",
+		"address that serves metrics over TLS, to whom the cluster's API server lets read them; 0 for none")
+	flags.StringVar(&f.options.MetricsCertDir, "metrics-cert-dir", securemetrics.CertDir,
+		"directory of tls.crt and tls.key for metrics; without them, a certificate is made")
 	flags.StringVar(&f.options.Health, "health-probe-bind-address", ":8081",
 		"address that serves /healthz and /readyz; 0 for none")
 	flags.IntVarP(&f.verbosity, "verbosity", "v", 0, "0 logs changes of state, 1 also why")

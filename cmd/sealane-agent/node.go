@@ -15,17 +15,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	runtimemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/cable"
 	"github.com/sealane-io/sealane/dataplane/kernel"
+	"github.com/sealane-io/sealane/internal/securemetrics"
 	"github.com/sealane-io/sealane/internal/version"
 	"github.com/sealane-io/sealane/memberagent/node"
 )
@@ -33,7 +32,8 @@ import (
 // nodeFlags of `sealane-agent node`.
 type nodeFlags struct {
 	kubeconfig, sysctlDir string
-	metrics, health       string
+	metrics, certDir      string
+	health                string
 	verbosity             int
 	options               node.Options
 	names                 node.KubeNames
@@ -61,7 +61,10 @@ func newNodeCommand() *cobra.Command {
 		"directory on the node that keeps the private key")
 	flags.StringVar(&f.sysctlDir, "sysctl-dir", "/proc/sys/net", "the node's /proc/sys/net, or a writable mount of it")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty inside a pod")
-	flags.StringVar(&f.metrics, "metrics-bind-address", "127.0.0.1:9811", "address that serves metrics; 0 for none")
+	flags.StringVar(&f.metrics, "metrics-bind-address", "127.0.0.1:9811",
+		"address that serves metrics over TLS, to whom the cluster's API server lets read them; 0 for none")
+	flags.StringVar(&f.certDir, "metrics-cert-dir", securemetrics.CertDir,
+		"directory of tls.crt and tls.key for metrics; without them, a certificate is made")
 	flags.StringVar(&f.health, "health-probe-bind-address", "127.0.0.1:9812",
 		"address that serves /healthz and /readyz; 0 for none")
 	flags.IntVarP(&f.verbosity, "verbosity", "v", 0, "0 logs changes of state, 1 also why")
@@ -99,12 +102,10 @@ func (f *nodeFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	metrics, err := node.NewMetrics(registry)
+	metrics, err := node.NewMetrics(runtimemetrics.Registry)
 	if err != nil {
 		return err
 	}
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f.options.Version, f.options.ID = version.Version, wireGuard.ID()
 	agent, err := node.New(f.options, k, metrics)
 	if err != nil {
@@ -115,7 +116,7 @@ func (f *nodeFlags) run(ctx context.Context) error {
 		return err
 	}
 	agent.SetCluster(kube)
-	serve(ctx, f.metrics, metricsHandler(registry))
+	securemetrics.Serve(ctx, securemetrics.Options(f.metrics, f.certDir, config))
 	serve(ctx, f.health, healthHandler(agent))
 	go func() {
 		if err := kube.Run(ctx); err != nil {
@@ -126,12 +127,6 @@ func (f *nodeFlags) run(ctx context.Context) error {
 	go wireGuard.BoundMemory(ctx)
 	log.Info("node agent starts", "version", version.Version, "cable", wireGuard.Implementation())
 	return errors.Join(agent.Run(ctx), wireGuard.Close())
-}
-
-func metricsHandler(registry *prometheus.Registry) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return mux
 }
 
 func healthHandler(agent *node.Agent) http.Handler {

@@ -9,20 +9,22 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sealane-io/sealane/internal/version"
 )
 
 func main() {
-	if err := command().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+	if err := command(rest.InClusterConfig).ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func command() *cobra.Command {
-	var o options
+// command is run in the cluster that host reaches, if any.
+func command(host func() (*rest.Config, error)) *cobra.Command {
+	o := options{host: host}
 	cmd := &cobra.Command{
 		Use:           "sealane-controller",
 		Short:         "Sealane's broker on the Karmada API",

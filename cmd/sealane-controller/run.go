@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	runtimemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers"
@@ -44,7 +43,9 @@ func run(ctx context.Context, o options) error {
 	// A leader that cannot renew for this long gives up; the data plane does not notice.
 	lease, renew, retry := 15*time.Second, 10*time.Second, 2*time.Second
 	options.Logger = logger
-	options.Metrics = metricsserver.Options{BindAddress: o.metricsAddress}
+	if options.Metrics, err = o.metrics(); err != nil {
+		return err
+	}
 	options.HealthProbeBindAddress = o.probeAddress
 	options.LeaderElection = o.leaderElect
 	options.LeaderElectionID = "sealane-controller"

@@ -19,12 +19,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane"
 	"github.com/sealane-io/sealane/internal/apiserver"
+	"github.com/sealane-io/sealane/internal/securemetrics/metricstest"
 )
 
 // TestRunLeadsAndSaysHowItIs runs the whole program with the rights that it is installed with.
@@ -46,7 +48,8 @@ func TestRunLeadsAndSaysHowItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	grant(t, c)
+	grant(t, c, "artifacts/controller/karmada.yaml")
+	host := newHost(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	err = clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{"karmada": {Server: config.Host, InsecureSkipTLSVerify: true}},
@@ -59,7 +62,7 @@ func TestRunLeadsAndSaysHowItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	metrics, probes := freeAddress(t), freeAddress(t)
-	cmd := command()
+	cmd := command(func() (*rest.Config, error) { return account(host), nil })
 	cmd.SetArgs([]string{"--kubeconfig=" + kubeconfig, "--karmada-context=karmada", "--metrics-bind-address=" + metrics,
 		"--health-probe-bind-address=" + probes})
 	ctx, stop := context.WithCancel(t.Context())
@@ -73,10 +76,8 @@ func TestRunLeadsAndSaysHowItIs(t *testing.T) {
 		err := c.Get(t.Context(), client.ObjectKey{Namespace: "sealane-system", Name: "sealane-controller"}, &lease)
 		return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
 	})
-	eventually(t, "its controllers run", func() bool {
-		return strings.Contains(get(t, "http://"+metrics+"/metrics"),
-			`controller_runtime_max_concurrent_reconciles{controller="fabric"}`)
-	})
+	metricstest.Check(t, host, metrics, "sealane-controller-metrics-reader",
+		`controller_runtime_max_concurrent_reconciles{controller="fabric"}`)
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("it ends with %v", err)
@@ -84,17 +85,66 @@ func TestRunLeadsAndSaysHowItIs(t *testing.T) {
 }
 
 func TestRunNamesAKubeconfigThatIsNotThere(t *testing.T) {
-	cmd := command()
+	cmd := command(rest.InClusterConfig)
 	cmd.SetArgs([]string{"--kubeconfig=" + filepath.Join(t.TempDir(), "none")})
 	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "kubeconfig of the Karmada API") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// grant creates the identity that the program is installed with.
-func grant(t *testing.T, c client.Client) {
+// newHost starts the API server of the cluster that the program runs in, with what is installed there.
+func newHost(t *testing.T) *rest.Config {
 	t.Helper()
-	data, err := sealane.Artifacts.ReadFile("artifacts/controller/karmada.yaml")
+	config := apiserver.Start(t)
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant(t, c, "artifacts/controller/host.yaml")
+	return config
+}
+
+// account reaches the host with the rights of the program.
+func account(host *rest.Config) *rest.Config {
+	config := rest.CopyConfig(host)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:sealane-controller:sealane-controller",
+		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
+	}
+	return config
+}
+
+// TestMetricsOutsideOfAClusterAreOnLoopback, where nobody reviews who reads them.
+func TestMetricsOutsideOfAClusterAreOnLoopback(t *testing.T) {
+	outside := options{host: func() (*rest.Config, error) { return nil, rest.ErrNotInCluster }}
+	for _, c := range []struct{ given, served string }{
+		{"", "127.0.0.1:8443"}, {"0", "0"}, {"[::1]:9000", "[::1]:9000"}, {"localhost:9000", "localhost:9000"},
+		{":8443", ""}, {"0.0.0.0:8443", ""}, {"192.0.2.1:8443", ""}, {"nonsense", ""},
+	} {
+		outside.metricsAddress = c.given
+		got, err := outside.metrics()
+		refused := err != nil && strings.Contains(err.Error(), "expected a loopback address")
+		if refused != (c.served == "") {
+			t.Errorf("%q: error %v", c.given, err)
+		}
+		if got.BindAddress != c.served || got.FilterProvider != nil {
+			t.Errorf("%q: served on %q, reviewed %v", c.given, got.BindAddress, got.FilterProvider != nil)
+		}
+	}
+	inside := options{host: func() (*rest.Config, error) { return &rest.Config{}, nil }}
+	if got, err := inside.metrics(); err != nil || got.BindAddress != ":8443" || got.FilterProvider == nil {
+		t.Errorf("in a cluster: on %q, reviewed %v, %v", got.BindAddress, got.FilterProvider != nil, err)
+	}
+	broken := options{host: func() (*rest.Config, error) { return nil, errors.New("no token") }}
+	if _, err := broken.metrics(); err == nil || !strings.Contains(err.Error(), "no token") {
+		t.Errorf("without the token of its pod: %v", err)
+	}
+}
+
+// grant creates what the program is installed with.
+func grant(t *testing.T, c client.Client, manifests string) {
+	t.Helper()
+	data, err := sealane.Artifacts.ReadFile(manifests)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -35,7 +36,9 @@ type member struct {
 	client.Client
 	t      *testing.T
 	config *rest.Config
-	stop   func()
+	// metrics is the address at which the agent serves them; none if empty.
+	metrics string
+	stop    func()
 }
 
 // newMember starts an API server with a node, Sealane's namespace and its DNS Service.
@@ -76,7 +79,7 @@ func (m *member) admin(scheme *runtime.Scheme) client.Client {
 // permissions are those that the agent is installed with, and no more.
 func (m *member) permissions() {
 	m.t.Helper()
-	for _, file := range []string{"cluster-agent.yaml", "admission.yaml"} {
+	for _, file := range []string{"cluster-agent.yaml", "admission.yaml", "metrics-reader.yaml"} {
 		text, err := sealane.Artifacts.ReadFile("artifacts/deploy/" + file)
 		if err != nil {
 			m.t.Fatal(err)
@@ -105,7 +108,7 @@ func (m *member) start(config *rest.Config) {
 	done := make(chan error, 1)
 	go func() {
 		done <- Run(ctx, config, Options{
-			Version: "test", LeaderElection: true, Metrics: "0", Health: "0", Registry: prometheus.NewRegistry(),
+			Version: "test", LeaderElection: true, Metrics: cmp.Or(m.metrics, "0"), Health: "0", Registry: prometheus.NewRegistry(),
 			Corefile: types.NamespacedName{Namespace: "kube-system", Name: "coredns"},
 			DNS:      types.NamespacedName{Namespace: v1alpha1.Namespace, Name: "sealane-dns"},
 		})

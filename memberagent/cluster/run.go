@@ -22,11 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/redial"
+	"github.com/sealane-io/sealane/internal/securemetrics"
 	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
 	"github.com/sealane-io/sealane/memberagent/cluster/exports"
@@ -52,6 +52,8 @@ type Options struct {
 	LeaderElection bool
 	// Metrics and Health are the addresses to listen on; "0" is none.
 	Metrics, Health string
+	// MetricsCertDir has the certificate of Metrics; without one in it, one is made.
+	MetricsCertDir string
 	// Registry receives the agent's metrics.
 	Registry prometheus.Registerer
 }
@@ -178,7 +180,7 @@ func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme
 		Scheme:                        scheme,
 		Logger:                        log.FromContext(ctx),
 		Cache:                         cacheOptions(o.Corefile),
-		Metrics:                       metricsserver.Options{BindAddress: o.Metrics},
+		Metrics:                       securemetrics.Options(o.Metrics, o.MetricsCertDir, config),
 		LeaderElection:                o.LeaderElection,
 		LeaderElectionID:              LeaseName,
 		LeaderElectionNamespace:       v1alpha1.Namespace,

@@ -30,6 +30,8 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/apiserver"
+	"github.com/sealane-io/sealane/internal/securemetrics"
+	"github.com/sealane-io/sealane/internal/securemetrics/metricstest"
 	"github.com/sealane-io/sealane/memberagent/node"
 )
 
@@ -62,7 +64,7 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 func installNode(t *testing.T, c client.Client) {
 	t.Helper()
 	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace}})
-	for _, file := range []string{"node.yaml", "admission.yaml"} {
+	for _, file := range []string{"node.yaml", "admission.yaml", "metrics-reader.yaml"} {
 		text, err := os.ReadFile("../../artifacts/deploy/" + file)
 		if err != nil {
 			t.Fatal(err)
@@ -123,6 +125,11 @@ func TestKube(t *testing.T) {
 		if _, err := k.LoadBalancer(t.Context(), "lb"); err != nil {
 			t.Error(err)
 		}
+	})
+	t.Run("metrics", func(t *testing.T) {
+		const address = "127.0.0.1:9811"
+		securemetrics.Serve(t.Context(), securemetrics.Options(address, t.TempDir(), own))
+		metricstest.Check(t, config, address, "sealane-metrics-reader", "rest_client_requests_total{")
 	})
 	t.Run("uninstalled", func(t *testing.T) { testUninstalled(t, c, config) })
 }
