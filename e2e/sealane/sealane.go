@@ -50,7 +50,7 @@ func (s *Sealane) Install(ctx context.Context) error {
 		return err
 	}
 	err = s.Lab.Run(controllerProcess, filepath.Join(s.Lab.Dir, "bin", "sealane-controller"),
-		"--kubeconfig="+kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0")
+		"--kubeconfig="+kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0")
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
