@@ -7,7 +7,7 @@ import "net"
 // known says whether a name exists: has records of some type, or names below it.
 func (s *Snapshot) known(q *queryName) bool {
 	switch q.kind {
-	case nameApex, nameVersion:
+	case nameApex, nameVersion, nameServers, nameServer:
 		return true
 	case nameServices:
 		return len(s.services) > 0
@@ -59,6 +59,9 @@ func (s *Snapshot) namedCluster(svc *service, name string) *cluster {
 
 // addresses appends the lists of addresses that answer a name. The lists belong to the Snapshot.
 func (s *Snapshot) addresses(lists [][]net.IP, q *queryName, f family) [][]net.IP {
+	if q.kind == nameServer {
+		return append(lists, s.server.of(f))
+	}
 	svc := s.services[q.service]
 	if svc == nil {
 		return lists

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -75,6 +76,30 @@ func (w *watcher) gateways() *feed {
 				}
 			}
 			w.index.retainGateways(names)
+			each(set)(objs)
+		},
+	}
+}
+
+// services feeds the one Service whose addresses ns.dns.<zone> has.
+func (w *watcher) services() *feed {
+	set := func(obj any) {
+		if s, ok := obj.(*corev1.Service); ok {
+			w.index.setServer(s.Spec.ClusterIPs)
+		}
+	}
+	remove := func(any) { w.index.setServer(nil) }
+	return &feed{
+		resource: "services",
+		one:      w.service,
+		optional: true,
+		version:  func(context.Context) (schema.GroupVersion, error) { return corev1.SchemeGroupVersion, nil },
+		set:      set,
+		remove:   remove,
+		replace: func(objs []any) {
+			if len(objs) == 0 {
+				remove(nil)
+			}
 			each(set)(objs)
 		},
 	}

@@ -102,6 +102,8 @@ func gateway(name string, states map[string]v1alpha1.ConnectionStatus) *v1alpha1
 	return g
 }
 
+const nameServerName = "ns.dns.clusterset.local."
+
 // serve returns the plugin with the current Snapshot of an index.
 func serve(t testing.TB, x *index) *Lighthouse {
 	t.Helper()

@@ -4,6 +4,7 @@ package lighthouse
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -40,6 +41,9 @@ type index struct {
 	fixedZones bool
 	// dirty are the keys of services to make anew.
 	dirty map[string]struct{}
+	// reverse has the keys of ServiceImports by their addresses; reversed says that it changed.
+	reverse  map[netip.Addr]string
+	reversed bool
 	// current is the Snapshot made last.
 	current *Snapshot
 }
@@ -54,6 +58,7 @@ func newIndex(zones []string) *index {
 		serviceImports: map[string]imported{},
 		gateways:       map[string]v1alpha1.Gateway{},
 		dirty:          map[string]struct{}{},
+		reverse:        map[netip.Addr]string{},
 		fixedZones:     len(zones) > 0,
 		current: &Snapshot{
 			zones:        []string{defaultZone},
@@ -117,6 +122,7 @@ func (x *index) setServiceImport(s *serviceImport) (rejected int) {
 	defer x.mu.Unlock()
 	last, ok := x.serviceImports[key]
 	if !ok || last.headless != next.headless || !last.vips.equal(next.vips) {
+		x.setReverse(key, last.vips, next.vips)
 		x.serviceImports[key] = next
 		x.dirty[key] = struct{}{}
 	}
@@ -128,6 +134,12 @@ func (x *index) deleteServiceImport(name, namespace string) {
 	key := name + "." + namespace
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.forget(key)
+}
+
+// forget a ServiceImport. The caller holds the lock.
+func (x *index) forget(key string) {
+	x.setReverse(key, x.serviceImports[key].vips, addresses{})
 	delete(x.serviceImports, key)
 	x.dirty[key] = struct{}{}
 }
@@ -143,8 +155,7 @@ func (x *index) replaceServiceImports(all []*serviceImport) (rejected int) {
 	defer x.mu.Unlock()
 	for key := range x.serviceImports {
 		if _, ok := kept[key]; !ok {
-			delete(x.serviceImports, key)
-			x.dirty[key] = struct{}{}
+			x.forget(key)
 		}
 	}
 	return rejected
@@ -194,7 +205,18 @@ func (x *index) retainGateways(names []string) {
 	maps.DeleteFunc(x.gateways, func(name string, _ v1alpha1.Gateway) bool { return !slices.Contains(names, name) })
 }
 
-// setPeering takes over the domains, the TTL and this cluster's name.
+// setServer takes over the addresses of the name server. What is none, such as the "None" of a headless Service, is
+// left out.
+func (x *index) setServer(ips []string) {
+	server, _ := parseAddresses(ips)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	next := *x.current
+	next.server = server
+	x.current = &next
+}
+
+// setPeering takes over the domains, the TTL, this cluster's name and its service networks.
 func (x *index) setPeering(p *v1alpha1.Peering) {
 	var zones []string
 	for _, d := range p.Spec.DNS.Domains {
@@ -213,6 +235,7 @@ func (x *index) setPeering(p *v1alpha1.Peering) {
 	if ttl := p.Spec.DNS.TTLSeconds; ttl != nil && *ttl >= 0 && *ttl <= maxTTL {
 		next.ttl = uint32(*ttl)
 	}
+	next.networks = parseNetworks(p.Spec.Networks.ServiceCIDRs)
 	x.current = &next
 	if x.self != p.Spec.ClusterID {
 		x.self = p.Spec.ClusterID
@@ -251,6 +274,9 @@ func (x *index) snapshot(now time.Time, complete bool) (s *Snapshot, due time.Ti
 		}
 	}
 	clear(x.dirty)
+	if x.reversed {
+		next.reverse, x.reversed = maps.Clone(x.reverse), false
+	}
 	x.current = &next
 	return &next, due
 }

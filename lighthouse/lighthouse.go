@@ -42,13 +42,16 @@ func (l *Lighthouse) ServeDNS(ctx context.Context, w dns.ResponseWriter, query *
 	start := time.Now()
 	s := l.current.Load()
 	q := parseName(query.Question[0].Name, s.zones)
-	if q.kind == nameOutside {
+	var r *reply
+	var outcome result
+	if q.kind != nameOutside {
+		r, outcome = l.answer(s, &q, w, query)
+	} else if r, outcome = l.answerAddress(s, w, query); r == nil && outcome == resultSuccess {
 		if l.next == nil {
 			return dns.RcodeRefused, nil
 		}
 		return plugin.NextOrFailure(Name, l.next, ctx, w, query)
 	}
-	r, outcome := l.answer(s, &q, w, query)
 	l.measures.count(outcome, query.Question[0].Qtype)
 	switch outcome {
 	case resultFallthrough:
@@ -80,10 +83,7 @@ func (l *Lighthouse) answer(s *Snapshot, q *queryName, w dns.ResponseWriter, que
 	if !s.ready {
 		return nil, resultNotReady
 	}
-	ttl := s.ttl
-	if l.ttl != nil {
-		ttl = *l.ttl
-	}
+	ttl := l.ttlOf(s)
 	soa := s.soa[slices.Index(s.zones, q.zone)]
 	if !s.known(q) {
 		if l.fall.Through(question.Name) {
@@ -101,6 +101,14 @@ func (l *Lighthouse) answer(s *Snapshot, q *queryName, w dns.ResponseWriter, que
 		return r, resultNoData
 	}
 	return r, resultSuccess
+}
+
+// ttlOf returns the TTL of every record, in seconds.
+func (l *Lighthouse) ttlOf(s *Snapshot) uint32 {
+	if l.ttl != nil {
+		return *l.ttl
+	}
+	return s.ttl
 }
 
 // fill adds the records that answer a known name.
@@ -124,6 +132,7 @@ func fill(r *reply, s *Snapshot, q *queryName, soa dns.SOA, ttl uint32) {
 	case dns.TypeNS:
 		if q.kind == nameApex {
 			r.addNS(soa, ttl)
+			r.addExtra(soa.Ns, &s.server, ttl)
 		}
 	}
 }

@@ -48,6 +48,7 @@ func sample() *index {
 	x.setServiceImport(&serviceImport{name: "both", namespace: "sample", ips: []string{"10.88.1.2"}})
 	x.setServiceImport(&serviceImport{name: "byhand", namespace: "other", ips: []string{"10.88.1.3"}})
 	x.setServiceImport(&serviceImport{name: "ss", namespace: "sample", headless: true})
+	x.setServer([]string{"10.88.0.53", "fd00:88::53"})
 	x.setGateway(gateway("n1", map[string]v1alpha1.ConnectionStatus{
 		"c2": v1alpha1.ConnectionConnected, "c3": v1alpha1.ConnectionError, "c1": v1alpha1.ConnectionError,
 	}))
@@ -118,6 +119,16 @@ func aaaa(name, ip string) []dns.RR {
 	return []dns.RR{test.AAAA(fmt.Sprintf("%s 5 IN AAAA %s", name, ip))}
 }
 
+// reverseOfIPv6 is the reverse name of fd00:88::1.
+const reverseOfIPv6 = "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.8.0.0.0.0.d.f.ip6.arpa."
+
+func ptrs(name string, targets ...string) (rrs []dns.RR) {
+	for _, target := range targets {
+		rrs = append(rrs, test.PTR(fmt.Sprintf("%s 5 IN PTR %s", name, target)))
+	}
+	return rrs
+}
+
 func srv(name string, portsAndTargets ...string) (rrs []dns.RR) {
 	for _, rest := range portsAndTargets {
 		rrs = append(rrs, test.SRV(fmt.Sprintf("%s 5 IN SRV 0 100 %s", name, rest)))
@@ -169,7 +180,20 @@ func addressCases() []test.Case {
 		{Qname: "dns-version.clusterset.local.", Qtype: A},
 		{Qname: "clusterset.local.", Qtype: dns.TypeSOA, Answer: []dns.RR{test.SOA(sampleSOA)}},
 		{Qname: "clusterset.local.", Qtype: dns.TypeNS,
-			Answer: []dns.RR{test.NS("clusterset.local. 5 IN NS ns.dns.clusterset.local.")}},
+			Answer: []dns.RR{test.NS("clusterset.local. 5 IN NS ns.dns.clusterset.local.")},
+			Extra:  append(a(nameServerName, "10.88.0.53"), aaaa(nameServerName, "fd00:88::53")...)},
+		{Qname: nameServerName, Qtype: A, Answer: a(nameServerName, "10.88.0.53")},
+		{Qname: nameServerName, Qtype: AAAA, Answer: aaaa(nameServerName, "fd00:88::53")},
+		{Qname: nameServerName, Qtype: SRV},
+		{Qname: "ns.dns.mesh.example.org.", Qtype: A, Answer: a("ns.dns.mesh.example.org.", "10.88.0.53")},
+		{Qname: "dns.clusterset.local.", Qtype: A},
+		{Qname: "x.dns.clusterset.local.", Qtype: A, Rcode: NX},
+		{Qname: "1.1.88.10.in-addr.arpa.", Qtype: dns.TypePTR, Answer: ptrs("1.1.88.10.in-addr.arpa.", cs)},
+		{Qname: "1.1.88.10.IN-ADDR.Arpa.", Qtype: dns.TypePTR, Answer: ptrs("1.1.88.10.IN-ADDR.Arpa.", cs)},
+		{Qname: reverseOfIPv6, Qtype: dns.TypePTR, Answer: ptrs(reverseOfIPv6, cs)},
+		{Qname: "1.1.88.10.in-addr.arpa.", Qtype: A, Rcode: dns.RcodeRefused},
+		{Qname: "9.9.88.10.in-addr.arpa.", Qtype: dns.TypePTR, Rcode: dns.RcodeRefused},
+		{Qname: "x.1.1.88.10.in-addr.arpa.", Qtype: dns.TypePTR, Rcode: dns.RcodeRefused},
 		{Qname: "clusterset.local.", Qtype: A},
 		{Qname: "clusterset.local.", Qtype: dns.TypeAXFR, Rcode: dns.RcodeRefused},
 		{Qname: "example.com.", Qtype: A, Rcode: dns.RcodeRefused},

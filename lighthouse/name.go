@@ -26,6 +26,10 @@ const (
 	nameApex
 	// nameVersion is dns-version.<zone>.
 	nameVersion
+	// nameServers is dns.<zone>, which only has names below it.
+	nameServers
+	// nameServer is ns.dns.<zone>, which the zone's NS and SOA records name.
+	nameServer
 	// nameServices is svc.<zone>, which only has names below it.
 	nameServices
 	// nameNamespace is <namespace>.svc.<zone>, which only has names below it.
@@ -90,8 +94,13 @@ func parseName(name string, zones []string) queryName {
 func parseRelative(q *queryName, relative string) {
 	rest, last := cutLast(relative)
 	if last != "svc" {
-		if relative == "dns-version" {
+		switch relative {
+		case "dns-version":
 			q.kind = nameVersion
+		case "dns":
+			q.kind = nameServers
+		case "ns.dns":
+			q.kind = nameServer
 		}
 		return
 	}

@@ -248,6 +248,16 @@ func parseAddress(s string) (netip.Addr, bool) {
 	return ip, ip.IsGlobalUnicast()
 }
 
+// parseNetworks reads prefixes and leaves out what is none.
+func parseNetworks(cidrs []string) (out []netip.Prefix) {
+	for _, s := range cidrs {
+		if p, err := netip.ParsePrefix(s); err == nil {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
 // addressLabel is the label of an endpoint without a hostname.
 func addressLabel(ip netip.Addr) string {
 	return strings.Map(func(r rune) rune {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coredns/caddy"
@@ -14,6 +15,7 @@ import (
 	"github.com/coredns/coredns/plugin/pkg/fall"
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
@@ -35,6 +37,8 @@ type settings struct {
 	zones []string
 	// kubeconfig and context of the cluster; without, the pod's own cluster.
 	kubeconfig, context string
+	// service whose addresses ns.dns.<zone> has; without a name it has none.
+	service types.NamespacedName
 	// ttl overrides that of the Peering; nil where the directive sets none.
 	ttl  *uint32
 	fall fall.F
@@ -44,11 +48,13 @@ type settings struct {
 //
 //	lighthouse [ZONES...] {
 //	    kubeconfig PATH [CONTEXT]
+//	    service NAMESPACE/NAME
 //	    ttl SECONDS
 //	    fallthrough [ZONES...]
 //	}
 //
 // Without ZONES it answers the domains of the Peering, and without ttl with the TTL of the Peering.
+// The ClusterIPs of the Service are the addresses of ns.dns.ZONE.
 func Setup(c *caddy.Controller) error {
 	set, err := parseDirective(c)
 	if err != nil {
@@ -66,7 +72,7 @@ func Setup(c *caddy.Controller) error {
 	l := &Lighthouse{ttl: set.ttl, fall: set.fall, measures: m}
 	l.current.Store(x.current)
 	log := clog.NewWithPlugin(Name)
-	w, err := newWatcher(config, x, m, log, l.current.Store)
+	w, err := newWatcher(config, set.service, x, m, log, l.current.Store)
 	if err != nil {
 		return plugin.Error(Name, err)
 	}
@@ -128,6 +134,15 @@ func (set *settings) property(c *caddy.Controller) error {
 		if len(args) == 2 {
 			set.context = args[1]
 		}
+	case "service":
+		if len(args) != 1 {
+			return c.Err("service takes a namespace and a name, such as sealane-system/sealane-dns")
+		}
+		namespace, name, _ := strings.Cut(args[0], "/")
+		if !isLabel(namespace) || !isLabel(name) {
+			return c.Errf("service %q is not a namespace and a name, such as sealane-system/sealane-dns", args[0])
+		}
+		set.service = types.NamespacedName{Namespace: namespace, Name: name}
 	case "ttl":
 		if len(args) != 1 {
 			return c.Err("ttl takes a number of seconds")
@@ -140,7 +155,7 @@ func (set *settings) property(c *caddy.Controller) error {
 	case "fallthrough":
 		set.fall.SetZonesFromArgs(args)
 	default:
-		return c.Errf("unknown property %q: expected kubeconfig, ttl or fallthrough", name)
+		return c.Errf("unknown property %q: expected kubeconfig, service, ttl or fallthrough", name)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ package lighthouse
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"sort"
 	"strings"
@@ -31,6 +32,12 @@ type Snapshot struct {
 	services map[string]*service
 	// namespaces that have a service, and how many.
 	namespaces map[string]int
+	// server has the addresses of ns.dns.<zone>.
+	server addresses
+	// reverse has the keys of services by their ClusterSetIPs.
+	reverse map[netip.Addr]string
+	// networks hold every ClusterIP of this cluster, and no other address.
+	networks []netip.Prefix
 	// down are the clusters that are known to be disconnected.
 	down map[string]struct{}
 }

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
@@ -36,7 +38,9 @@ const (
 
 // watcher keeps an index in step with the API server and publishes its Snapshots.
 type watcher struct {
-	config   *rest.Config
+	config *rest.Config
+	// service whose addresses ns.dns.<zone> has; without a name it has none.
+	service  types.NamespacedName
 	scheme   *runtime.Scheme
 	index    *index
 	log      clog.P
@@ -54,6 +58,10 @@ type watcher struct {
 // feed is one watched resource.
 type feed struct {
 	resource string
+	// one object of the resource; without a name, all.
+	one types.NamespacedName
+	// optional says that names are answered before it was listed.
+	optional bool
 	// version to read, which may depend on what is served.
 	version func(ctx context.Context) (schema.GroupVersion, error)
 	// set takes over an object that is there, remove forgets one that is gone, replace takes over all.
@@ -64,15 +72,17 @@ type feed struct {
 }
 
 // newWatcher returns a watcher of the cluster that config leads to.
-func newWatcher(config *rest.Config, x *index, m *measures, log clog.P, publish func(*Snapshot)) (*watcher, error) {
+func newWatcher(config *rest.Config, service types.NamespacedName, x *index, m *measures, log clog.P,
+	publish func(*Snapshot),
+) (*watcher, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
-		v1alpha1.AddToScheme(scheme), mcsv1alpha1.Install(scheme), mcsv1beta1.Install(scheme),
+		corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), mcsv1alpha1.Install(scheme), mcsv1beta1.Install(scheme),
 	); err != nil {
 		return nil, fmt.Errorf("register types: %w", err)
 	}
 	return &watcher{
-		config: config, scheme: scheme, index: x, measures: m, log: log, publish: publish,
+		config: config, service: service, scheme: scheme, index: x, measures: m, log: log, publish: publish,
 		poke: make(chan struct{}, 1), synced: make(chan struct{}),
 	}, nil
 }
@@ -81,6 +91,9 @@ func newWatcher(config *rest.Config, x *index, m *measures, log clog.P, publish 
 func (w *watcher) run(ctx context.Context) {
 	feeds := []*feed{w.bundles(), w.peerings(), w.gateways(), w.serviceImports()}
 	w.unsynced.Store(int32(len(feeds)))
+	if w.service.Name != "" {
+		feeds = append(feeds, w.services())
+	}
 	var running sync.WaitGroup
 	for _, f := range feeds {
 		running.Go(func() { w.follow(ctx, f) })
@@ -176,7 +189,11 @@ func (w *watcher) listAndWatch(ctx context.Context, f *feed) error {
 	if err != nil {
 		return err
 	}
-	lw := cache.NewListWatchFromClient(client, f.resource, metav1.NamespaceAll, fields.Everything())
+	only := fields.Everything()
+	if f.one.Name != "" {
+		only = fields.OneTermEqualSelector(metav1.ObjectNameField, f.one.Name)
+	}
+	lw := cache.NewListWatchFromClient(client, f.resource, f.one.Namespace, only)
 	r := cache.NewReflectorWithOptions(lw, nil, &sink{w, f}, cache.ReflectorOptions{Name: f.resource})
 	return r.ListAndWatchWithContext(ctx)
 }
@@ -186,6 +203,9 @@ func (w *watcher) client(gv schema.GroupVersion) (*rest.RESTClient, error) {
 	config := rest.CopyConfig(w.config)
 	config.GroupVersion = &gv
 	config.APIPath = "/apis"
+	if gv.Group == "" {
+		config.APIPath = "/api"
+	}
 	config.NegotiatedSerializer = serializer.NewCodecFactory(w.scheme).WithoutConversion()
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
@@ -220,7 +240,9 @@ func (s *sink) Delete(obj any) error {
 // Replace implements cache.ReflectorStore.
 func (s *sink) Replace(objs []any, _ string) error {
 	s.f.replace(objs)
-	s.f.listed.Do(func() { s.w.unsynced.Add(-1) })
+	if !s.f.optional {
+		s.f.listed.Do(func() { s.w.unsynced.Add(-1) })
+	}
 	s.w.changed()
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -62,7 +63,7 @@ func startMember(t *testing.T) *member {
 	return m
 }
 
-// grant creates the role that the manifests give the plugin.
+// grant creates the roles that the manifests give the plugin.
 func (m *member) grant() {
 	m.t.Helper()
 	f, err := os.Open("../artifacts/deploy/dns.yaml")
@@ -70,11 +71,12 @@ func (m *member) grant() {
 		m.t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
+	m.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace}})
 	decoder := utilyaml.NewYAMLOrJSONDecoder(f, 4096)
-	for granted := 0; granted < 2; {
+	for granted := 0; granted < 4; {
 		var raw runtime.RawExtension
 		if err := decoder.Decode(&raw); err != nil {
-			m.t.Fatalf("the manifest has no role and binding: %v", err)
+			m.t.Fatalf("the manifest has no two roles and bindings: %v", err)
 		}
 		var kind metav1.TypeMeta
 		m.unmarshal(raw.Raw, &kind)
@@ -86,6 +88,16 @@ func (m *member) grant() {
 			granted++
 		case "ClusterRoleBinding":
 			binding := &rbacv1.ClusterRoleBinding{}
+			m.unmarshal(raw.Raw, binding)
+			m.create(binding)
+			granted++
+		case "Role":
+			role := &rbacv1.Role{}
+			m.unmarshal(raw.Raw, role)
+			m.create(role)
+			granted++
+		case "RoleBinding":
+			binding := &rbacv1.RoleBinding{}
 			m.unmarshal(raw.Raw, binding)
 			m.create(binding)
 			granted++
@@ -108,7 +120,8 @@ func (m *member) start(config *rest.Config) *Lighthouse {
 	x := newIndex(nil)
 	l := &Lighthouse{measures: measures}
 	l.current.Store(x.current)
-	w, err := newWatcher(config, x, measures, clog.NewWithPlugin(Name), l.current.Store)
+	service := types.NamespacedName{Namespace: v1alpha1.Namespace, Name: "sealane-dns"}
+	w, err := newWatcher(config, service, x, measures, clog.NewWithPlugin(Name), l.current.Store)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -282,6 +295,18 @@ func TestFollowsTheAPIServer(t *testing.T) {
 	m.answers("c2.cs.sample.svc.clusterset.local.", "10.99.0.7")
 
 	m.balances(b)
+
+	if got := ask(t, m.dns, nameServerName, dns.TypeA); got.Rcode != dns.RcodeSuccess || len(got.Answer) > 0 {
+		t.Errorf("without the Service of the name server: %v", got)
+	}
+	server := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "sealane-dns"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 53, Protocol: corev1.ProtocolUDP}}},
+	}
+	m.create(server)
+	m.answers(nameServerName, server.Spec.ClusterIP)
+	m.remove(server)
+	m.answers(nameServerName, "")
 
 	m.create(wirePeering("c1", "mesh.example.org"))
 	m.until("the new domain is answered", func() bool {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,18 +70,26 @@ func fromServer() []string { return []string{"startup", "shutdown", "on", "impor
 // serve runs a server until the test ends.
 func serve(t *testing.T, corefile string) {
 	t.Helper()
+	start(t, corefile)
+}
+
+// start runs a server until it is stopped or the test ends.
+func start(t *testing.T, corefile string) (stop func()) {
+	t.Helper()
 	instance, err := caddy.Start(caddy.CaddyfileInput{
 		Contents: []byte(corefile), Filepath: "Corefile", ServerTypeName: "dns",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		instance.ShutdownCallbacks()
 		if err := instance.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 func writeKubeconfig(t *testing.T, config *rest.Config) string {

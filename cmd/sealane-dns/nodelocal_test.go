@@ -84,7 +84,7 @@ func startChain(t *testing.T) chain {
 
 	// Nobody listens there: a query that leaves the cluster fails.
 	ports := strings.NewReplacer("{upstream}", "127.0.0.1:"+freePort(t), "{health}", freePort(t), "{port}", freePort(t))
-	corefile, err := clusterdns.Add(ports.Replace(clusterCorefile),
+	corefile, _, err := clusterdns.Add(ports.Replace(clusterCorefile),
 		clusterdns.Forward{Domains: []string{"clusterset.local"}, To: sealane})
 	if err != nil {
 		t.Fatal(err)
