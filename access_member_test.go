@@ -110,6 +110,13 @@ const (
 	ours = "# BEGIN sealane\nclusterset.local:53 {\n    errors\n    forward . 10.96.0.7\n}\n# END sealane\n"
 )
 
+// reverseBlock is the server block for the names of addresses, and ownAnswers the part by which the cluster goes first.
+const (
+	ownAnswers = "    kubernetes cluster.local in-addr.arpa ip6.arpa {\n" +
+		"        labels !sealane.io/import,!kubernetes.io/service-name\n        fallthrough\n    }\n"
+	reverseBlock = "96.10.in-addr.arpa:53 {\n    errors\n" + ownAnswers + "    forward . 10.96.0.7\n}\n"
+)
+
 // ownedLabels are those of the objects of an import.
 func ownedLabels(service string) map[string]string {
 	return map[string]string{"app.kubernetes.io/managed-by": v1alpha1.ManagedBy, v1alpha1.LabelImport: service}
@@ -406,6 +413,35 @@ func testCorefileWrites(t *testing.T, admin, agent client.Client) {
 			"its labels", byPolicy,
 			patchUpdateAs(t, corefile(""), func(c *corev1.ConfigMap) { c.Labels = map[string]string{"a": "b"} }),
 		},
+	})
+	reverse := func(old, new string) string {
+		return strings.Replace(ours, "# END", strings.ReplaceAll(reverseBlock, old, new)+"# END", 1)
+	}
+	const zone, v6 = "96.10.in-addr.arpa:53", "8.8.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa:53"
+	expect(t, agent, []write{
+		{"the names of addresses", done, set(reverse("", "") + stock)},
+		{"in several networks", done, set(reverse(zone, zone+" 97.10.in-addr.arpa:53 "+v6) + stock)},
+		{"in one network twice", byPolicy, set(reverse(zone, zone+" "+zone) + stock)},
+		{"in a larger network than Services have", byPolicy, set(reverse("96.10.in-addr", "10.in-addr") + stock)},
+		{"without the cluster's own answers", byPolicy, set(reverse(ownAnswers, "") + stock)},
+		{"with fewer of the cluster's own answers", byPolicy, set(reverse("!sealane.io/import", "!app") + stock)},
+		{
+			"with names of another domain", byPolicy,
+			set(reverse("kubernetes cluster.local", "kubernetes example.org") + stock),
+		},
+		{
+			"of another cluster", byPolicy,
+			set(reverse("        fallthrough", "        kubeconfig /a\n        fallthrough") + stock),
+		},
+		{"twice", byPolicy, set(strings.Replace(reverse("", ""), "# END", reverseBlock+"# END", 1) + stock)},
+		{"no longer", done, set(ours + stock)},
+	})
+	const reversed = stock + "10.in-addr.arpa:53 168.192.in-addr.arpa {\n    forward . 192.0.2.1\n}\n"
+	expect(t, admin, []write{{"a user serves a reverse zone", done, set(reversed)}})
+	expect(t, agent, []write{
+		{"the names of addresses within", byPolicy, set(reverse("", "") + reversed)},
+		{"the names of addresses beside", done, set(reverse("96.10.in-addr", "16.172.in-addr") + reversed)},
+		{"the block is gone", done, set(reversed)},
 	})
 	const served = stock + "example.org:53 {\n    forward . 192.0.2.1\n}\n"
 	expect(t, admin, []write{{"a user adds a server block", done, set(served)}})

@@ -101,7 +101,9 @@ func corefile(f *Facts) []Step {
 			" by other means, the look-up tells"
 		return []Step{note(stepCorefile, "%s", text)}
 	}
-	want, err := clusterdns.Add(*d.Corefile, clusterdns.Forward{Domains: f.Peering.Spec.DNS.Domains, To: f.DNS.IP})
+	want, _, err := clusterdns.Add(*d.Corefile, clusterdns.Forward{
+		Domains: f.Peering.Spec.DNS.Domains, To: f.DNS.IP, Networks: f.Peering.Spec.Networks,
+	})
 	switch {
 	case errors.Is(err, clusterdns.ErrDomainTaken):
 		return []Step{broken(stepCorefile, expected, fmt.Sprintf("ConfigMap %s: %v", d.ConfigMap, err),

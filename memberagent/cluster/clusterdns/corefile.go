@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/dnszone"
 )
 
@@ -28,6 +29,8 @@ type Forward struct {
 	To netip.Addr
 	// ClusterDomain of the cluster's own names, where it is known otherwise than from the Corefile; may be "".
 	ClusterDomain string
+	// Networks of the cluster, as accepted. The names of the addresses in its service networks are forwarded, too.
+	Networks v1alpha1.Networks
 }
 
 // ErrMarkers says that the marks are not one block, so that nobody can tell what is Sealane's.
@@ -42,28 +45,29 @@ var ErrInvalidCorefile = errors.New("the Corefile is invalid")
 
 // Add returns the Corefile with the block for f, at its start or in place of the block that is there. It refuses a
 // domain that is, holds or lies within a zone that the rest of the Corefile serves, in whichever plugin, or the
-// cluster's own domain.
-func Add(corefile string, f Forward) (string, error) {
+// cluster's own domain. The names of addresses are forwarded where that takes none away; unforwarded says why not.
+func Add(corefile string, f Forward) (with string, unforwarded, err error) {
 	before, after, found, err := split(corefile)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	served, err := ServedBy(before + after)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrInvalidCorefile, err)
+		return "", nil, fmt.Errorf("%w: %w", ErrInvalidCorefile, err)
 	}
 	if err := f.taken(served); err != nil {
-		return "", err
+		return "", nil, err
 	}
+	addresses, unforwarded := f.reverse(served)
 	port := "53"
 	if at := slices.IndexFunc(served, func(s Served) bool { return s.Block && s.Zone == "" }); at >= 0 {
 		port = served[at].Port
 	}
-	block := f.block(port)
+	block := f.block(port, addresses)
 	if found {
-		return before + block + after, nil
+		return before + block + after, unforwarded, nil
 	}
-	return block + corefile, nil
+	return block + corefile, unforwarded, nil
 }
 
 // taken returns ErrDomainTaken, with the zone and where it is served, for the first domain that is not free.
@@ -101,7 +105,7 @@ func TakesClusterDomain(corefile, clusterDomain string) bool {
 	}
 	served = append(served, Served{Zone: clusterDomain, Cluster: true})
 	return slices.ContainsFunc(ours, func(o Served) bool {
-		return o.Block && slices.ContainsFunc(served, func(s Served) bool { return s.Cluster && s.takes(o.Zone) })
+		return o.Block && !dnszone.Within(o.Zone, "arpa") && slices.ContainsFunc(served, func(s Served) bool { return s.Cluster && s.takes(o.Zone) })
 	})
 }
 
@@ -114,18 +118,25 @@ func Remove(corefile string) (string, error) {
 	return before + after, nil
 }
 
-func (f Forward) block(port string) string {
+func (f Forward) block(port string, addresses reverse) string {
 	var b strings.Builder
 	b.WriteString(begin + "\n")
-	for i, d := range f.Domains {
+	writeKeys(&b, f.Domains, port)
+	// No cache: a denial that is remembered would hide a service that has just been exported.
+	fmt.Fprintf(&b, " {\n    errors\n    forward . %s\n}\n", f.To)
+	addresses.write(&b, port, f.To)
+	b.WriteString(end + "\n")
+	return b.String()
+}
+
+// writeKeys writes the keys of a server block.
+func writeKeys(b *strings.Builder, zones []string, port string) {
+	for i, zone := range zones {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		b.WriteString(d + ":" + port)
+		b.WriteString(zone + ":" + port)
 	}
-	// No cache: a denial that is remembered would hide a service that has just been exported.
-	fmt.Fprintf(&b, " {\n    errors\n    forward . %s\n}\n%s\n", f.To, end)
-	return b.String()
 }
 
 // split cuts the block, with its marks and the newline after it, out of a Corefile.

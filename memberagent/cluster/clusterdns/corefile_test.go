@@ -43,7 +43,7 @@ func TestAdd(t *testing.T) {
 			ours + ".:53 {\n    cache 30 clusterset.local\n    log clusterset.local {\n        class all\n    }\n}\n", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Add(c.have, c.f)
+			got, _, err := Add(c.have, c.f)
 			if got != c.want || !errors.Is(err, c.err) {
 				t.Errorf("got %q, %v; want %q, %v", got, err, c.want, c.err)
 			}
@@ -53,7 +53,7 @@ func TestAdd(t *testing.T) {
 
 func TestRemoveUndoesAdd(t *testing.T) {
 	for _, have := range []string{stock, "", "# mine", strings.TrimSuffix(stock, "\n"), "\r\n.:53 {\r\n}\r\n"} {
-		with, err := Add(have, forward)
+		with, _, err := Add(have, forward)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,16 +72,16 @@ func FuzzCorefile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, have string) {
 		without, err := Remove(have)
 		if err != nil {
-			if _, err := Add(have, forward); !errors.Is(err, ErrMarkers) {
+			if _, _, err := Add(have, forward); !errors.Is(err, ErrMarkers) {
 				t.Fatalf("add to a broken Corefile: %v", err)
 			}
 			return
 		}
-		with, err := Add(have, forward)
+		with, _, err := Add(have, forward)
 		if err != nil {
 			return
 		}
-		if again, err := Add(with, forward); err != nil || again != with {
+		if again, _, err := Add(with, forward); err != nil || again != with {
 			t.Fatalf("add twice: %q, %v; want %q", again, err, with)
 		}
 		if got, err := Remove(with); err != nil || got != without {

@@ -136,15 +136,20 @@ func (w Wiring) decide(ctx context.Context, c client.Reader, peering *v1alpha1.P
 	if !to.IsValid() {
 		return nil, "", no(ReasonServiceMissing, "the Service %s does not exist or has no ClusterIP; it comes with Sealane's install bundle", w.Service), nil
 	}
-	if want, err = Add(corefile, Forward{Domains: domains, To: to, ClusterDomain: w.ClusterDomain}); err != nil {
+	forward := Forward{Domains: domains, To: to, ClusterDomain: w.ClusterDomain, Networks: peering.Spec.Networks}
+	want, unforwarded, err := Add(corefile, forward)
+	if err != nil {
 		if without, broken := Remove(corefile); broken == nil && TakesClusterDomain(corefile, w.ClusterDomain) {
 			return have, without, w.refused(err), nil
 		}
 		return nil, "", w.refused(err), nil
 	}
+	message := fmt.Sprintf("the cluster's DNS forwards %v to %s", domains, to)
+	if unforwarded != nil {
+		message += fmt.Sprintf("; it names ClusterSetIPs by their derived Services, since %v", unforwarded)
+	}
 	return have, want, metav1.Condition{
-		Type: v1alpha1.PeeringDNSConfigured, Status: metav1.ConditionTrue, Reason: ReasonConfigured,
-		Message: fmt.Sprintf("the cluster's DNS forwards %v to %s", domains, to),
+		Type: v1alpha1.PeeringDNSConfigured, Status: metav1.ConditionTrue, Reason: ReasonConfigured, Message: message,
 	}, nil
 }
 

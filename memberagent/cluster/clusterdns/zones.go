@@ -27,6 +27,11 @@ type Served struct {
 	Port string
 	// Cluster says that Zone has the cluster's own names: it is served by the kubernetes plugin.
 	Cluster bool
+	// Domain is the cluster domain of that plugin, "" where it has none.
+	Domain string
+	// Limited is a property of that plugin, as written, by which it may answer for less than the cluster that it runs
+	// in, or for another; "" where it has none.
+	Limited string
 }
 
 // takes says whether a domain of the ClusterSet would take names away from what is served, or hide behind it.
@@ -118,17 +123,43 @@ func plugin(name string, tokens []caddyfile.Token) []Served {
 			out = append(out, rewritten(args)...)
 			args = nil
 		}
+		from := len(out)
 		for _, zone := range zones(name, args) {
 			out = append(out, Served{Zone: zone, Cluster: name == "kubernetes"})
 		}
+		of := out[from:]
+		for i := range of {
+			of[i].Domain = clusterDomain(of)
+		}
 		for d.NextBlock() {
 			line := append([]string{d.Val()}, d.RemainingArgs()...)
-			if name == "hosts" {
+			switch {
+			case name == "hosts":
 				out = append(out, hosts(line)...)
+			case name == "kubernetes" && !slices.Contains(unlimited, line[0]):
+				for i := range of {
+					of[i].Limited = line[0]
+				}
 			}
 		}
 	}
 	return out
+}
+
+// unlimited are the properties of the kubernetes plugin that do not change which Services' addresses have names.
+var unlimited = []string{
+	"endpoint_pod_names", "fallthrough", "ignore", "multicluster", "noendpoints", "pods", "resyncperiod", "startup_timeout",
+	"transfer", "ttl", "upstream",
+}
+
+// clusterDomain of the kubernetes plugin: the first of its zones that holds no names of addresses.
+func clusterDomain(served []Served) string {
+	for i := range served {
+		if s := &served[i]; s.Cluster && !dnszone.Within(s.Zone, "arpa") {
+			return s.Zone
+		}
+	}
+	return ""
 }
 
 // zones among the arguments of a plugin.
@@ -155,10 +186,14 @@ func zones(plugin string, args []string) []string {
 
 // hosts returns the names of one line of the hosts plugin: an address and the names that have it.
 func hosts(line []string) []Served {
-	if _, err := netip.ParseAddr(line[0]); err != nil {
+	ip, err := netip.ParseAddr(line[0])
+	if err != nil {
 		return nil
 	}
 	var out []Served
+	for _, name := range zonesOf(netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen())) {
+		out = append(out, Served{Zone: name, Name: true})
+	}
 	for _, name := range line[1:] {
 		out = append(out, Served{Zone: dnszone.Normalize(name), Name: true})
 	}

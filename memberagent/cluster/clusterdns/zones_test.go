@@ -168,7 +168,7 @@ func TestADomainMustBeFreeInTheWholeCorefile(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := Forward{Domains: []string{c.domain}, To: netip.MustParseAddr("10.96.0.7"), ClusterDomain: c.search}
-			with, err := Add(c.corefile, f)
+			with, _, err := Add(c.corefile, f)
 			if c.taken == "" {
 				if err != nil || !strings.HasSuffix(with, c.corefile) {
 					t.Fatalf("got %v", err)
@@ -185,14 +185,14 @@ func TestADomainMustBeFreeInTheWholeCorefile(t *testing.T) {
 func TestOneDomainThatIsTakenWritesNothing(t *testing.T) {
 	f := forward
 	f.Domains = []string{"clusterset.local", "corp.example"}
-	if with, err := Add(company, f); with != "" || !errors.Is(err, ErrDomainTaken) {
+	if with, _, err := Add(company, f); with != "" || !errors.Is(err, ErrDomainTaken) {
 		t.Errorf("got %q, %v", with, err)
 	}
 }
 
 func TestAnInvalidCorefileIsLeftAlone(t *testing.T) {
 	for _, corefile := range []string{".:53 {\n errors\n", ".:53 {\n import nothing more\n}\n(a) {\n}\n(a) {\n}\n"} {
-		if with, err := Add(corefile, forward); with != "" || !errors.Is(err, ErrInvalidCorefile) {
+		if with, _, err := Add(corefile, forward); with != "" || !errors.Is(err, ErrInvalidCorefile) {
 			t.Errorf("%q: got %q, %v", corefile, with, err)
 		}
 	}
@@ -236,7 +236,7 @@ func FuzzServed(f *testing.F) {
 		if err != nil {
 			return
 		}
-		with, err := Add(corefile, Forward{Domains: []string{domain}, To: netip.MustParseAddr("10.96.0.7")})
+		with, _, err := Add(corefile, Forward{Domains: []string{domain}, To: netip.MustParseAddr("10.96.0.7")})
 		without, removed := Remove(corefile)
 		if err == nil && removed == nil && without == corefile && with != "" &&
 			slices.ContainsFunc(served, func(s Served) bool { return s.Zone == domain && domain != "" }) {
