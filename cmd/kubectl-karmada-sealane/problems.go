@@ -66,7 +66,7 @@ func problemRows(f *fleet) []problemRow {
 func withoutRepeats(rows []problemRow) []problemRow {
 	seen := map[[2]string]bool{}
 	return slices.DeleteFunc(rows, func(r problemRow) bool {
-		key := [2]string{r.Cluster, r.Message}
+		key := [2]string{r.Cluster, strings.TrimPrefix(r.Message, r.Cluster+" reports: ")}
 		repeated := seen[key]
 		seen[key] = true
 		return repeated

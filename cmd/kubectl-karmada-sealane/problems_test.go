@@ -26,10 +26,15 @@ func troubled() *fleet {
 	})
 	c1 := &f.members[0]
 	c1.Status.Conditions = append(c1.Status.Conditions, condition(v1alpha1.PeeringDNSConfigured, metav1.ConditionFalse,
-		v1alpha1.ReasonDomainTaken, "the Corefile serves com"))
+		v1alpha1.ReasonDomainTaken, "the Corefile serves com"), condition(v1alpha1.PeeringNetworksAccepted,
+		metav1.ConditionFalse, v1alpha1.ReasonNetworksRefused, "10.2.0.0/16 of c2 overlaps eth1 (node c1-worker)"))
+	// The broker sums up in the ClusterSet what a member says.
+	set := &f.clusterSets[0]
+	set.Status.Problems = append(set.Status.Problems, v1alpha1.Problem{Cluster: "c1",
+		Reason: v1alpha1.ReasonNetworksRefused, Message: "c1 reports: 10.2.0.0/16 of c2 overlaps eth1 (node c1-worker)"})
 	g := &c1.gateways[0]
-	g.Status.Conditions = []metav1.Condition{condition("NetworksAccepted", metav1.ConditionFalse, "PrefixRefused",
-		"8.0.0.0/8 of c2 covers the resolver 8.8.8.8")}
+	g.Status.Conditions = []metav1.Condition{condition("NetworksAccepted", metav1.ConditionFalse,
+		v1alpha1.ReasonNetworksRefused, "8.0.0.0/8 of c2 covers the resolver 8.8.8.8")}
 	g.Status.Connections[0].Status, g.Status.Connections[0].Message = v1alpha1.ConnectionError, "no probe was answered"
 	// c2's gateway reported two minutes ago; c3 cannot be asked, and what the ClusterSet says of it is said once.
 	services := shop()
