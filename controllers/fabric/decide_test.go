@@ -250,7 +250,10 @@ func TestWhatAMemberSaysIsWrongIsAProblem(t *testing.T) {
 		{v1alpha1.PeeringDNSConfigured, v1alpha1.ReasonDomainTaken, "c2 reports: 1 of 2 ?", false},
 		{v1alpha1.PeeringExportsAccepted, v1alpha1.ReasonExportsRefused, "c2 reports: 1 of 2 ?", true},
 		{v1alpha1.PeeringImportsApplied, v1alpha1.ReasonNameTaken, "c2 reports: 1 of 2 ?", true},
+		{v1alpha1.PeeringImportsApplied, v1alpha1.ReasonImportRefused, "c2 reports: 1 of 2 ?", true},
 		{v1alpha1.PeeringImportsApplied, "NamespaceMissing", "", true},
+		{v1alpha1.PeeringNetworksAccepted, v1alpha1.ReasonNetworksRefused, "c2 reports: 1 of 2 ?", false},
+		{v1alpha1.PeeringNetworksAccepted, "Accepted", "", true},
 		{v1alpha1.MemberAccepted, v1alpha1.ReasonCIDROverlap, "", true},
 	} {
 		say(x.kind, x.reason)
@@ -263,8 +266,11 @@ func TestWhatAMemberSaysIsWrongIsAProblem(t *testing.T) {
 			t.Errorf("%s %s: problems %q, ready %v; want %q and %v", x.kind, x.reason, got, ready, x.want, x.ready)
 		}
 	}
-	if c := meta.FindStatusCondition(w.d.Statuses["c2"].Conditions, v1alpha1.PeeringNodesProgrammed); c == nil || c.Status != metav1.ConditionFalse {
-		t.Errorf("the record says %+v", c)
+	for _, kind := range []string{v1alpha1.PeeringNodesProgrammed, v1alpha1.PeeringNetworksAccepted} {
+		c := meta.FindStatusCondition(w.d.Statuses["c2"].Conditions, kind)
+		if c == nil || c.Status != metav1.ConditionFalse || c.Message != "1 of 2 ?" {
+			t.Errorf("the record says %+v of %s", c, kind)
+		}
 	}
 }
 

@@ -126,7 +126,7 @@ func troubles(kind string) []string {
 	case v1alpha1.PeeringExportsAccepted:
 		return []string{v1alpha1.ReasonExportsRefused}
 	case v1alpha1.PeeringImportsApplied:
-		return []string{v1alpha1.ReasonNameTaken}
+		return []string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonImportRefused}
 	case v1alpha1.PeeringDNSConfigured:
 		return []string{v1alpha1.ReasonNoCorefile, v1alpha1.ReasonInvalidCorefile, v1alpha1.ReasonMarkersBroken, v1alpha1.ReasonDomainTaken}
 	}
@@ -191,6 +191,9 @@ func isReason(s string) bool {
 	return ok && err == nil
 }
 
+// ofServices are the reasons of problems with a service: these concern its owner.
+var ofServices = []string{v1alpha1.ReasonExportsRefused, v1alpha1.ReasonNameTaken, v1alpha1.ReasonImportRefused}
+
 // setStatus sums up the members.
 func setStatus(in Input, states []*state, statuses map[string]v1alpha1.MemberStatus) v1alpha1.ClusterSetStatus {
 	status := *in.Set.Status.DeepCopy()
@@ -220,9 +223,9 @@ func setStatus(in Input, states []*state, statuses map[string]v1alpha1.MemberSta
 	status.Problems = problems[:min(len(problems), maxProblems)]
 	slices.Sort(waiting)
 
-	// What is wrong with a service concerns its owner, and not whether the network is ready.
+	// What is wrong with a service does not decide whether the network is ready.
 	problems = slices.DeleteFunc(slices.Clone(problems), func(p v1alpha1.Problem) bool {
-		return p.Reason == v1alpha1.ReasonExportsRefused || p.Reason == v1alpha1.ReasonNameTaken
+		return slices.Contains(ofServices, p.Reason)
 	})
 	ready, reason, message := true, v1alpha1.ReasonReady, "every selected cluster is an accepted member"
 	switch {
