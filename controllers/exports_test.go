@@ -134,6 +134,44 @@ func TestServiceExportSaysWhyAClusterDoesNotExport(t *testing.T) {
 	x.is("False/NoService False/Failed Unknown/Pending", "c1: failed: the cluster is leaving ClusterSet blue")
 }
 
+// What an importer's API server refuses is said to the exporter and on the Karmada API, for as long as it is so.
+func TestAnImportThatIsRefusedIsToldToItsExporter(t *testing.T) {
+	f := newFleet(t)
+	f.connect(2)
+	x := f.template()
+	x.place("ServiceExport", "c1")
+	f.export("c1", export("sample", "web", "10.101.0.7", "10.1.0.7"), export("sample", "api", "10.101.0.8", "10.1.0.8"))
+	x.is("True/Valid True/Exported False/NoConflicts", "c1: exported")
+	// ready is the message of c1's export while that is Ready.
+	ready := func(name string) string {
+		all := f.bundle("c1", "sample", name).ExportConditions
+		at := slices.IndexFunc(all, func(c v1alpha1.ExportCondition) bool {
+			return c.Name == name && c.Type == "Ready" && c.Status == metav1.ConditionTrue
+		})
+		if at < 0 {
+			return ""
+		}
+		return all[at].Message
+	}
+	const fine = "exported to the ClusterSet"
+	const refused = `not usable in c2 (Refused: "exceeded quota: \"small\"")`
+	f.cannotUse("c2", v1alpha1.ImportProblem{
+		Namespace: "sample", Names: []string{"web"}, Reason: v1alpha1.ReasonImportRefused, Message: `exceeded quota: "small"`,
+	})
+	f.eventually("c1 is told", func() bool { return ready("web") == fine+"; "+refused })
+	x.is("True/Valid True/Exported False/NoConflicts", refused)
+	f.eventually("the other export is fine", func() bool { return ready("api") == fine })
+
+	f.cannotUse("c2")
+	f.eventually("c1 is told that it is over", func() bool { return ready("web") == fine })
+	f.eventually("so is the Karmada API", func() bool {
+		var e mcsv1alpha1.ServiceExport
+		f.must(f.client.Get(t.Context(), client.ObjectKey{Namespace: "sample", Name: "web"}, &e))
+		c := meta.FindStatusCondition(e.Status.Conditions, "Ready")
+		return c != nil && c.Status == metav1.ConditionTrue && !strings.Contains(c.Message, "not usable")
+	})
+}
+
 func TestServiceExportSaysThatKarmadaDrivesTheServiceToo(t *testing.T) {
 	f := newFleet(t)
 	f.connect(1)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -70,6 +71,8 @@ type fleet struct {
 	// reports of the agents by cluster; a cluster without one is silent.
 	reports map[string]v1alpha1.PeeringStatus
 	exports map[string][]v1alpha1.Export
+	// unusable are the problems with imports that an agent reports, by cluster.
+	unusable map[string][]v1alpha1.ImportProblem
 	// raw and rawBundle replace what an agent would write of its networks and exports, by cluster.
 	raw, rawBundle map[string][]byte
 }
@@ -85,7 +88,8 @@ func newFleet(t testing.TB) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, client: c, writes: map[string]int{}, reports: map[string]v1alpha1.PeeringStatus{}, exports: map[string][]v1alpha1.Export{}, raw: map[string][]byte{}, rawBundle: map[string][]byte{}}
+	f := &fleet{t: t, client: c, writes: map[string]int{}, reports: map[string]v1alpha1.PeeringStatus{}, exports: map[string][]v1alpha1.Export{},
+		unusable: map[string][]v1alpha1.ImportProblem{}, raw: map[string][]byte{}, rawBundle: map[string][]byte{}}
 	f.grant()
 	for _, name := range propagation.WireBindings() {
 		f.must(c.Create(t.Context(), &workv1alpha2.ClusterResourceBinding{
@@ -239,6 +243,14 @@ func (f *fleet) answer(work *workv1alpha1.Work) []byte {
 				bundle.Exports = append(bundle.Exports, e)
 			}
 		}
+		for _, p := range f.unusable[cluster] {
+			p.Names = slices.DeleteFunc(slices.Clone(p.Names), func(name string) bool {
+				return v1alpha1.Shard(p.Namespace, name, 4) != spec.Shard
+			})
+			if len(p.Names) > 0 {
+				bundle.Imports = append(bundle.Imports, p)
+			}
+		}
 		status = bundle
 	}
 	// The API server keeps the keys of raw JSON in order; so must a comparison.
@@ -315,6 +327,13 @@ func (f *fleet) export(cluster string, exports ...v1alpha1.Export) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.exports[cluster] = exports
+}
+
+// cannotUse sets what a cluster's agent reports of imports that it cannot make.
+func (f *fleet) cannotUse(cluster string, problems ...v1alpha1.ImportProblem) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unusable[cluster] = problems
 }
 
 // member returns the record of a cluster, nil if there is none.
