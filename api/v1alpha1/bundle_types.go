@@ -97,6 +97,12 @@ type Export struct {
 	// Scope of the export: who imports it; nil is everybody.
 	// +optional
 	Scope *ImportScope `json:"scope,omitempty"`
+	// Remarks of the exporting cluster for people: what of the ServiceExport or behind its Service it left out, and why.
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MaxLength=320
+	// +listType=atomic
+	// +optional
+	Remarks []string `json:"remarks,omitempty"`
 	// ClusterIPs of the Service, primary first; empty for headless.
 	// +listType=atomic
 	// +optional

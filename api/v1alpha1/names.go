@@ -52,6 +52,10 @@ const (
 // MessageExported begins the message of a ServiceExport's condition Ready=True; what is said of it besides follows.
 const MessageExported = "exported to the ClusterSet"
 
+// ReasonBundleFull is the reason of Ready=False of a ServiceExport that has no room on its way to the others, and of a
+// Problem of the cluster whose exports take too much.
+const ReasonBundleFull = "BundleFull"
+
 // BundleName returns the name of a shard's Bundle: "sealane-0", "sealane-1", …
 func BundleName(shard int32) string { return "sealane-" + strconv.Itoa(int(shard)) }
 

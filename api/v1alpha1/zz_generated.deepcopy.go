@@ -464,6 +464,11 @@ func (in *Export) DeepCopyInto(out *Export) {
 		*out = new(ImportScope)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Remarks != nil {
+		in, out := &in.Remarks, &out.Remarks
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.ClusterIPs != nil {
 		in, out := &in.ClusterIPs, &out.ClusterIPs
 		*out = make([]string, len(*in))

@@ -85,7 +85,8 @@ type Decision struct {
 	Services, Conflicts int
 }
 
-// Reasons of Problems, beside v1alpha1.ReasonStatusTooLarge. The last two are reasons of the Ready condition, too.
+// Reasons of Problems, beside v1alpha1.ReasonStatusTooLarge and v1alpha1.ReasonBundleFull. The last is a reason of the
+// Ready condition, too.
 const (
 	// ReasonInvalidExport: an export is refused, or a part of it left out.
 	ReasonInvalidExport = "InvalidExport"
@@ -95,8 +96,6 @@ const (
 	ReasonInvalidExporters = "InvalidExporters"
 	// ReasonInvalidReport: a whole report cannot be decoded.
 	ReasonInvalidReport = "InvalidReport"
-	// ReasonBundleFull: there is no room left.
-	ReasonBundleFull = "BundleFull"
 	// ReasonNotPermitted: the cluster may not export a service of that name.
 	ReasonNotPermitted = "NotPermitted"
 )
@@ -303,8 +302,8 @@ func (m *member) limit(shard int32) {
 		case i >= maxExports:
 			m.refuse(a.key(), "the cluster exports more than %d services in this shard, and older ones come first", maxExports)
 		case size+bytes > maxRecord:
-			m.refused[a.key()] = refusal{ReasonBundleFull, fmt.Sprintf("the cluster's exports in this shard exceed %d KiB, and older ones come first", maxRecord>>10)}
-			m.problem(ReasonBundleFull, "the cluster exports more than %d KiB in shard %d: younger exports are refused", maxRecord>>10, shard)
+			m.refused[a.key()] = refusal{v1alpha1.ReasonBundleFull, fmt.Sprintf("the cluster's exports in this shard exceed %d KiB, and older ones come first", maxRecord>>10)}
+			m.problem(v1alpha1.ReasonBundleFull, "the cluster exports more than %d KiB in shard %d: younger exports are refused", maxRecord>>10, shard)
 		default:
 			size += bytes
 			kept = append(kept, a)

@@ -272,7 +272,7 @@ func TestBundleFull(t *testing.T) {
 	}
 	var full []string
 	for _, c := range d.Bundles["c1"].ExportConditions {
-		if c.Reason == ReasonBundleFull {
+		if c.Reason == v1alpha1.ReasonBundleFull {
 			full = append(full, c.Name)
 		}
 	}

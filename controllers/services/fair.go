@@ -133,7 +133,7 @@ func (o *overdraft) tell(m *member) {
 	if o.bundles == 0 {
 		return
 	}
-	m.problem(ReasonBundleFull, "the exports of cluster %s exceed its fair share of %d Bundles; in that of %s they take %d KiB of the %d that are its share: "+
+	m.problem(v1alpha1.ReasonBundleFull, "the exports of cluster %s exceed its fair share of %d Bundles; in that of %s they take %d KiB of the %d that are its share: "+
 		"some are not imported, and no other cluster's are left out for them. Let it export fewer, or with fewer ports and annotations; "+
 		"spec.services.exporters of the ClusterSet says who may export", m.Cluster, o.bundles, o.first, o.asked>>10, o.share>>10)
 }

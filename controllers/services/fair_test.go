@@ -43,7 +43,7 @@ func honest(n, count int) []v1alpha1.Export {
 func fullOf(d Decision, cluster string) int {
 	n := 0
 	for _, c := range d.Bundles[cluster].ExportConditions {
-		if c.Reason == ReasonBundleFull {
+		if c.Reason == v1alpha1.ReasonBundleFull {
 			n++
 		}
 	}

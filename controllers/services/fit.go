@@ -131,7 +131,7 @@ func (v *view) forMember(m *member) (v1alpha1.Import, int) {
 // reserve takes room for conditions, if there is any.
 func (m *member) reserve(size int) bool {
 	if m.size+size > maxConditions {
-		m.problem(ReasonBundleFull, "the cluster exports so many services that the conditions of some have no room: expect these to be pending, and export fewer or use a ClusterSet with more shards")
+		m.problem(v1alpha1.ReasonBundleFull, "the cluster exports so many services that the conditions of some have no room: expect these to be pending, and export fewer or use a ClusterSet with more shards")
 		return false
 	}
 	m.size += size
@@ -203,7 +203,7 @@ func ready(a *accepted, full []string) v1alpha1.ExportCondition {
 		out.Message += "; " + text
 	}
 	if len(full) > 0 {
-		out.Status, out.Reason = metav1.ConditionFalse, ReasonBundleFull
+		out.Status, out.Reason = metav1.ConditionFalse, v1alpha1.ReasonBundleFull
 		out.Message = fmt.Sprintf("no room in the Bundle (%d KiB) of %d clusters, the first being %s: the cluster's share is used up by its older exports; export fewer, or use a ClusterSet with more shards",
 			maxBundle>>10, len(full), full[0])
 	}
@@ -241,7 +241,7 @@ func (a *accepted) leftOut() []string {
 			out = append(out, "not exported: "+text)
 		}
 	}
-	return out
+	return append(out, a.export.Remarks...)
 }
 
 // sizeOf returns the length in JSON, with a comma.

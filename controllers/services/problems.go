@@ -78,7 +78,7 @@ func fleetWide(in *Input, d *Decision) []v1alpha1.Problem {
 		}
 	}
 	for _, p := range d.Problems {
-		if p.Reason == ReasonBundleFull {
+		if p.Reason == v1alpha1.ReasonBundleFull {
 			out = append(out, p)
 		}
 	}

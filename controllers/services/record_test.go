@@ -176,7 +176,7 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 	refused := 0
 	for _, c := range d.Bundles["c1"].ExportConditions {
-		if c.Reason == ReasonBundleFull {
+		if c.Reason == v1alpha1.ReasonBundleFull {
 			refused++
 		}
 	}

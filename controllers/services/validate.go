@@ -99,6 +99,7 @@ func accept(cluster string, e v1alpha1.Export, n *networks) (accepted, error) {
 	s.Labels, labels = exportmeta.Labels(s.Labels)
 	s.Annotations, annotations = exportmeta.Annotations(s.Annotations)
 	a.dropped = [2]string{exportmeta.Text("label", labels), exportmeta.Text("annotation", annotations)}
+	a.export.Remarks = exportmeta.Remarks(e.Remarks)
 	a.export.ClusterIPs = a.clusterIPs(e.ClusterIPs, n)
 	a.export.Backends = a.backends(e.Backends, n)
 	return a, nil
@@ -318,7 +319,7 @@ func compareBackends(a, b v1alpha1.Backend) int {
 
 // maxSize is a bound on the length of an export in JSON. It is cheap: nothing is encoded.
 func maxSize(e *v1alpha1.Export) int {
-	// Only in the values of annotations do characters need escapes, of up to six bytes each.
+	// Only in the values of annotations and in remarks do characters need escapes, of up to six bytes each.
 	const escaped = 6
 	size := 512 + len(e.Namespace) + len(e.Name)
 	for _, p := range e.Settings.Ports {
@@ -329,6 +330,9 @@ func maxSize(e *v1alpha1.Export) int {
 	}
 	for k, v := range e.Settings.Annotations {
 		size += 8 + len(k) + escaped*len(v)
+	}
+	for _, text := range e.Remarks {
+		size += 8 + escaped*len(text)
 	}
 	if e.Scope != nil {
 		size += sizeOf(e.Scope)

@@ -90,6 +90,27 @@ func TestBadLabelsAndAnnotationsAreDroppedAlone(t *testing.T) {
 	}
 }
 
+// What the exporting cluster remarks of an export is told with the verdict, in a bounded number of words that can be
+// printed, whatever it wrote.
+func TestRemarksOfTheMemberAreTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		remarks []string
+		want    string
+	}{
+		"none":    {nil, "exported to the ClusterSet"},
+		"some":    {[]string{"the annotation a is malformed", "b"}, "exported to the ClusterSet; the annotation a is malformed; b"},
+		"hostile": {[]string{"a\x1b[2J\nb\u202e", "\xff", "", "c", "d", "e"}, "exported to the ClusterSet; a [2J b; ?; c; and 2 more"},
+		"long":    {[]string{strings.Repeat("x", 1<<20)}, "exported to the ClusterSet; " + strings.Repeat("x", 317) + "…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := decide(cluster(1, web(1, func(e *v1alpha1.Export) { e.Remarks = c.remarks })), cluster(2))
+			if got := conditionOf(t, d, "c1", "Ready"); got.Status != metav1.ConditionTrue || got.Message != c.want {
+				t.Errorf("%s: %q, want %q", got.Status, got.Message, c.want)
+			}
+		})
+	}
+}
+
 // An export that serves says what of it does not.
 func TestLeftOutBackendsAreCountedAndExplained(t *testing.T) {
 	d := decide(cluster(1, web(1, func(e *v1alpha1.Export) {

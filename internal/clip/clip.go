@@ -7,6 +7,7 @@ package clip
 import (
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -24,6 +25,17 @@ func Text(s string, limit int) string {
 		return s
 	}
 	return prefix(s, limit-len(mark)) + mark
+}
+
+// Line returns s without the characters that are not printable, which become spaces: control characters and those that
+// change the direction of text.
+func Line(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
 }
 
 // Quote returns the first 64 bytes of s in double quotes, with whatever is not printable escaped.

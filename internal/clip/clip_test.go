@@ -41,6 +41,18 @@ func TestQuote(t *testing.T) {
 	}
 }
 
+func TestLine(t *testing.T) {
+	for in, want := range map[string]string{
+		"ä „b“ …":                 "ä „b“ …",
+		"a\nb\x1b[31m\x00\u0085c": "a b [31m  c",
+		"a\u202eb\u200bc\u00a0d":  "a b c d",
+	} {
+		if got := clip.Line(in); got != want {
+			t.Errorf("Line(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
 func FuzzText(f *testing.F) {
 	f.Add("äöü", 5)
 	f.Add("\xff\xff\xff\xff\xff", 3)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -138,6 +140,14 @@ func TestExports(t *testing.T) {
 		} {
 			m.says("sample", "unscoped", "Valid", "the annotation "+annotation+" should be ")
 		}
+		m.eventually("the report has remarks on it", func(ctx context.Context) error {
+			b := bundle(0)
+			if err := m.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
+				return err
+			}
+			i := slices.IndexFunc(b.Status.Exports, func(e v1alpha1.Export) bool { return e.Name == "unscoped" })
+			return expect("remarks", i >= 0 && len(b.Status.Exports[i].Remarks) == 3, true)
+		})
 		m.delete(unscoped)
 		m.exports("sample/early;sample/web 10.8.0.6;")
 	})

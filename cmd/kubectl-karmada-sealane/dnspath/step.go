@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 // Verdict on one step of the path.
@@ -86,7 +88,7 @@ func Print(out io.Writer, steps []Step, marks Marks) {
 			mark = fmt.Sprintf("%-6s", s.Verdict)
 		}
 		if s.Verdict != Broken {
-			fmt.Fprintf(out, "%s  %-13s  %s\n", mark, s.Name, oneLine(s.Found))
+			fmt.Fprintf(out, "%s  %-13s  %s\n", mark, s.Name, clip.Line(s.Found))
 			continue
 		}
 		fmt.Fprintf(out, "%s  %s\n", mark, s.Name)
@@ -95,20 +97,11 @@ func Print(out io.Writer, steps []Step, marks Marks) {
 		} {
 			title := part.title + ":"
 			for line := range strings.Lines(part.text) {
-				fmt.Fprintf(out, "%s%-9s %s\n", indent, title, oneLine(strings.TrimRight(line, "\n")))
+				fmt.Fprintf(out, "%s%-9s %s\n", indent, title, clip.Line(strings.TrimRight(line, "\n")))
 				title = ""
 			}
 		}
 	}
-}
-
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, s)
 }
 
 // maxListed is how many items a text lists.

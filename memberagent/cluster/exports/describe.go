@@ -6,6 +6,7 @@ package exports
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -14,6 +15,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/exportmeta"
 )
 
 // backendCap is the number of ready backends of one family above which the broker has importers use the
@@ -37,6 +39,7 @@ func Describe(
 		Backends:   Backends(endpoints),
 	}
 	out.Settings.Labels, out.Settings.Annotations = options.labels, options.annotations
+	out.Remarks = exportmeta.Remarks(slices.Concat(options.malformed, ignored(endpoints)))
 	if out.Settings.Type == v1alpha1.ClusterSetIP {
 		out.Backends = capped(out.Backends)
 	}
@@ -99,6 +102,18 @@ func Backends(endpoints []discoveryv1.EndpointSlice) []v1alpha1.Backends {
 	}
 	slices.SortFunc(groups, func(a, b v1alpha1.Backends) int { return slices.CompareFunc(a.Ports, b.Ports, comparePorts) })
 	return groups
+}
+
+// ignored says which EndpointSlices of the Service are not exported, and why.
+func ignored(endpoints []discoveryv1.EndpointSlice) (out []string) {
+	for i := range endpoints {
+		if s := &endpoints[i]; s.AddressType == discoveryv1.AddressTypeFQDN && len(s.Endpoints) > 0 {
+			out = append(out, fmt.Sprintf("the EndpointSlice %s is ignored: it has names, and only addresses are exported; "+
+				"write one of the address type IPv4 or IPv6", s.Name))
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // ports of a slice. A port without a number means "all ports" and cannot be exported.

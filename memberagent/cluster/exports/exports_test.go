@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,6 +120,24 @@ func TestModeAndScopeFromAnnotations(t *testing.T) {
 				t.Errorf("%s says %q, want %q", v.Status, v.Message, c.says)
 			}
 		})
+	}
+}
+
+// TestRemarks: what is left out of an export is reported with it.
+func TestRemarks(t *testing.T) {
+	names := slice(8080, true, "db.example.org")
+	names.Name, names.AddressType = "db-by-hand", discoveryv1.AddressTypeFQDN
+	e := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationServiceMode: "clusterip"}}}
+	got := described(t, e, &corev1.Service{}, slice(8080, true, "10.8.0.1"), names)
+	want := []string{
+		`the annotation sealane.io/service-mode should be ClusterSetIP or ClusterIP and is "clusterip"; correct or remove it`,
+		"the EndpointSlice db-by-hand is ignored: it has names, and only addresses are exported; write one of the address type IPv4 or IPv6",
+	}
+	if !slices.Equal(got.Remarks, want) || len(got.Backends) != 1 {
+		t.Errorf("got %q and %v", got.Remarks, got.Backends)
+	}
+	if got := described(t, &mcs.ServiceExport{}, &corev1.Service{}, slice(8080, true, "10.8.0.1")).Remarks; got != nil {
+		t.Errorf("of an export that is whole: %q", got)
 	}
 }
 

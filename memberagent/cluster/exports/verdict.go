@@ -93,14 +93,11 @@ func conditions(export *mcs.ServiceExport, service *corev1.Service, broker []v1a
 	return out
 }
 
-// ReasonBundleFull is the Ready condition's reason where an export has no room on its way to the others.
-const ReasonBundleFull = "BundleFull"
-
 // noRoom is the verdict on an export that the cluster's own report has no room for.
 func noRoom(export *mcs.ServiceExport) v1alpha1.ExportCondition {
 	return v1alpha1.ExportCondition{
 		Namespace: export.Namespace, Name: export.Name,
-		Type: string(mcs.ServiceExportConditionReady), Status: metav1.ConditionFalse, Reason: ReasonBundleFull,
+		Type: string(mcs.ServiceExportConditionReady), Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonBundleFull,
 		Message: "no room in this cluster's report on its exports: older ones come first; export fewer services, or use a ClusterSet with more shards",
 	}
 }
