@@ -5,6 +5,7 @@ package imports
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -155,6 +156,16 @@ func (r *Reconciler) observe(ctx context.Context, in *Input) error {
 	for i := range in.Slices {
 		r.own.remember(&in.Slices[i])
 	}
+	strangers, err := index.SlicesOf(ctx, r, derived)
+	if err != nil {
+		return err
+	}
+	for i := range strangers {
+		if !r.own.slice(&strangers[i]) {
+			in.Strangers = append(in.Strangers, strangers[i].Name)
+		}
+	}
+	slices.Sort(in.Strangers)
 	return nil
 }
 

@@ -35,7 +35,7 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 		For(&mcs.ServiceImport{}).
 		Watches(&v1alpha1.Bundle{}, bundleHandler()).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(serviceKeys)).
-		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(sliceKeys)).
+		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.sliceKeys)).
 		Watches(namespace, handler.EnqueueRequestsFromMapFunc(r.namespaceKeys), builder.WithPredicates(existence())).
 		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.allKeys), builder.WithPredicates(identity())).
 		WatchesRawSource(source.Channel(r.Reachability.changed, &handler.EnqueueRequestForObject{})).
@@ -96,11 +96,17 @@ func serviceKeys(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }
 
-func sliceKeys(_ context.Context, o client.Object) []reconcile.Request {
+// sliceKeys: one of Sealane's stands for its import, one of a derived Service for that, too, and any other for the
+// import of its Service's name.
+func (r *Reconciler) sliceKeys(ctx context.Context, o client.Object) []reconcile.Request {
 	if key, ok := index.ImportOfSlice(o); ok {
 		return []reconcile.Request{{NamespacedName: key}}
 	}
 	if key, ok := index.ServiceOfSlice(o); ok {
+		service, err := index.Service(ctx, r, key)
+		if err == nil && service != nil {
+			return serviceKeys(ctx, service)
+		}
 		return []reconcile.Request{{NamespacedName: key}}
 	}
 	return nil
