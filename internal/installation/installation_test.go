@@ -3,12 +3,18 @@
 package installation
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/sealane-io/sealane"
 )
@@ -64,6 +70,95 @@ func TestTemplatesNamesTheFileThatDoesNotParse(t *testing.T) {
 	}
 	if _, err := Templates(files, Images{}); err == nil || !strings.Contains(err.Error(), "bad.yaml") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// shipped are the pod templates of all manifests, the controller's included, by the name of what carries them.
+func shipped(t *testing.T) map[string]corev1.PodSpec {
+	t.Helper()
+	host, err := readObjects(sealane.Artifacts, "artifacts/controller/host.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := map[string]corev1.PodSpec{}
+	for _, o := range append(templates(t), host...) {
+		fields, found, err := unstructured.NestedMap(o.Object, "spec", "template", "spec")
+		if err != nil || !found {
+			continue
+		}
+		var spec corev1.PodSpec
+		err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(fields, &spec, true)
+		if err != nil {
+			t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+		pods[o.GetName()] = spec
+	}
+	return pods
+}
+
+// TestPodsHaveAsFewRightsAsWork: all run under the runtime's seccomp profile with a root file system that they cannot
+// write, and gain nothing by executing a file. Only the node agent has capabilities, which it adds for root, and the
+// host's network.
+func TestPodsHaveAsFewRightsAsWork(t *testing.T) {
+	pods := shipped(t)
+	const members = "sealane-cluster-agent sealane-controller sealane-dns sealane-node"
+	if got := strings.Join(slices.Sorted(maps.Keys(pods)), " "); got != members {
+		t.Errorf("pods of %s, want those of %s", got, members)
+	}
+	for name, spec := range pods {
+		onNode := name == "sealane-node"
+		if spec.HostNetwork != onNode || spec.HostPID || spec.HostIPC {
+			t.Errorf("%s: host's network %v, PIDs %v, IPC %v", name, spec.HostNetwork, spec.HostPID, spec.HostIPC)
+		}
+		for _, v := range spec.Volumes {
+			if v.HostPath != nil && !onNode {
+				t.Errorf("%s mounts %s of its node", name, v.HostPath.Path)
+			}
+		}
+		if len(spec.EphemeralContainers) > 0 {
+			t.Errorf("%s has ephemeral containers", name)
+		}
+		for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+			want := rights{seccomp: corev1.SeccompProfileTypeRuntimeDefault, user: 65532, nonRoot: true, drop: "ALL"}
+			if onNode {
+				want.user, want.nonRoot, want.add = 0, false, "NET_ADMIN NET_RAW"
+			}
+			if got := rightsOf(&spec, &c); got != want {
+				t.Errorf("container %s of %s: %+v, want %+v", c.Name, name, got, want)
+			}
+		}
+	}
+}
+
+// rights of a container, as those of its pod and its own make them.
+type rights struct {
+	seccomp                          corev1.SeccompProfileType
+	user                             int64 // -1 is that of the image
+	nonRoot                          bool
+	privileged, escalates, writeable bool
+	drop, add                        string
+}
+
+func rightsOf(spec *corev1.PodSpec, c *corev1.Container) rights {
+	pod := ptr.Deref(spec.SecurityContext, corev1.PodSecurityContext{})
+	own := ptr.Deref(c.SecurityContext, corev1.SecurityContext{})
+	names := func(list []corev1.Capability) string {
+		out := make([]string, 0, len(list))
+		for _, name := range list {
+			out = append(out, string(name))
+		}
+		slices.Sort(out)
+		return strings.Join(out, " ")
+	}
+	caps := ptr.Deref(own.Capabilities, corev1.Capabilities{})
+	return rights{
+		seccomp:    ptr.Deref(cmp.Or(own.SeccompProfile, pod.SeccompProfile), corev1.SeccompProfile{}).Type,
+		user:       ptr.Deref(cmp.Or(own.RunAsUser, pod.RunAsUser), -1),
+		nonRoot:    ptr.Deref(cmp.Or(own.RunAsNonRoot, pod.RunAsNonRoot), false),
+		privileged: ptr.Deref(own.Privileged, false),
+		escalates:  ptr.Deref(own.AllowPrivilegeEscalation, true),
+		writeable:  !ptr.Deref(own.ReadOnlyRootFilesystem, false),
+		drop:       names(caps.Drop), add: names(caps.Add),
 	}
 }
 
