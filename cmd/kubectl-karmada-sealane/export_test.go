@@ -4,6 +4,10 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +21,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
 func TestExportAndUnexport(t *testing.T) {
@@ -86,6 +93,95 @@ func TestExportAndUnexport(t *testing.T) {
 		t.Errorf("export --context made a policy: %v", err)
 	}
 	k.succeeds(t, "unexport", "whereami", "-n", "sample", "--context", "lost-member")
+}
+
+// proxied puts a server in front of the API server that answers for Karmada's cluster proxy, too: in c1 there is
+// no Service, in c2 there is shop/elsewhere, and c3 does not answer.
+func (k *karmada) proxied(t *testing.T) {
+	t.Helper()
+	target, err := url.Parse(server.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apiServer := httputil.NewSingleHostReverseProxy(target)
+	if apiServer.Transport, err = rest.TransportFor(server); err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", apiServer)
+	proxy := func(cluster, path string) string {
+		return "/apis/cluster.karmada.io/v1alpha1/clusters/" + cluster + "/proxy" + path
+	}
+	for _, cluster := range []string{"c1", "c2"} {
+		// A member has what the API server has, but for Services.
+		mux.Handle(proxy(cluster, "/"), http.StripPrefix(proxy(cluster, ""), apiServer))
+		mux.HandleFunc(proxy(cluster, "/api/v1/namespaces/{namespace}/services/{name}"),
+			func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if name := r.PathValue("name"); cluster != "c2" || name != "elsewhere" {
+					w.WriteHeader(http.StatusNotFound)
+					fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,`+
+						`"details":{"kind":"services","name":%q}}`, name)
+					return
+				}
+				fmt.Fprint(w, `{"kind":"Service","apiVersion":"v1","metadata":{"namespace":"shop","name":"elsewhere"},`+
+					`"spec":{"clusterIP":"10.96.0.9"}}`)
+			})
+	}
+	mux.HandleFunc(proxy("c3", "/"), func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "dial tcp: i/o timeout", http.StatusServiceUnavailable)
+	})
+	front := httptest.NewTLSServer(mux)
+	t.Cleanup(front.Close)
+	config, direct := rest.CopyConfig(server), k.kubeconfig
+	config.Host = front.URL
+	t.Cleanup(func() { k.kubeconfig = direct })
+	k.kubeconfig = writeKubeconfig(t, config, "karmada", "lost-member")
+}
+
+// TestExportLooksForTheServiceInTheMembers where the Karmada API has none.
+func TestExportLooksForTheServiceInTheMembers(t *testing.T) {
+	k := newKarmada(t)
+	k.proxied(t)
+	k.install(t)
+	k.namespace(t, "shop")
+	join := func(cluster string) {
+		k.create(t, &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: cluster},
+			Spec: v1alpha1.MemberSpec{ClusterSet: "default", Phase: v1alpha1.MemberActive}})
+	}
+	export := func(name string, more ...string) []string {
+		return append([]string{"export", name, "-n", "shop", "--wait=false"}, more...)
+	}
+	made := func(name string) bool {
+		err := k.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, &mcsv1alpha1.ServiceExport{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	k.fails(t, []string{"a Service web in namespace shop", "there is no member yet", "--allow-missing"},
+		export("web")...)
+	join("c1")
+	join("c2")
+	k.fails(t, []string{"a Service web in namespace shop", "none on the Karmada API, nor in c1, c2", "--allow-missing"},
+		export("web", "-C", "c1,c2")...)
+	k.fails(t, []string{"none on the Karmada API, nor in c1"}, export("elsewhere", "-C", "c1")...)
+	if made("web") || made("elsewhere") {
+		t.Error("a ServiceExport is made of a Service that is nowhere")
+	}
+	if k.succeeds(t, export("elsewhere", "-C", "c1,c2")...); !made("elsewhere") {
+		t.Error("no ServiceExport of a Service that c2 has")
+	}
+
+	join("c3")
+	out := k.succeeds(t, export("web", "-C", "c1,c3")...)
+	if !strings.Contains(out, "could not be asked") || !strings.Contains(out, "c3: cluster proxy") || !made("web") {
+		t.Error("a cluster that cannot be asked is not named, or the export is refused")
+	}
+	k.succeeds(t, export("later", "-C", "c1", "--allow-missing")...)
+	for _, name := range []string{"elsewhere", "web", "later"} {
+		k.succeeds(t, "unexport", name, "-n", "shop")
+	}
 }
 
 // finish runs a command in the background and returns what tells whether it has ended, with its output.
