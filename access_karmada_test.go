@@ -13,9 +13,11 @@ import (
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -25,6 +27,7 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/apiserver"
 	"github.com/sealane-io/sealane/internal/credential"
+	"github.com/sealane-io/sealane/internal/redial"
 )
 
 // work carries the manifests, given as JSON, to cluster c1.
@@ -129,6 +132,14 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 		{"the end of its Work", done, deletes(t, carrier)},
 	})
 	t.Run("it renews its token", func(t *testing.T) { testRenewal(t, karmada, config) })
+	t.Run("it renews its token as a Deployment", func(t *testing.T) {
+		t.Parallel()
+		testDeployedRenewal(t, karmada, config)
+	})
+	t.Run("it goes on with the token in its file", func(t *testing.T) {
+		t.Parallel()
+		testRenewedFile(t, karmada)
+	})
 }
 
 // testRenewal: with nothing but its own token the controller gets the next one before that expires, and that works.
@@ -170,5 +181,128 @@ func testRenewal(t *testing.T, karmada, own *rest.Config) {
 	renewed.BearerToken = stored()
 	if err := connect(t, renewed).List(t.Context(), &v1alpha1.MemberList{}); err != nil {
 		t.Errorf("the new token does not work: %v", err)
+	}
+}
+
+// testDeployedRenewal: the Deployment keeps the token in its Secret on the host, with the rights that host.yaml gives it.
+func testDeployedRenewal(t *testing.T, karmada, own *rest.Config) {
+	const namespace, name = "sealane-controller", "sealane-controller-kubeconfig"
+	host := apiserver.Start(t)
+	admin := connect(t, host)
+	installAll(t, admin, "artifacts/controller/host.yaml")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	read := func() string {
+		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+			t.Fatal(err)
+		}
+		return string(secret.Data[credential.TokenKey])
+	}
+	first := tokenOf(t, karmada, "sealane-controller", credential.Request(10*time.Minute))
+	read()
+	secret.Data = map[string][]byte{"kubeconfig": []byte("untouched"), credential.TokenKey: []byte(first)}
+	if err := admin.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other"}}
+	create(t, admin, other)
+
+	account := rest.AnonymousClientConfig(host)
+	account.BearerToken = accountToken(t, host, namespace, "sealane-controller", nil)
+	secrets, err := corev1client.NewForConfig(account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, connect(t, account), []write{
+		{"another Secret, read", noRight, func(c client.Client) error {
+			return c.Get(t.Context(), client.ObjectKeyFromObject(other), other.DeepCopy())
+		}},
+		{"another Secret, written", noRight, patch(t, other, `{"data":{"token":"eA=="}}`)},
+		{"Secrets, listed", noRight, func(c client.Client) error {
+			return c.List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace))
+		}},
+		{"a Secret", noRight, creates(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "new"}})},
+		{"the end of its Secret", noRight, deletes(t, secret)},
+	})
+
+	core, err := corev1client.NewForConfig(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	renewer := &credential.Renewer{
+		Accounts: core, Store: credential.Secret{Secrets: secrets.Secrets(namespace), Name: name},
+		Lifetime: 10 * time.Minute,
+		Expiry:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "expiry"}),
+		Now:      func() time.Time { return now },
+	}
+	if _, err := renewer.Renew(t.Context()); err != nil || read() != first {
+		t.Errorf("a fresh token was replaced: %v", err)
+	}
+	now = now.Add(6 * time.Minute)
+	if _, err := renewer.Renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next := read()
+	if parsed, err := credential.Parse(next); err != nil || next == first || parsed.Account.Name != "sealane-controller" {
+		t.Errorf("the Secret has %+v, %v, want a new token of sealane-controller", parsed, err)
+	}
+	if string(secret.Data["kubeconfig"]) != "untouched" {
+		t.Errorf("the kubeconfig beside the token is now %q", secret.Data["kubeconfig"])
+	}
+	elsewhere := credential.Secret{Secrets: secrets.Secrets(namespace), Name: other.Name}
+	if _, err := elsewhere.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "get Secret other") {
+		t.Errorf("another Secret: %v", err)
+	}
+	if err := elsewhere.Write(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "patch Secret other") {
+		t.Errorf("another Secret: %v", err)
+	}
+}
+
+// testRenewedFile: a client that reads its token from a file goes on with the next one when the API server takes the
+// first no longer, without a restart.
+func testRenewedFile(t *testing.T, karmada *rest.Config) {
+	admin := connect(t, karmada)
+	holder := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "holder"}}
+	create(t, admin, holder)
+	request := credential.Request(10 * time.Minute)
+	// The token ends with this Secret: none is granted for less than ten minutes.
+	request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{
+		Kind: "Secret", APIVersion: "v1", Name: holder.Name, UID: holder.UID,
+	}
+	first := tokenOf(t, karmada, "sealane-controller", request)
+	file := credential.File(filepath.Join(t.TempDir(), "token"))
+	if err := file.Write(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	fromFile, fixed := rest.AnonymousClientConfig(karmada), rest.AnonymousClientConfig(karmada)
+	fromFile.BearerTokenFile, fixed.BearerToken = string(file), first
+	fromFile.Wrap(redial.Transport)
+	list := func(c client.Client) error { return c.List(t.Context(), &v1alpha1.MemberList{}) }
+	running, old := connect(t, fromFile), connect(t, fixed)
+	for _, c := range []client.Client{running, old} {
+		if err := list(c); err != nil {
+			t.Fatalf("the first token does not work: %v", err)
+		}
+	}
+	next := tokenOf(t, karmada, "sealane-controller", credential.Request(10*time.Minute))
+	if err := file.Write(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Delete(t.Context(), holder); err != nil {
+		t.Fatal(err)
+	}
+	// The API server remembers for ten seconds that a token was good.
+	within(t, time.Minute, "the first token is refused", func() bool { return apierrors.IsUnauthorized(list(old)) })
+	// The file is read every minute.
+	within(t, 70*time.Second, "the client uses the next token", func() bool { return list(running) == nil })
+}
+
+// within waits for a condition.
+func within(t *testing.T, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
 	}
 }

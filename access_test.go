@@ -151,10 +151,17 @@ func token(t *testing.T, account string, pod *corev1.Pod) string {
 // tokenOf asks an API server for a token of a service account in sealane-system.
 func tokenOf(t *testing.T, config *rest.Config, account string, request *authenticationv1.TokenRequest) string {
 	t.Helper()
+	return accountToken(t, config, v1alpha1.Namespace, account, request)
+}
+
+// accountToken asks an API server for a token of any service account.
+func accountToken(t *testing.T, config *rest.Config, namespace, account string,
+	request *authenticationv1.TokenRequest) string {
+	t.Helper()
 	if request == nil {
 		request = &authenticationv1.TokenRequest{}
 	}
-	answer, err := kubernetes.NewForConfigOrDie(config).CoreV1().ServiceAccounts(v1alpha1.Namespace).
+	answer, err := kubernetes.NewForConfigOrDie(config).CoreV1().ServiceAccounts(namespace).
 		CreateToken(t.Context(), account, request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
