@@ -66,6 +66,10 @@ func namespaceLater(t *testing.T) {
 	s.Serve("c2")
 	s.Export("c2")
 	s.WaitImported(suite.ExportedBy("c2"), "c2")
+	for _, cluster := range []string{"c1", "c3"} {
+		suite.NoSuchName(t, cluster, s.DNSName())
+		suite.NoSuchName(t, cluster, s.DNSName("c2"))
+	}
 	s.CreateIn("c1")
 	s.WaitImported(suite.ExportedBy("c2"), "c1")
 	suite.AnsweredBy(t, "c1", suite.ClientOf("c1"), s.DNSName(), "c2")

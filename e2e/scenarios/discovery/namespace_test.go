@@ -3,42 +3,64 @@
 package discovery
 
 import (
-	"context"
+	"strings"
 	"testing"
 
-	"github.com/sealane-io/sealane/e2e/sealane"
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/e2e/suite"
 )
 
-// TestANamespaceThatTheImporterLacks is reported, and once it is there the service is.
+// TestANamespaceThatTheImporterLacks is reported, and no name of its services exists there. Once it is there, they are.
 func TestANamespaceThatTheImporterLacks(t *testing.T) {
-	const manifests = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: elsewhere}
----
-apiVersion: v1
-kind: Service
-metadata: {name: web, namespace: elsewhere}
-spec: {ports: [{port: 80}], selector: {app: none}}
----
-apiVersion: multicluster.x-k8s.io/v1beta1
-kind: ServiceExport
-metadata: {name: web, namespace: elsewhere}
-`
-	t.Cleanup(func() {
-		for _, cluster := range []string{"c2", "c1"} {
-			if _, err := suite.TryKubectl(context.Background(), "--context", cluster, "delete", "namespace", "elsewhere", "--ignore-not-found", "--timeout=60s"); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	if err := sealane.Apply(t.Context(), suite.Lab(), "c2", []byte(manifests)); err != nil {
-		t.Fatal(err)
+	setIP, headless, perCluster := suite.NewNamespace(t, "c2"), suite.NewNamespace(t, "c2"), suite.NewNamespace(t, "c2")
+	setIP.Serve("c2")
+	setIP.Export("c2")
+	headless.Serve("c2", suite.Headless)
+	headless.Export("c2")
+	perCluster.Serve("c2")
+	perCluster.Export("c2", annotated(v1alpha1.AnnotationServiceMode, "ClusterIP"))
+	pod := headless.Server("c2-gw").Addresses[0]
+	podName := headless.DNSName(strings.ReplaceAll(pod, ".", "-"), "c2")
+	// What the names answer, where they exist; the ClusterSetIP is each importer's own.
+	answers := map[string]string{
+		headless.DNSName():       pod,
+		headless.DNSName("c2"):   pod,
+		podName:                  pod,
+		perCluster.DNSName():     perCluster.ClusterIP("c2"),
+		perCluster.DNSName("c2"): perCluster.ClusterIP("c2"),
+		setIP.DNSName("c2"):      setIP.ClusterIP("c2"),
 	}
+
+	all := []suite.Namespace{setIP, headless, perCluster}
 	peering := []string{"peering", "sealane"}
-	suite.WaitContains(t, "c1", suite.ConditionText("ImportsApplied"), peering, "False/NamespaceMissing", "elsewhere", "create them")
-	suite.Kubectl(t, "--context", "c1", "create", "namespace", "elsewhere")
-	suite.WaitContains(t, "c1", "{.spec.type}", []string{"serviceimport", "web", "-n", "elsewhere"}, "ClusterSetIP")
+	for _, cluster := range []string{"c1", "c3"} {
+		suite.WaitContains(t, cluster, suite.ConditionText("ImportsApplied"), peering,
+			"False/NamespaceMissing", setIP.Name, headless.Name, perCluster.Name, "create them")
+	}
+	resolve := func(cluster string) {
+		t.Helper()
+		suite.Resolves(t, cluster, setIP.DNSName(), "A", setIP.WaitImported(withAddress, cluster).Spec.IPs[0])
+		for name, want := range answers {
+			suite.Resolves(t, cluster, name, "A", want)
+		}
+	}
+	lack := func(cluster string) {
+		t.Helper()
+		suite.NoSuchName(t, cluster, setIP.DNSName())
+		for name := range answers {
+			suite.NoSuchName(t, cluster, name)
+		}
+	}
+	resolve("c2")
+	lack("c1")
+	lack("c3")
+
+	for _, s := range all {
+		s.CreateIn("c1")
+		s.WaitImported(suite.ExportedBy("c2"), "c1")
+	}
 	suite.WaitContains(t, "c1", suite.ConditionText("ImportsApplied"), peering, "True/Applied")
+	resolve("c1")
+	suite.AnsweredBy(t, "c1", suite.ClientOf("c1"), setIP.DNSName(), "c2")
+	lack("c3")
 }
