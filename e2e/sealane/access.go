@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -63,6 +65,7 @@ func newAPI(config *rest.Config) (*API, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, mcs.Install, mcsv1alpha1.Install, v1alpha1.AddToScheme, policyv1alpha1.Install,
+		workv1alpha1.Install, workv1alpha2.Install,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err

@@ -4,15 +4,21 @@ package discovery
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
@@ -126,6 +132,80 @@ func timedOut(failure string) bool {
 // serverNotUp says that a request failed for nobody listens where its name leads to, or not any more.
 func serverNotUp(failure string) bool {
 	return !strings.Contains(failure, "lookup ") && (strings.Contains(failure, "connection refused") || timedOut(failure))
+}
+
+// TestAnExportOfAMemberFollowsOneOfKarmada: what is exported in the cluster itself as soon as unexport has taken the
+// export back from the Karmada API stays. With --wait=false Karmada may still be deleting it: then export is done and
+// stays, or is refused and says so.
+func TestAnExportOfAMemberFollowsOneOfKarmada(t *testing.T) {
+	for _, cluster := range []string{"c1", "c2"} {
+		for _, wait := range []string{"--wait=true", "--wait=false"} {
+			t.Run(cluster+" unexport "+wait, func(t *testing.T) { exportFollows(t, cluster, wait) })
+		}
+	}
+}
+
+func exportFollows(t *testing.T, cluster, wait string) {
+	s := suite.NewKarmadaNamespace(t)
+	s.Serve(cluster)
+	service := []string{"web", "-n", s.Name}
+	suite.Plugin(t, append([]string{"export", "-C", cluster}, service...)...)
+	suite.Plugin(t, append([]string{"unexport", wait}, service...)...)
+	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+		out, err := suite.TryPlugin(ctx, append([]string{"export", "--context", cluster}, service...)...)
+		if err != nil && (wait == "--wait=true" || !strings.Contains(out, "Karmada put it there")) {
+			t.Fatal(err)
+		}
+		return err
+	})
+	export := &mcs.ServiceExport{ObjectMeta: suite.Named("web")}
+	suite.WaitFor(s, cluster, export, func(*mcs.ServiceExport) error { return nil })
+	// Karmada is done when neither the binding nor the Work of the export that was taken back is there.
+	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+		bindings, works := &workv1alpha2.ResourceBindingList{}, &workv1alpha1.WorkList{}
+		karmada := s.API(lab.ContextKarmada)
+		err := errors.Join(karmada.List(ctx, bindings, client.InNamespace(s.Name)),
+			karmada.List(ctx, works))
+		works.Items = slices.DeleteFunc(works.Items, func(w workv1alpha1.Work) bool {
+			return w.Annotations[workv1alpha2.ResourceBindingNamespaceAnnotationKey] != s.Name
+		})
+		if left := len(bindings.Items) + len(works.Items); err == nil && left > 0 {
+			err = fmt.Errorf("Karmada still has %d bindings and Works of %s", left, s.Name)
+		}
+		return err
+	})
+	for _, importer := range suite.Members() {
+		s.WaitImported(suite.ExportedBy(cluster), importer)
+		suite.AnsweredByAll(t, importer, "http://"+s.DNSName(), 10, cluster)
+	}
+	now := &mcs.ServiceExport{ObjectMeta: suite.Named("web")}
+	suite.WaitFor(s, cluster, now, func(*mcs.ServiceExport) error { return nil })
+	if now.UID != export.UID || now.DeletionTimestamp != nil {
+		t.Errorf("expected the ServiceExport that export made in %s to stay, found %+v after %+v", cluster, now.ObjectMeta, export.ObjectMeta)
+	}
+}
+
+// TestAnExportOfAServiceThatNoMemberHas is refused with the clusters that were asked, and nothing is created.
+func TestAnExportOfAServiceThatNoMemberHas(t *testing.T) {
+	s := suite.NewKarmadaNamespace(t)
+	for found, flags := range map[string][]string{
+		"none on the Karmada API, nor in c1, c2, c3": nil,
+		"none on the Karmada API, nor in c2, c3":     {"-C", "c3,c2"},
+	} {
+		out, err := suite.TryPlugin(t.Context(), append([]string{"export", "absent", "-n", s.Name}, flags...)...)
+		exit := &exec.ExitError{}
+		if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+			t.Errorf("export %v: expected exit code 1, found %v", flags, err)
+		}
+		suite.Contains(t, out, found+"\n", "a Service absent in namespace "+s.Name, "--allow-missing")
+	}
+	left := suite.Kubectl(t, "--context", lab.ContextKarmada, "-n", s.Name,
+		"get", "serviceexports.multicluster.x-k8s.io,propagationpolicies", "-o", "name")
+	if left != "" {
+		t.Errorf("expected nothing to be created, found %s", left)
+	}
+	suite.Plugin(t, "export", "absent", "-n", s.Name, "--allow-missing", "--wait=false")
+	suite.Plugin(t, "unexport", "absent", "-n", s.Name)
 }
 
 // TestTheExportOnKarmadaSaysHowEveryClusterDoes: exported, pending or failed, and why.
