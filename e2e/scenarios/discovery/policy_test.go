@@ -319,13 +319,14 @@ func trafficStaysNear(t *testing.T) {
 	hinted(0)
 }
 
-// TestTheClusterSetSaysHowServicesWork: the mode of those that do not say, what stands for a remote cluster, and
-// the domains of their names.
+// TestTheClusterSetSaysHowServicesWork: the mode of those that do not say, what stands for a remote cluster, the
+// domains of their names, and for how long an answer may be kept. All of it is in force without a new pod anywhere.
 func TestTheClusterSetSaysHowServicesWork(t *testing.T) {
 	s := suite.NewNamespace(t)
 	s.Serve("c2")
 	s.Export("c2")
 	address := s.WaitImported(withAddress, "c1").Spec.IPs[0]
+	pods := podsOfDNS(t)
 	set := func(spec string) {
 		t.Helper()
 		suite.Kubectl(t, "--context", lab.ContextKarmada, "patch", "clusterset", "default", "--type=merge", "-p", `{"spec":`+spec+`}`)
@@ -334,7 +335,7 @@ func TestTheClusterSetSaysHowServicesWork(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_, err := suite.TryKubectl(ctx, "--context", lab.ContextKarmada, "patch", "clusterset", "default", "--type=merge", "-p",
-			`{"spec":{"services":{"mode":"ClusterSetIP","endpoints":"Pods"},"dns":{"domains":["clusterset.local"]}}}`)
+			`{"spec":{"services":{"mode":"ClusterSetIP","endpoints":"Pods"},"dns":{"domains":["clusterset.local"],"ttlSeconds":null}}}`)
 		if err != nil {
 			t.Error(err)
 		}
@@ -369,4 +370,40 @@ func TestTheClusterSetSaysHowServicesWork(t *testing.T) {
 		}
 		return err
 	})
+	set(`{"dns":{"ttlSeconds":60}}`)
+	answersLast(t, s.DNSName(), "60")
+	answersLast(t, s.DNSName("c2"), "60")
+	set(`{"dns":{"ttlSeconds":null}}`)
+	answersLast(t, s.DNSName(), "5")
+	if now := podsOfDNS(t); now != pods {
+		t.Errorf("expected the same pods and no restart, found\n%s\nafter\n%s", now, pods)
+	}
+}
+
+// answersLast waits until the answer for a name has this TTL in every member.
+func answersLast(t *testing.T, name, ttl string) {
+	t.Helper()
+	for _, cluster := range suite.Members() {
+		suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+			r, err := suite.LookUp(ctx, cluster, name, "A")
+			if err == nil && (len(r.Records) != 1 || r.Records[0].TTL != ttl) {
+				err = fmt.Errorf("%s: %s: expected one record for %s s, found %+v", cluster, name, ttl, r)
+			}
+			return err
+		})
+	}
+}
+
+// podsOfDNS lists every member's pods of the cluster's DNS and of Sealane, with their UIDs and numbers of restarts.
+func podsOfDNS(t *testing.T) string {
+	t.Helper()
+	const each = `{range .items[*]}{.metadata.name} {.metadata.uid} {.status.containerStatuses[*].restartCount}{"\n"}{end}`
+	var out []string
+	for _, cluster := range suite.Members() {
+		for _, namespace := range []string{metav1.NamespaceSystem, v1alpha1.Namespace} {
+			out = append(out, suite.Kubectl(t, "--context", cluster, "-n", namespace, "get", "pods", "--sort-by=.metadata.name",
+				"-o", "jsonpath="+each))
+		}
+	}
+	return strings.Join(out, "\n")
 }
