@@ -57,7 +57,8 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// runOn boots or completes the lab, runs the tests, and checks that they left it as they found it.
+// runOn boots or completes the lab, runs the tests, and checks that they left it as they found it and that Sealane's
+// logs are clean.
 func runOn(ctx context.Context, m *testing.M, name string) int {
 	err := attach(ctx, name)
 	var before []string
@@ -69,6 +70,7 @@ func runOn(ctx context.Context, m *testing.M, name string) int {
 		keepLogs()
 		return 1
 	}
+	begin := time.Now()
 	ended := make(chan int, 1)
 	go func() { ended <- m.Run() }()
 	code := 1
@@ -80,6 +82,12 @@ func runOn(ctx context.Context, m *testing.M, name string) int {
 	if code == 0 {
 		if err := waitUnchanged(ctx, before); err != nil {
 			fmt.Fprintln(os.Stderr, "FAIL: the tests did not leave the lab as they found it:", err)
+			code = 1
+		}
+	}
+	if ctx.Err() == nil {
+		if err := cleanLogs(ctx, begin); err != nil {
+			fmt.Fprintln(os.Stderr, "FAIL: Sealane logged what it must not:", err)
 			code = 1
 		}
 	}
