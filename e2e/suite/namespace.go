@@ -4,7 +4,6 @@ package suite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -144,16 +143,12 @@ func (s Namespace) Export(cluster string, edits ...func(*mcs.ServiceExport)) *mc
 	return e
 }
 
-// ExportAfter creates a ServiceExport that is younger than another: creation times have whole seconds.
-func (s Namespace) ExportAfter(older *mcs.ServiceExport, cluster string) *mcs.ServiceExport {
+// ExportAfter creates web's ServiceExport in a cluster when the broker has seen that of an older one: an export's age is
+// at most since then, however early its cluster created it.
+func (s Namespace) ExportAfter(older, cluster string) {
 	s.Helper()
-	Eventually(s.T, Patience, func(context.Context) error {
-		if time.Since(older.CreationTimestamp.Time) < time.Second {
-			return errors.New("still the same second")
-		}
-		return nil
-	})
-	return s.Export(cluster)
+	s.WaitCondition(mcs.ServiceExportConditionReady, metav1.ConditionTrue, mcs.ServiceExportReasonExported, older)
+	s.Export(cluster)
 }
 
 // Unexport deletes web's ServiceExport in a cluster.

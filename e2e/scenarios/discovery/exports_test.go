@@ -157,9 +157,9 @@ func oldestWins(t *testing.T) {
 	s := suite.NewNamespace(t)
 	s.Serve("c2", sticky)
 	s.Serve("c1")
-	older := s.Export("c2")
+	s.Export("c2")
 	s.WaitImported(haveAffinity(corev1.ServiceAffinityClientIP), "c3")
-	s.ExportAfter(older, "c1")
+	s.ExportAfter("c2", "c1")
 	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, mcs.ServiceExportReasonSessionAffinityConflict, "c1", "c2")
 	s.WaitImported(suite.ExportedBy("c1", "c2"), "c1", "c2", "c3")
 	s.WaitImported(haveAffinity(corev1.ServiceAffinityClientIP), "c1", "c2", "c3")
@@ -189,8 +189,8 @@ func portConflict(t *testing.T) {
 	s := suite.NewNamespace(t)
 	s.Serve("c1")
 	s.Serve("c2", suite.Ports(suite.Port("http", 8000)))
-	older := s.Export("c1")
-	s.ExportAfter(older, "c2")
+	s.Export("c1")
+	s.ExportAfter("c1", "c2")
 	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, mcs.ServiceExportReasonPortConflict, "c1", "c2")
 	s.WaitImported(havePorts("http:80"), "c1", "c2", "c3")
 	s.WaitEndpoints("c3", map[string]int{"c1": 1})
@@ -208,8 +208,8 @@ func typeConflict(t *testing.T) {
 	s := suite.NewNamespace(t)
 	s.Serve("c1", suite.Headless)
 	s.Serve("c2")
-	older := s.Export("c2")
-	s.ExportAfter(older, "c1")
+	s.Export("c2")
+	s.ExportAfter("c2", "c1")
 	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, mcs.ServiceExportReasonTypeConflict, "c1", "c2")
 	for _, cluster := range suite.Members() {
 		i := s.WaitImported(suite.ExportedBy("c1", "c2"), cluster)
@@ -233,9 +233,9 @@ func everyConflict(t *testing.T) {
 		local, near := corev1.ServiceInternalTrafficPolicyLocal, corev1.ServiceTrafficDistributionPreferClose
 		web.Spec.InternalTrafficPolicy, web.Spec.TrafficDistribution = &local, &near
 	})
-	older := s.Export("c1")
+	s.Export("c1")
 	s.Export("c3")
-	s.ExportAfter(older, "c2")
+	s.ExportAfter("c1", "c2")
 	suite.Update(s, "c2", &mcs.ServiceExport{ObjectMeta: suite.Named("web")}, func(e *mcs.ServiceExport) {
 		e.Spec.ExportedLabels, e.Spec.ExportedAnnotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
 	})
