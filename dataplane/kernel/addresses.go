@@ -5,7 +5,6 @@ package kernel
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -59,7 +58,8 @@ func (k *Kernel) Addresses() ([]LocalAddress, error) {
 	return out, nil
 }
 
-// DefaultGateways returns the next hops of the node's default routes in table main.
+// DefaultGateways returns the next hops of the node's default routes in table main. A next hop of an IPv4 route
+// may be an IPv6 address.
 func (k *Kernel) DefaultGateways() ([]netip.Addr, error) {
 	var out []netip.Addr
 	for _, f := range k.families {
@@ -72,12 +72,12 @@ func (k *Kernel) DefaultGateways() ([]netip.Addr, error) {
 			if p := prefix(r.Dst); p.IsValid() && p.Bits() > 0 {
 				continue
 			}
-			hops := []net.IP{r.Gw}
-			for _, h := range r.MultiPath {
-				hops = append(hops, h.Gw)
-			}
-			for _, hop := range hops {
-				if a := addrOf(hop); a.IsValid() {
+			hops := []*netlink.NexthopInfo{{Gw: r.Gw, Via: r.Via}}
+			for _, h := range slices.Concat(hops, r.MultiPath) {
+				if via, ok := h.Via.(*netlink.Via); ok {
+					h.Gw = via.Addr
+				}
+				if a := addrOf(h.Gw); a.IsValid() {
 					out = append(out, a)
 				}
 			}
