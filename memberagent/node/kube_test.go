@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr/testr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,6 +112,13 @@ func TestKube(t *testing.T) {
 	own.Impersonate.Extra = map[string][]string{
 		"authentication.kubernetes.io/node-name": {"n1"}, "authentication.kubernetes.io/pod-name": {"sealane-node-x"},
 	}
+	ready := true
+	create(t, c, &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "kubernetes"},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"203.0.113.6"},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready}}, {Addresses: []string{"203.0.113.5"}}},
+	})
 	k := start(t, own)
 	o, _, err := k.Objects(t.Context())
 	if err != nil {
@@ -119,6 +127,11 @@ func TestKube(t *testing.T) {
 	if o.Peering == nil || len(o.Gateways) != 1 || len(o.Nodes) != 1 || o.Nodes[0].Labels != nil || o.Nodes[0].Spec.PodCIDR == "" {
 		t.Errorf("objects %+v", o)
 	}
+	// The last is the one that the agent dials.
+	if got, want := fmt.Sprint(o.APIServers), "[203.0.113.5 203.0.113.6 127.0.0.1]"; got != want {
+		t.Errorf("API servers %s, want %s", got, want)
+	}
+	t.Run("API servers", func(t *testing.T) { testAPIServers(t, k, c) })
 	t.Run("status", func(t *testing.T) { testStatus(t, k, c) })
 	t.Run("state", func(t *testing.T) { testState(t, k, c, own) })
 	t.Run("load balancer", func(t *testing.T) {
@@ -132,6 +145,29 @@ func TestKube(t *testing.T) {
 		metricstest.Check(t, config, address, "sealane-metrics-reader", "rest_client_requests_total{")
 	})
 	t.Run("uninstalled", func(t *testing.T) { testUninstalled(t, c, config) })
+}
+
+// testAPIServers: the addresses follow the EndpointSlice that the API servers keep of themselves, also when they
+// are of the other family, and one of that name in another namespace is not theirs.
+func testAPIServers(t *testing.T, k *node.Kube, c client.Client) {
+	slice := func(namespace, address string) *discoveryv1.EndpointSlice {
+		return &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kubernetes"}, AddressType: discoveryv1.AddressTypeIPv6,
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}}},
+		}
+	}
+	create(t, c, slice(v1alpha1.Namespace, "2001:db8::666"))
+	theirs := slice(metav1.NamespaceDefault, "2001:db8::5")
+	remove(t, c, theirs) // the family of a slice is for its life
+	create(t, c, theirs)
+	const want = "[2001:db8::5 127.0.0.1]"
+	var got string
+	eventually(t, 10*time.Second, "the API servers are "+want, func() bool {
+		o, _, err := k.Objects(t.Context())
+		got = fmt.Sprint(o.APIServers, err)
+		return err == nil && fmt.Sprint(o.APIServers) == want
+	})
+	t.Log(got)
 }
 
 // testState: the conditions get there, the kubelet's stay, and the agent can write nothing else of a pod.
