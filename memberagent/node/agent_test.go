@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,28 +26,34 @@ import (
 	"github.com/sealane-io/sealane/memberagent/node"
 )
 
-// machine is a node with a pod, .10 of its pod network: namespaces, a directory for its cluster's objects,
-// and the agent when it runs. The namespaces outlive the agent.
+// machine is a node with a pod, .10 and ::10 of its pod networks: namespaces, a directory for its cluster's
+// objects and its resolv.conf, and the agent when it runs. The namespaces outlive the agent.
 type machine struct {
 	directory
-	name, cluster, ip, pods string
-	holder, pod, agent      *exec.Cmd
+	name, cluster string
+	// ip and ip6 are the node's addresses, pods and pods6 the first halves of its pods'.
+	ip, ip6, pods, pods6 string
+	holder, pod, agent   *exec.Cmd
 }
 
-// network is two clusters on one underlay: c1 with a gateway and a worker, c2 with a gateway.
-type network struct{ gw1, worker1, gw2 *machine }
+// network is two clusters of both families on one underlay: c1 with a gateway and a worker, c2 with a gateway,
+// and with gw3 a second.
+type network struct{ gw1, worker1, gw2, gw3 *machine }
+
+// Name servers of every machine: two that are behind other networks, and one among the nodes.
+const resolver, resolver6, silentResolver = "198.51.100.53", "2001:db8:53::53", "172.31.1.53"
 
 func newNetwork(t *testing.T) *network {
 	t.Helper()
 	run(t, "ip link add under type bridge; ip link set under up; ip link set lo up")
 	// A namespace that ends takes its links along only a little later.
 	t.Cleanup(func() {
-		run(t, "ip link del under; for l in gw1 worker1 gw2; do ip link del $l 2>/dev/null || true; done")
+		run(t, "ip link del under; for l in gw1 worker1 gw2 gw3; do ip link del $l 2>/dev/null || true; done")
 	})
 	n := &network{
-		gw1:     newMachine(t, "gw1", "c1", "172.31.1.1", "10.8.0"),
-		worker1: newMachine(t, "worker1", "c1", "172.31.1.2", "10.8.1"),
-		gw2:     newMachine(t, "gw2", "c2", "172.31.1.3", "10.9.0"),
+		gw1:     newMachine(t, "gw1", "c1", 1, "10.8.0", "fd08:0:0:0"),
+		worker1: newMachine(t, "worker1", "c1", 2, "10.8.1", "fd08:0:0:1"),
+		gw2:     newMachine(t, "gw2", "c2", 3, "10.9.0", "fd09:0:0:0"),
 	}
 	n.tell(t, v1alpha1.MemberActive)
 	for _, m := range n.all() {
@@ -55,24 +62,36 @@ func newNetwork(t *testing.T) *network {
 	return n
 }
 
-func (n *network) all() []*machine { return []*machine{n.gw1, n.worker1, n.gw2} }
+func (n *network) all() []*machine {
+	return slices.DeleteFunc([]*machine{n.gw1, n.worker1, n.gw2, n.gw3}, func(m *machine) bool { return m == nil })
+}
 
-func newMachine(t *testing.T, name, cluster, ip, pods string) *machine {
+func newMachine(t *testing.T, name, cluster string, number int, pods, pods6 string) *machine {
 	t.Helper()
-	m := &machine{directory: directory(filepath.Join(t.TempDir(), name)), name: name, cluster: cluster, ip: ip, pods: pods}
+	m := &machine{directory: directory(filepath.Join(t.TempDir(), name)), name: name, cluster: cluster,
+		ip: fmt.Sprintf("172.31.1.%d", number), ip6: fmt.Sprintf("fd31::%d", number), pods: pods, pods6: pods6}
 	if err := os.Mkdir(string(m.directory), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	conf := fmt.Sprintf("nameserver %s\nnameserver %s\nnameserver %s\n", silentResolver, resolver, resolver6)
+	if err := os.WriteFile(m.path("resolv.conf"), []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	m.holder, m.pod = namespace(t), namespace(t)
 	t.Cleanup(func() { m.stop(t, syscall.SIGKILL) })
 	run(t, fmt.Sprintf("ip link add %s type veth peer name eth0 netns %d; ip link set %s master under up", name, m.holder.Process.Pid, name))
-	m.run(t, fmt.Sprintf(`ip link set lo up; ip link set eth0 up; ip addr add %s/24 dev eth0
-		ip link add cni0 type bridge; ip link set cni0 up; ip addr add %s.1/24 dev cni0
+	m.run(t, fmt.Sprintf(`for f in forwarding accept_dad; do
+			for d in all default; do echo $([ $f = forwarding ] && echo 1 || echo 0) > /proc/sys/net/ipv6/conf/$d/$f; done
+		done
+		ip link set lo up; ip link set eth0 up; ip addr add %s/24 dev eth0; ip addr add %s/64 dev eth0 nodad
+		ip link add cni0 type bridge; ip link set cni0 up; ip addr add %s.1/24 dev cni0; ip addr add %s::1/64 dev cni0 nodad
 		echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv4/conf/all/rp_filter
-		iptables-nft -P FORWARD DROP
-		ip link add pod0 type veth peer name eth0 netns %d; ip link set pod0 master cni0 up`, ip, pods, m.pod.Process.Pid))
+		iptables-nft -P FORWARD DROP; ip6tables-nft -P FORWARD DROP
+		ip link add pod0 type veth peer name eth0 netns %d; ip link set pod0 master cni0 up`,
+		m.ip, m.ip6, pods, pods6, m.pod.Process.Pid))
 	if out, err := within(m.pod, fmt.Sprintf(`ip link set lo up; ip link set eth0 up; ip addr add %[1]s.10/24 dev eth0
-		ip route add default via %[1]s.1`, pods)).CombinedOutput(); err != nil {
+		ip addr add %[2]s::10/64 dev eth0 nodad
+		ip route add default via %[1]s.1; ip -6 route add default via %[2]s::1`, pods, pods6)).CombinedOutput(); err != nil {
 		t.Fatalf("set up the pod of %s: %v\n%s", name, err, out)
 	}
 	return m
@@ -157,10 +176,18 @@ func (m *machine) stop(t *testing.T, s syscall.Signal) {
 func (n *network) tell(t *testing.T, phase v1alpha1.MemberPhase) {
 	t.Helper()
 	networks := map[string]v1alpha1.Networks{
-		"c1": {PodCIDRs: []string{"10.8.0.0/16"}, ServiceCIDRs: []string{"10.88.0.0/16"}},
-		"c2": {PodCIDRs: []string{"10.9.0.0/16"}, ServiceCIDRs: []string{"10.99.0.0/16"}},
+		"c1": {PodCIDRs: []string{"10.8.0.0/16", "fd08::/48"}, ServiceCIDRs: []string{"10.88.0.0/16", "fd88::/112"}},
+		"c2": {PodCIDRs: []string{"10.9.0.0/16", "fd09::/48"}, ServiceCIDRs: []string{"10.99.0.0/16", "fd99::/112"}},
 	}
-	gateways := map[string]*machine{"c1": n.gw1, "c2": n.gw2}
+	endpoints, gateways := map[string][]v1alpha1.Endpoint{}, map[string][]v1alpha1.Gateway{}
+	for _, m := range []*machine{n.gw1, n.gw2, n.gw3} {
+		if m != nil {
+			e := m.endpoint(t, len(endpoints[m.cluster]))
+			endpoints[m.cluster] = append(endpoints[m.cluster], e)
+			gateways[m.cluster] = append(gateways[m.cluster], v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: m.name},
+				Spec: v1alpha1.GatewaySpec{Slot: e.Slot}, Status: v1alpha1.GatewayStatus{Endpoint: &e}})
+		}
+	}
 	others := map[string]string{"c1": "c2", "c2": "c1"}
 	for _, m := range n.all() {
 		other := others[m.cluster]
@@ -171,19 +198,19 @@ func (n *network) tell(t *testing.T, phase v1alpha1.MemberPhase) {
 				Cable:       v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
 				HealthCheck: v1alpha1.HealthCheckSpec{IntervalMilliseconds: 100, FailureThreshold: 3},
 				RemoteClusters: []v1alpha1.RemoteCluster{{
-					Name: other, Networks: networks[other], Endpoints: []v1alpha1.Endpoint{gateways[other].endpoint(t)},
+					Name: other, Networks: networks[other], Endpoints: endpoints[other],
 				}},
 			},
 		}}
-		own := gateways[m.cluster].endpoint(t)
-		o.Gateways = []v1alpha1.Gateway{{
-			ObjectMeta: metav1.ObjectMeta{Name: own.Gateway}, Status: v1alpha1.GatewayStatus{Endpoint: &own},
-		}}
+		o.Gateways = gateways[m.cluster]
 		for _, k := range n.all() {
 			if k.cluster == m.cluster {
 				o.Nodes = append(o.Nodes, corev1.Node{
-					ObjectMeta: metav1.ObjectMeta{Name: k.name}, Spec: corev1.NodeSpec{PodCIDRs: []string{k.pods + ".0/24"}},
-					Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: k.ip}}},
+					ObjectMeta: metav1.ObjectMeta{Name: k.name},
+					Spec:       corev1.NodeSpec{PodCIDRs: []string{k.pods + ".0/24", k.pods6 + "::/64"}},
+					Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+						{Type: corev1.NodeInternalIP, Address: k.ip}, {Type: corev1.NodeInternalIP, Address: k.ip6},
+					}},
 				})
 			}
 		}
@@ -198,14 +225,14 @@ func (n *network) tell(t *testing.T, phase v1alpha1.MemberPhase) {
 
 // endpoint is what the machine publishes as a gateway. Nobody answers at its first address: the agents
 // have to find the other.
-func (m *machine) endpoint(t *testing.T) v1alpha1.Endpoint {
+func (m *machine) endpoint(t *testing.T, slot int) v1alpha1.Endpoint {
 	t.Helper()
 	key, err := cable.LoadKey(string(m.directory))
 	if err != nil {
 		t.Fatal(err)
 	}
 	public := key.PublicKey()
-	return v1alpha1.Endpoint{Gateway: m.name, PublicKey: base64.StdEncoding.EncodeToString(public[:]), MTU: 1420,
+	return v1alpha1.Endpoint{Gateway: m.name, Slot: int32(slot), PublicKey: base64.StdEncoding.EncodeToString(public[:]), MTU: 1420,
 		Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: "172.31.1.99"}, {Type: v1alpha1.AddressPrivate, IP: m.ip}}}
 }
 
@@ -242,9 +269,13 @@ func (m *machine) says(programmed string) bool {
 // ours lists what of Sealane is on the machine.
 func (m *machine) ours(t *testing.T) string {
 	t.Helper()
-	return m.run(t, `ip -o link | grep -o 'sl-[a-z0-9]*' || true; ip rule | grep -e 5100 -e 5101 || true
-		ip route show table all | grep 'table 510[01]' || true
-		nft list tables | grep sealane | sort || true; iptables-nft -S FORWARD | grep sealane || true`)
+	return m.run(t, `ip -o link | grep -o 'sl-[a-z0-9]*' || true
+		for f in -4 -6; do
+			ip $f rule | grep -e 5100 -e 5101 || true
+			ip $f route show table all | grep 'table 510[01]' || true
+		done
+		nft list tables | grep sealane | sort || true
+		iptables-nft -S FORWARD | grep sealane || true; ip6tables-nft -S FORWARD | grep sealane || true`)
 }
 
 func TestTwoClusters(t *testing.T) {
@@ -253,8 +284,11 @@ func TestTwoClusters(t *testing.T) {
 	eventually(t, 5*time.Second, "gateway to gateway", func() bool { return n.gw1.pings("10.9.0.10", "") })
 	eventually(t, 5*time.Second, "worker to gateway", func() bool { return n.worker1.pings("10.9.0.10", "") })
 	eventually(t, 5*time.Second, "gateway to worker", func() bool { return n.gw2.pings("10.8.1.10", "") })
-	if !n.worker1.pings("10.9.0.10", "-s 20000") {
-		t.Error("a large packet is lost")
+	eventually(t, 5*time.Second, "both, by IPv6", func() bool { return n.worker1.pings("fd09::10", "") && n.gw2.pings("fd08::1:0:0:0:10", "") })
+	for _, to := range []string{"10.9.0.10", "fd09::10"} {
+		if !n.worker1.pings(to, "-s 20000") {
+			t.Errorf("a large packet to %s is lost", to)
+		}
 	}
 	if within(n.gw2.pod, "ping -c1 -W1 172.31.1.2").Run() == nil || n.gw1.pings("10.9.0.1", "") {
 		t.Error("another cluster reaches a node")
@@ -386,7 +420,7 @@ func (m *machine) remoteNetworks(t *testing.T, cidrs ...string) {
 		t.Fatal(err)
 	}
 	o.Peering.Spec.RemoteClusters[0].Networks.PodCIDRs = cidrs
-	o.APIServers = []netip.Addr{netip.MustParseAddr("203.0.113.5")}
+	o.APIServers = []netip.Addr{netip.MustParseAddr("203.0.113.5"), netip.MustParseAddr("2001:db8:5::5")}
 	if err := m.write("cluster.json", o); err != nil {
 		t.Fatal(err)
 	}
@@ -394,21 +428,41 @@ func (m *machine) remoteNetworks(t *testing.T, cidrs ...string) {
 }
 
 func (m *machine) routes(prefix string) bool {
-	return m.command("ip route show table 5100 | grep -q '"+prefix+"'").Run() == nil
+	return m.command("{ ip route show table 5100; ip -6 route show table 5100; } | grep -q '"+prefix+"'").Run() == nil
 }
 
+// remoteClaimsTooMuch: nodes whose default gateways are in no connected network, one of several next hops.
 func (n *network) remoteClaimsTooMuch(t *testing.T) {
-	for _, m := range []*machine{n.gw1, n.worker1} {
-		m.remoteNetworks(t, "10.9.0.0/16", "203.0.113.0/24", "172.31.0.0/16", "10.50.0.0/16")
-		eventually(t, 10*time.Second, m.name+" routes the rest", func() bool { return m.routes("10.50.0.0/16") })
-		if m.routes("203.0.113.0/24") || m.routes("172.31.0.0/16") {
-			t.Errorf("%s routes its API server or its own network to another cluster", m.name)
+	n.gw1.run(t, `ip route add default via 192.0.2.129 dev eth0 onlink; ip -6 route add default via 2001:db8:1::1 dev eth0 onlink`)
+	n.worker1.run(t, `ip route add default nexthop via 172.31.1.254 nexthop via 192.0.2.129 dev eth0 onlink
+		ip -6 route add default nexthop via fd31::254 nexthop via 2001:db8:1::1 dev eth0 onlink`)
+	defer func() {
+		for _, m := range []*machine{n.gw1, n.worker1} {
+			m.run(t, "ip route del default; ip -6 route del default")
 		}
-		eventually(t, 5*time.Second, m.name+" says so", func() bool {
-			var s node.NodeState
-			return m.read("state.json", &s) == nil && s.Programmed == v1alpha1.ReasonNodeProgrammed &&
-				strings.Contains(s.Refused, "CoversAPIServer: networks.podCIDRs: 203.0.113.0/24")
-		})
+	}()
+	for i, c := range []struct{ reason, v4, v6 string }{
+		{"CoversAPIServer", "203.0.113.0/24", "2001:db8:5::/48"},
+		{"CoversDefaultGateway", "192.0.2.128/25", "2001:db8:1::/48"},
+		{"CoversResolver", "198.51.100.0/24", "2001:db8:53::/48"},
+		{"OverlapsConnectedNetwork", "172.31.1.192/27", "fd31::8000:0:0:0/65"},
+		{"ContainsNode", "172.31.0.0/16", "fd31::/32"},
+	} {
+		rest, rest6 := fmt.Sprintf("10.5%d.0.0/16", i), fmt.Sprintf("fd6%d::/48", i)
+		for _, m := range []*machine{n.gw1, n.worker1} {
+			m.remoteNetworks(t, "10.9.0.0/16", c.v4, c.v6, rest, rest6)
+			eventually(t, 10*time.Second, m.name+" routes the rest", func() bool { return m.routes(rest) && m.routes(rest6) })
+			for _, claim := range []string{c.v4, c.v6} {
+				if m.routes(claim) {
+					t.Errorf("%s routes %s to another cluster, want %s", m.name, claim, c.reason)
+				}
+				eventually(t, 5*time.Second, m.name+" says so of "+claim, func() bool {
+					var s node.NodeState
+					return m.read("state.json", &s) == nil && s.Programmed == v1alpha1.ReasonNodeProgrammed &&
+						strings.Contains(s.Refused, c.reason+": networks.podCIDRs: "+claim)
+				})
+			}
+		}
 	}
 	eventually(t, 10*time.Second, "the gateway's condition", func() bool {
 		var s v1alpha1.GatewayStatus
@@ -447,7 +501,8 @@ func (n *network) gatewayReboots(t *testing.T) {
 	m := n.gw1
 	m.stop(t, syscall.SIGKILL)
 	m.run(t, `for l in $(ip -o link | grep -o 'sl-[a-z0-9]*'); do ip link del $l; done
-		ip route flush table 5100; ip rule del pref 105; nft delete table ip sealane`)
+		for f in -4 -6; do ip $f route flush table 5100; ip $f rule del pref 105; ip $f rule del pref 103 || true; done
+		nft delete table ip sealane; nft delete table ip6 sealane`)
 	if err := os.Rename(m.path("cluster.json"), m.path("away.json")); err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +510,8 @@ func (n *network) gatewayReboots(t *testing.T) {
 	eventually(t, 3*time.Second, "closed, with nothing of the network there yet", func() bool {
 		return m.command(`ip -o link | grep -q sl- && exit 1
 			ip route show table 5100 | grep -q 'unreachable 10.9.0.0/16' && nft list table ip sealane | grep -q hook &&
-			ip rule | grep -q 'lookup 5100' && ! ip route get 10.9.0.10`).Run() == nil
+			ip rule | grep -q 'lookup 5100' && ! ip route get 10.9.0.10 &&
+			ip -6 route show table 5100 | grep -q 'unreachable fd09::/48' && ! ip route get fd09::10`).Run() == nil
 	})
 	eventually(t, 20*time.Second, "traffic again", func() bool { return m.pings("10.9.0.10", "") })
 	if err := os.Rename(m.path("away.json"), m.path("cluster.json")); err != nil {

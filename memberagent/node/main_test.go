@@ -79,6 +79,7 @@ func runAgent(dir string) error {
 	if err := errors.Join(
 		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
 		syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""),
+		syscall.Mount(filepath.Join(dir, "resolv.conf"), "/etc/resolv.conf", "", syscall.MS_BIND, ""),
 	); err != nil {
 		return err
 	}
@@ -178,7 +179,10 @@ func (d directory) SetNodeState(ctx context.Context, state node.NodeState) error
 	return d.write("state.json", state)
 }
 
-func (d directory) LoadBalancer(ctx context.Context, _ string) ([]string, error) {
+func (d directory) LoadBalancer(ctx context.Context, service string) ([]string, error) {
+	if err := os.WriteFile(d.path("asked"), []byte(service), 0o600); err != nil {
+		return nil, err
+	}
 	if err := d.unanswered(ctx); err != nil {
 		return nil, err
 	}

@@ -6,10 +6,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,38 +24,70 @@ import (
 	"github.com/sealane-io/sealane/memberagent/node"
 )
 
-// outside is a host in the nodes' network, and their default route.
-const outside = "172.31.1.254"
+// outside and outside6 are a host in the nodes' network, and their default routes.
+const outside, outside6 = "172.31.1.254", "fd31::254"
 
-// withDefaultRoute gives every machine somewhere to send in clear, and returns a count of the packets to pods
-// and services of c2 that the underlay has carried in clear. control counts others.
-func (n *network) withDefaultRoute(t *testing.T) (inClear, control func() int) {
+// The comments of the capture's counters: packets to pods and services of c2 that the underlay has carried in
+// clear, and packets of nodes and pods to where they may go.
+const (
+	inClear, inClear6         = "clear of IPv4", "clear of IPv6"
+	ofNodes, ofPods           = "control of nodes, IPv4", "control of pods, IPv4"
+	ofNodes6, ofPods6         = "control of nodes, IPv6", "control of pods, IPv6"
+	allInClear                = "clear of"
+	elsewhere, elsewhere6     = "192.0.2.1", "2001:db8:c::1"
+	podOfC2, podOfC26         = "10.9.0.10", "fd09::10"
+	serviceOfC2, serviceOfC26 = "10.99.0.7", "fd99::7"
+)
+
+// withDefaultRoute gives every machine somewhere to send in clear, has it forward what its pods send, and returns
+// a capture of the underlay: the count of packets by the comments above.
+func (n *network) withDefaultRoute(t *testing.T) func(comment string) int {
 	t.Helper()
-	run(t, fmt.Sprintf("ip addr add %s/24 dev under", outside))
+	run(t, fmt.Sprintf("ip addr add %s/24 dev under; ip addr add %s/64 dev under nodad", outside, outside6))
 	for _, m := range n.all() {
-		m.run(t, "ip route add default via "+outside)
+		m.run(t, fmt.Sprintf(`ip route add default via %s; ip -6 route add default via %s`, outside, outside6))
+		m.forwardsItsPods(t)
 	}
-	run(t, `nft -f - <<EOF
+	run(t, fmt.Sprintf(`nft -f - <<EOF
 table bridge capture {
-	set flows {
-		type ipv4_addr . ipv4_addr . inet_proto
-		flags dynamic
-		size 256
-	}
+	set flows { type ipv4_addr . ipv4_addr . inet_proto; flags dynamic; size 256; }
+	set flows6 { type ipv6_addr . ipv6_addr . inet_proto; flags dynamic; size 256; }
 	chain seen {
 		type filter hook prerouting priority 0;
-		ip daddr { 10.9.0.0/16, 10.99.0.0/16 } update @flows { ip saddr . ip daddr . ip protocol } counter comment "clear"
-		ip daddr 192.0.2.1 counter comment "control"
+		ip daddr { 10.9.0.0/16, 10.99.0.0/16 } update @flows { ip saddr . ip daddr . ip protocol } counter comment "%s"
+		ip6 daddr { fd09::/48, fd99::/112 } update @flows6 { ip6 saddr . ip6 daddr . meta l4proto } counter comment "%s"
+		ip daddr %[7]s ip saddr 172.31.1.0/24 counter comment "%[3]s"
+		ip daddr %[7]s ip saddr 10.8.0.0/16 counter comment "%[4]s"
+		ip6 daddr %[8]s ip6 saddr fd31::/64 counter comment "%[5]s"
+		ip6 daddr %[8]s ip6 saddr fd08::/48 counter comment "%[6]s"
 	}
 }
-EOF`)
+EOF`, inClear, inClear6, ofNodes, ofPods, ofNodes6, ofPods6, elsewhere, elsewhere6))
 	t.Cleanup(func() { run(t, "nft delete table bridge capture") })
-	count := func(comment string) func() int {
-		return func() int {
-			return counted(t, exec.CommandContext(t.Context(), "nft", "list", "table", "bridge", "capture"), comment)
+	return func(comment string) int {
+		return counted(t, exec.CommandContext(t.Context(), "nft", "list", "table", "bridge", "capture"), comment)
+	}
+}
+
+// forwardsItsPods accepts in FORWARD what pods send, as CNIs do.
+func (m *machine) forwardsItsPods(t *testing.T) {
+	t.Helper()
+	m.run(t, "iptables-nft -A FORWARD -i cni0 -j ACCEPT; ip6tables-nft -A FORWARD -i cni0 -j ACCEPT")
+}
+
+// flood sends packets of both families from network namespaces to c2 and elsewhere, until the test ends.
+func flood(t *testing.T, from ...*exec.Cmd) {
+	t.Helper()
+	for _, f := range from {
+		for _, to := range []string{podOfC2, podOfC26, serviceOfC2, serviceOfC26, elsewhere, elsewhere6} {
+			ping := exec.CommandContext(t.Context(), "nsenter", "-t", fmt.Sprint(f.Process.Pid), "-n", "ping", "-q", "-i", "0.01", to)
+			ping.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			if err := ping.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = ping.Process.Kill(); _ = ping.Wait() })
 		}
 	}
-	return count("clear"), count("control")
 }
 
 var packetsOf = regexp.MustCompile(`counter packets (\d+) `)
@@ -168,24 +202,18 @@ func vxlan(node string, inner []byte) []byte {
 // hosts, agents are killed, links deleted, the gateway is as after a reboot, and the remote has no gateway.
 func TestNothingLeavesInClear(t *testing.T) {
 	n := newNetwork(t)
-	inClear, control := n.withDefaultRoute(t)
-	eventually(t, time.Minute, "traffic", func() bool { return n.worker1.pings("10.9.0.10", "") })
-	run(t, "nft flush set bridge capture flows")
-	began := inClear()
-	for _, from := range []*exec.Cmd{n.worker1.holder, n.worker1.pod, n.gw1.holder, n.gw1.pod} {
-		for _, to := range []string{"10.9.0.10", "10.99.0.7", "192.0.2.1"} {
-			flood := exec.CommandContext(t.Context(), "nsenter", "-t", fmt.Sprint(from.Process.Pid), "-n",
-				"ping", "-q", "-i", "0.01", to)
-			flood.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-			if err := flood.Start(); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = flood.Process.Kill(); _ = flood.Wait() })
-		}
+	packets := n.withDefaultRoute(t)
+	for _, to := range []string{podOfC2, podOfC26} {
+		eventually(t, time.Minute, "traffic", func() bool { return n.worker1.pings(to, "") })
 	}
+	run(t, "nft flush set bridge capture flows; nft flush set bridge capture flows6")
+	began := packets(allInClear)
+	flood(t, n.worker1.holder, n.worker1.pod, n.gw1.holder, n.gw1.pod)
 	again := func() {
 		t.Helper()
-		eventually(t, 20*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.10", "") })
+		for _, to := range []string{podOfC2, podOfC26} {
+			eventually(t, 20*time.Second, "traffic again to "+to, func() bool { return n.worker1.pings(to, "") })
+		}
 	}
 	lull := func() { time.Sleep(300 * time.Millisecond) } // time for packets to go astray in
 	steps := []struct {
@@ -245,21 +273,34 @@ func TestNothingLeavesInClear(t *testing.T) {
 	}
 	for _, s := range steps {
 		t.Run(s.name, func(t *testing.T) {
-			before := control()
-			s.do(t)
-			if control() == before {
-				t.Error("the capture has not seen the packets that may leave")
+			controls := []string{ofNodes, ofPods, ofNodes6, ofPods6}
+			before := map[string]int{}
+			for _, c := range controls {
+				before[c] = packets(c)
 			}
-			if leaked := inClear() - began; leaked != 0 {
-				flows, _ := exec.CommandContext(t.Context(), "nft", "list", "set", "bridge", "capture", "flows").Output()
-				t.Errorf("%d packets left in clear:\n%s", leaked, flows)
-				began = inClear()
+			s.do(t)
+			for _, c := range controls {
+				if packets(c) == before[c] {
+					t.Errorf("the capture has not seen the packets that may leave: %s", c)
+				}
+			}
+			if leaked := packets(allInClear) - began; leaked != 0 {
+				t.Errorf("%d packets left in clear:\n%s", leaked, leakedFlows(t))
+				began = packets(allInClear)
 			}
 		})
 	}
 	if marked := n.marked(t); marked != 0 {
 		t.Errorf("%d packets left with the mark that is for FORWARD only", marked)
 	}
+}
+
+// leakedFlows lists the flows that the capture has seen in clear.
+func leakedFlows(t *testing.T) string {
+	t.Helper()
+	out, _ := exec.CommandContext(t.Context(), "sh", "-c",
+		"nft list set bridge capture flows; nft list set bridge capture flows6").CombinedOutput()
+	return string(out)
 }
 
 // marked counts what leaves the gateway with our mark, while a pod of a worker is answered.
@@ -372,25 +413,126 @@ func TestForgedPacketsAreDropped(t *testing.T) {
 	}
 }
 
+// TestOnlyTheNodesOwnPacketsGetItsSource: what a node forwards to a remote network keeps its source, even where
+// the forward chain lets it pass; what the node makes itself, with a source that no other cluster knows, gets the
+// node's address among the pods.
+func TestOnlyTheNodesOwnPacketsGetItsSource(t *testing.T) {
+	n := newNetwork(t)
+	n.withDefaultRoute(t)
+	m := n.worker1
+	eventually(t, time.Minute, "traffic", func() bool { return m.pings(podOfC2, "") })
+	m.stop(t, syscall.SIGKILL) // it would mend the chain
+	const foreign, foreignToo = "192.0.2.77", "192.0.2.78"
+	m.run(t, fmt.Sprintf(`for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done
+		nft flush chain ip sealane forward; ip addr add %[2]s/32 dev eth0; nft add table ip test
+		nft add chain ip test post '{ type filter hook postrouting priority 300; }'
+		for s in %[1]s %[2]s %[3]s 10.8.1.1; do
+			nft add rule ip test post oifname sl-vx ip daddr %[4]s udp dport 7777 ip saddr $s counter comment "from-$s"
+		done`, foreign, foreignToo, m.ip, podOfC2))
+	from := func(source string) int { return counted(t, m.command("nft list table ip test"), `"from-`+source+`"`) }
+	local := func(source string) func() error {
+		return func() error {
+			d := net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(source), 0))}
+			c, err := d.Dial("udp4", podOfC2+":7777")
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			_, err = c.Write([]byte("x"))
+			return err
+		}
+	}
+	for _, c := range []struct {
+		name string
+		from *exec.Cmd
+		send func() error
+		want string
+	}{
+		{"forwarded", m.pod, sendRaw(udp4(foreign, podOfC2, 7777, []byte("x"))), foreign},
+		{"of the node's address", m.holder, local(m.ip), "10.8.1.1"},
+		{"of another address that the node has", m.holder, local(foreignToo), "10.8.1.1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sources := []string{foreign, foreignToo, m.ip, "10.8.1.1"}
+			before := map[string]int{}
+			for _, s := range sources {
+				before[s] = from(s)
+			}
+			inNetworkOf(t, c.from, c.send)
+			eventually(t, 5*time.Second, "leaves by the overlay", func() bool {
+				return slices.ContainsFunc(sources, func(s string) bool { return from(s) > before[s] })
+			})
+			for _, s := range sources {
+				if got := from(s) - before[s]; got > 0 != (s == c.want) {
+					t.Errorf("%d packets from %s, want them from %s", got, s, c.want)
+				}
+			}
+		})
+	}
+}
+
 func namespaceOf(pid int) *exec.Cmd { return &exec.Cmd{Process: &os.Process{Pid: pid}} }
 
 // TestClosedFromBootOn: after a reboot, while the API server is away, remote networks are unreachable before the
-// agent falls back to what the API server said last.
+// agent falls back to what the API server said last. Packets of nodes and pods flow all the time: before the agent
+// runs they leave in clear, and from when it is closed on none does.
 func TestClosedFromBootOn(t *testing.T) {
 	n := newNetwork(t)
-	eventually(t, time.Minute, "programmed", func() bool { return n.worker1.says(v1alpha1.ReasonNodeProgrammed) })
-	n.worker1.stop(t, syscall.SIGKILL)
-	if err := os.Rename(n.worker1.path("cluster.json"), n.worker1.path("away.json")); err != nil {
+	packets := n.withDefaultRoute(t)
+	for _, m := range []*machine{n.worker1, n.gw1} {
+		for _, to := range []string{podOfC2, podOfC26} {
+			eventually(t, time.Minute, m.name+" reaches "+to, func() bool { return m.pings(to, "") })
+		}
+	}
+	for _, m := range []*machine{n.worker1, n.gw1} {
+		t.Run(m.name, func(t *testing.T) { m.bootsClosed(t, packets) })
+	}
+}
+
+func (m *machine) bootsClosed(t *testing.T, packets func(comment string) int) {
+	flood(t, m.holder, m.pod)
+	m.stop(t, syscall.SIGKILL)
+	if err := os.Rename(m.path("cluster.json"), m.path("away.json")); err != nil {
 		t.Fatal(err)
 	}
-	n.worker1.run(t, `ip link del sl-vx; ip route flush table 5100; ip rule del pref 105
-		nft delete table ip sealane; nft delete table ip6 sealane; iptables-nft -F FORWARD`)
-	n.worker1.start(t)
+	m.run(t, `for l in $(ip -o link | grep -o 'sl-[a-z0-9]*'); do ip link del $l; done
+		for f in -4 -6; do ip $f route flush table 5100; ip $f rule del pref 105; ip $f rule del pref 103 || true; done
+		nft delete table ip sealane; nft delete table ip6 sealane; iptables-nft -F FORWARD; ip6tables-nft -F FORWARD`)
+	m.forwardsItsPods(t)
+	for _, c := range []string{inClear, inClear6} {
+		before := packets(c)
+		eventually(t, 5*time.Second, "in clear before the agent runs, or this could not fail: "+c, func() bool { return packets(c) > before })
+	}
+	before := packets(allInClear)
+	m.start(t)
 	const beforeFallback = 2500 * time.Millisecond
-	eventually(t, beforeFallback, "closed", func() bool {
-		ours := n.worker1.ours(t)
-		return strings.Contains(ours, "unreachable 10.9.0.0/16 table 5100") && strings.Contains(ours, "lookup 5100") &&
-			strings.Contains(ours, "table ip sealane") && !strings.Contains(ours, "sl-vx")
-	})
-	eventually(t, 20*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.10", "") })
+	started := time.Now()
+	for !m.isClosed() {
+		if time.Since(started) > beforeFallback*time.Duration(*slow) {
+			t.Fatalf("not closed within %s", beforeFallback)
+		}
+	}
+	closed := packets(allInClear)
+	t.Logf("closed %s after the start, and %d packets", time.Since(started), closed-before)
+	if ours := m.ours(t); strings.Contains(ours, "sl-") {
+		t.Errorf("the agent has not waited for the API server:\n%s", ours)
+	}
+	run(t, "nft flush set bridge capture flows; nft flush set bridge capture flows6")
+	for _, to := range []string{podOfC2, podOfC26} {
+		eventually(t, 20*time.Second, "traffic again to "+to, func() bool { return m.pings(to, "") })
+	}
+	if leaked := packets(allInClear) - closed; leaked != 0 {
+		t.Errorf("%d packets left in clear after it was closed:\n%s", leaked, leakedFlows(t))
+	}
+	if err := os.Rename(m.path("away.json"), m.path("cluster.json")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// isClosed says whether remote networks are unreachable, and the tables there.
+func (m *machine) isClosed() bool {
+	return m.command(`ip route show table 5100 | grep -q 'unreachable 10.9.0.0/16'
+		ip -6 route show table 5100 | grep -q 'unreachable fd09::/48'
+		ip rule | grep -q 'lookup 5100'; ip -6 rule | grep -q 'lookup 5100'
+		nft list table ip sealane | grep -q hook; nft list table ip6 sealane | grep -q hook`).Run() == nil
 }
