@@ -19,7 +19,7 @@ func claiming(pods ...string) Member {
 	return m
 }
 
-func (w *world) message(name string) string {
+func (w *walk) message(name string) string {
 	c := meta.FindStatusCondition(w.member(name).Record.Status.Conditions, v1alpha1.MemberAccepted)
 	if c == nil {
 		return ""
@@ -28,7 +28,7 @@ func (w *world) message(name string) string {
 }
 
 // problems renders the ClusterSet's problems as "cluster/reason".
-func (w *world) problems() string {
+func (w *walk) problems() string {
 	var out []string
 	for _, p := range w.d.Set.Problems {
 		out = append(out, p.Cluster+"/"+p.Reason)
@@ -51,7 +51,7 @@ func TestForeignAddressSpaceIsRefused(t *testing.T) {
 		{"another member's pods", "10.1.7.0/24", v1alpha1.ReasonCIDROverlap},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			w := newWorld(known(1), claiming("10.2.0.0/16", c.claim))
+			w := newWalk(known(1), claiming("10.2.0.0/16", c.claim))
 			w.step()
 			w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=False/"+c.reason)
 			w.expect(t, "c1 is told of", w.remotes("c1"), "")
@@ -74,23 +74,23 @@ func TestForeignAddressSpaceIsRefused(t *testing.T) {
 func TestNodeAddressesAreHosts(t *testing.T) {
 	squatter := known(2)
 	squatter.Report.Status.NodeCIDRs = []string{"10.128.0.0/9"}
-	w := newWorld(known(1), squatter, func() Member { m := known(3); m.Report.Status.Networks.PodCIDRs = []string{"10.200.0.0/16"}; return m }())
+	w := newWalk(known(1), squatter, func() Member { m := known(3); m.Report.Status.Networks.PodCIDRs = []string{"10.200.0.0/16"}; return m }())
 	w.step()
 	w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=False/InvalidNetworks c3=True/Accepted")
 }
 
 func TestAllowedNetworks(t *testing.T) {
-	override := func(w *world, pods ...string) {
+	override := func(w *walk, pods ...string) {
 		w.in.Set.Spec.Clusters = []v1alpha1.ClusterOverride{{Name: "c2", Networks: v1alpha1.Networks{PodCIDRs: pods}}}
 	}
 	t.Run("more is allowed to all", func(t *testing.T) {
-		w := newWorld(known(1), claiming("8.0.0.0/8"))
+		w := newWalk(known(1), claiming("8.0.0.0/8"))
 		w.in.Set.Spec.AllowedCIDRs = []string{"8.0.0.0/7", "10.0.0.0/9", "10.128.0.0/9"}
 		w.step()
 		w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=True/Accepted")
 	})
 	t.Run("adjacent networks allow what spans them", func(t *testing.T) {
-		w := newWorld(claiming("172.16.0.0/15"))
+		w := newWalk(claiming("172.16.0.0/15"))
 		w.in.Set.Spec.AllowedCIDRs = []string{"10.0.0.0/8", "172.16.0.0/16", "172.17.0.0/16"}
 		w.step()
 		w.expect(t, "accepted", w.accepted(), "c2=True/Accepted")
@@ -98,13 +98,13 @@ func TestAllowedNetworks(t *testing.T) {
 	t.Run("more is allowed to one cluster", func(t *testing.T) {
 		third := known(3)
 		third.Report.Status.Networks.PodCIDRs = []string{"8.1.0.0/16"}
-		w := newWorld(third, claiming("8.0.0.0/16"))
+		w := newWalk(third, claiming("8.0.0.0/16"))
 		override(w, "8.0.0.0/15")
 		w.step()
 		w.expect(t, "accepted", w.accepted(), "c3=False/NotAllowed c2=True/Accepted")
 	})
 	t.Run("what is stated for a cluster is all that it may claim", func(t *testing.T) {
-		w := newWorld(known(1), claiming("10.2.0.0/16", "10.9.0.0/16"))
+		w := newWalk(known(1), claiming("10.2.0.0/16", "10.9.0.0/16"))
 		override(w, "10.2.0.0/16")
 		w.step()
 		w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=False/NotAllowed")
@@ -118,7 +118,7 @@ func TestAllowedNetworks(t *testing.T) {
 		w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=True/Accepted")
 	})
 	t.Run("nothing is allowed by a list that cannot be parsed, and nobody is cut off by it", func(t *testing.T) {
-		w := newWorld(known(1))
+		w := newWalk(known(1))
 		w.step()
 		w.in.Set.Spec.AllowedCIDRs = []string{"10.0.0.0"}
 		w.in.Members = append(w.in.Members, known(2))
@@ -135,7 +135,7 @@ func TestNewNetworksAfterTheFirstAcceptance(t *testing.T) {
 		{"part of what it has", "10.2.7.0/24", "c1=True/Accepted c2=True/Accepted", "c2:10.2.0.0/16+10.2.7.0/24:1"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			w := newWorld(known(1), known(2))
+			w := newWalk(known(1), known(2))
 			w.step()
 			w.member("c2").Report.Status.Networks.PodCIDRs = []string{"10.2.0.0/16", c.claim}
 			before := w.member("c2").Record.Status
@@ -151,14 +151,14 @@ func TestNewNetworksAfterTheFirstAcceptance(t *testing.T) {
 			w.expect(t, "event", networksChanged(before, w.member("c2").Record.Status), event)
 		})
 	}
-	w := newWorld(known(1))
+	w := newWalk(known(1))
 	w.step()
 	w.expect(t, "event of the first acceptance", networksChanged(v1alpha1.MemberStatus{}, w.member("c1").Record.Status), "")
 }
 
 // TestANarrowerListCutsNobodyOff: a typing error in a list that all depend on must not disconnect the fleet.
 func TestANarrowerListCutsNobodyOff(t *testing.T) {
-	w := newWorld(known(1), known(2))
+	w := newWalk(known(1), known(2))
 	w.step()
 	w.in.Set.Spec.AllowedCIDRs = []string{"10.1.0.0/16", "10.101.0.0/16"}
 	w.in.Members = append(w.in.Members, known(3))

@@ -15,20 +15,20 @@ import (
 	"github.com/sealane-io/sealane/controllers/fleet"
 )
 
-// world walks decisions on: what was decided is what is seen next.
-type world struct {
+// walk is a sequence of decisions: what was decided is what the next sees.
+type walk struct {
 	in Input
 	d  Decision
 }
 
-func newWorld(members ...Member) *world {
-	w := &world{in: Input{Now: time.Unix(1e9, 0), Members: members}}
+func newWalk(members ...Member) *walk {
+	w := &walk{in: Input{Now: time.Unix(1e9, 0), Members: members}}
 	w.in.Set.Name, w.in.Set.Spec.Shards = "blue", 4
 	return w
 }
 
 // step decides and returns the clusters whose Peering is written.
-func (w *world) step() string {
+func (w *walk) step() string {
 	w.d = Decide(w.in)
 	w.in.Now = w.in.Now.Add(time.Minute)
 	var wrote []string
@@ -46,7 +46,7 @@ func (w *world) step() string {
 	return strings.Join(wrote, ",")
 }
 
-func (w *world) member(name string) *Member {
+func (w *walk) member(name string) *Member {
 	for i := range w.in.Members {
 		if w.in.Members[i].Record.Name == name {
 			return &w.in.Members[i]
@@ -56,7 +56,7 @@ func (w *world) member(name string) *Member {
 }
 
 // accepted renders the members' Accepted conditions.
-func (w *world) accepted() string {
+func (w *walk) accepted() string {
 	var out []string
 	for _, m := range w.in.Members {
 		c := meta.FindStatusCondition(m.Record.Status.Conditions, v1alpha1.MemberAccepted)
@@ -68,7 +68,7 @@ func (w *world) accepted() string {
 	return strings.Join(out, " ")
 }
 
-func (w *world) remotes(name string) string {
+func (w *walk) remotes(name string) string {
 	var out []string
 	for _, r := range w.member(name).Sent.RemoteClusters {
 		out = append(out, fmt.Sprintf("%s:%s:%d", r.Name, strings.Join(r.Networks.PodCIDRs, "+"), len(r.Endpoints)))
@@ -76,7 +76,7 @@ func (w *world) remotes(name string) string {
 	return strings.Join(out, " ")
 }
 
-func (w *world) expect(t *testing.T, what, got, want string) {
+func (w *walk) expect(t *testing.T, what, got, want string) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: %q, want %q", what, got, want)
@@ -84,7 +84,7 @@ func (w *world) expect(t *testing.T, what, got, want string) {
 }
 
 func TestNothingNewIsWrittenTwice(t *testing.T) {
-	w := newWorld(known(1), known(2), known(3))
+	w := newWalk(known(1), known(2), known(3))
 	w.expect(t, "first", w.step(), "c1,c2,c3")
 	w.expect(t, "again", w.step(), "")
 	w.expect(t, "c1 is told of", w.remotes("c1"), "c2:10.2.0.0/16:1 c3:10.3.0.0/16:1")
@@ -96,7 +96,7 @@ func TestNothingNewIsWrittenTwice(t *testing.T) {
 }
 
 func TestUnknownKeepsTheLastGood(t *testing.T) {
-	w := newWorld(known(1), known(2))
+	w := newWalk(known(1), known(2))
 	w.step()
 	w.member("c2").Report = Report{}
 	w.expect(t, "c2 is unknown", w.step(), "")
@@ -111,7 +111,7 @@ func TestUnknownKeepsTheLastGood(t *testing.T) {
 func TestNobodyIsToldBeforeItsCRDsAreThere(t *testing.T) {
 	late := known(2)
 	late.Writable, late.Report = false, Report{}
-	w := newWorld(known(1), late)
+	w := newWalk(known(1), late)
 	w.expect(t, "only c1", w.step(), "c1")
 	w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=False/WaitingForFacts")
 	w.member("c2").Writable = true
@@ -124,7 +124,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 		return m
 	}
 	t.Run("the newcomer is refused", func(t *testing.T) {
-		w := newWorld(known(1), known(2))
+		w := newWalk(known(1), known(2))
 		w.step()
 		w.in.Members = append(w.in.Members, claim(known(3), "10.2.0.0/24"))
 		w.expect(t, "c2 and c3 are told why", w.step(), "c2,c3")
@@ -133,7 +133,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 		w.expect(t, "c3 is told of", w.remotes("c3"), "")
 	})
 	t.Run("a member cannot grow into another, however old it is", func(t *testing.T) {
-		w := newWorld(known(1), known(2))
+		w := newWalk(known(1), known(2))
 		w.step()
 		w.in.Members[0] = func(m Member) Member { m.Report.Status.Networks.PodCIDRs = []string{"10.0.0.0/14"}; return m }(w.in.Members[0])
 		w.step()
@@ -141,7 +141,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 		w.expect(t, "c2 is told of", w.remotes("c2"), "c1:10.1.0.0/16:1")
 	})
 	t.Run("of two newcomers the older comes first, and the other follows it when it leaves", func(t *testing.T) {
-		w := newWorld(claim(known(2), "10.9.0.0/16"), claim(known(1), "10.9.0.0/16"))
+		w := newWalk(claim(known(2), "10.9.0.0/16"), claim(known(1), "10.9.0.0/16"))
 		w.step()
 		w.expect(t, "accepted", w.accepted(), "c2=False/CIDROverlap c1=True/Accepted")
 		w.member("c1").Record.Spec.Phase = v1alpha1.MemberLeaving
@@ -152,7 +152,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 		w.expect(t, "c1 is back too late", w.accepted(), "c2=True/Accepted c1=False/CIDROverlap")
 	})
 	t.Run("of two records that overlap, as from a backup, the later counts as not accepted", func(t *testing.T) {
-		w := newWorld(known(1), known(2))
+		w := newWalk(known(1), known(2))
 		w.step()
 		w.member("c2").Record.Status.Networks.PodCIDRs = []string{"10.1.9.0/24"}
 		w.member("c2").Report = Report{}
@@ -160,7 +160,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 		w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=False/WaitingForFacts")
 	})
 	t.Run("what an earlier version accepted is left out, and the rest stays", func(t *testing.T) {
-		w := newWorld(known(1), known(2))
+		w := newWalk(known(1), known(2))
 		w.step()
 		c2 := w.member("c2")
 		c2.Record.Status.Networks.PodCIDRs = append(c2.Record.Status.Networks.PodCIDRs, "240.0.0.0/8")
@@ -173,19 +173,19 @@ func TestFirstComeFirstServed(t *testing.T) {
 	t.Run("node addresses cannot be claimed, nor lie in another's networks", func(t *testing.T) {
 		inside := known(3)
 		inside.Report.Status.NodeCIDRs = []string{"10.1.0.9/32"}
-		w := newWorld(known(1), claim(known(2), "192.168.1.0/24"), inside)
+		w := newWalk(known(1), claim(known(2), "192.168.1.0/24"), inside)
 		w.step()
 		w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=False/CIDROverlap c3=False/CIDROverlap")
 	})
 	t.Run("its own networks must not overlap", func(t *testing.T) {
-		w := newWorld(claim(known(1), "10.101.0.0/24"))
+		w := newWalk(claim(known(1), "10.101.0.0/24"))
 		w.step()
 		w.expect(t, "accepted", w.accepted(), "c1=False/InvalidNetworks")
 	})
 }
 
 func TestLeavingIsReleasedAtOnce(t *testing.T) {
-	w := newWorld(known(1), known(2), known(3))
+	w := newWalk(known(1), known(2), known(3))
 	w.step()
 	w.member("c2").Record.Spec.Phase = v1alpha1.MemberLeaving
 	w.expect(t, "all are told", w.step(), "c1,c2,c3")
@@ -198,7 +198,7 @@ func TestLeavingIsReleasedAtOnce(t *testing.T) {
 
 // What a leaving member's Work was deleted for decides whether it is written again.
 func TestWhoIsReleasedIsNotWrittenTo(t *testing.T) {
-	w := newWorld(known(1), known(2))
+	w := newWalk(known(1), known(2))
 	w.step()
 	c2 := w.member("c2")
 	c2.Report.Status.Cleaned = true
@@ -234,7 +234,7 @@ func TestWhoIsReleasedIsNotWrittenTo(t *testing.T) {
 }
 
 func TestWhatAMemberSaysIsWrongIsAProblem(t *testing.T) {
-	w := newWorld(known(1), known(2))
+	w := newWalk(known(1), known(2))
 	w.step()
 	say := func(kind, reason string) {
 		w.member("c2").Report.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: "1 of 2 \xff"}}
@@ -275,7 +275,7 @@ func TestWhatAMemberSaysIsWrongIsAProblem(t *testing.T) {
 }
 
 func TestInvalidSettingsAreNotPutIntoForce(t *testing.T) {
-	w := newWorld(known(1), known(2))
+	w := newWalk(known(1), known(2))
 	w.in.Set.Spec.Cable.Port = 4500
 	w.step()
 	w.in.Set.Spec.Cable.Port = 4501
@@ -295,7 +295,7 @@ func TestInvalidSettingsAreNotPutIntoForce(t *testing.T) {
 }
 
 func TestClusterSetStatus(t *testing.T) {
-	w := newWorld(known(1), known(2))
+	w := newWalk(known(1), known(2))
 	w.step()
 	if w.d.Set.Members != 2 || w.d.Set.AcceptedMembers != 2 || w.d.Set.ConnectedMembers != 0 {
 		t.Errorf("status %+v", w.d.Set)
@@ -308,7 +308,7 @@ func TestClusterSetStatus(t *testing.T) {
 	w.in.Joining = nil
 	connect := func(from, to string) {
 		w.member(from).Report.Status.Connections = []v1alpha1.MemberConnection{
-			{Cluster: to, Status: v1alpha1.ConnectionConnected}, {Cluster: "stranger", Status: v1alpha1.ConnectionConnected}, {Cluster: to, Status: "Nonsense"}}
+			{Cluster: to, Status: v1alpha1.ConnectionConnected}, {Cluster: "unlisted", Status: v1alpha1.ConnectionConnected}, {Cluster: to, Status: "Nonsense"}}
 	}
 	connect("c1", "c2")
 	connect("c2", "c1")
@@ -332,7 +332,7 @@ func BenchmarkDecide(b *testing.B) {
 				m.Report.Status.Endpoints[0].PublicKey = key(byte(n))
 				members = append(members, m)
 			}
-			w := newWorld(members...)
+			w := newWalk(members...)
 			w.step()
 			for b.Loop() {
 				Decide(w.in)

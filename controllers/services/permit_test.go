@@ -84,7 +84,7 @@ func TestExporters(t *testing.T) {
 
 // What was exported before the rule came is withdrawn by it, and what is kept of it serves nobody.
 func TestARuleEndsAnExport(t *testing.T) {
-	w := newWorld(t, cluster(1, web(1)), cluster(2))
+	w := newWalk(t, cluster(1, web(1)), cluster(2))
 	w.in.Services.Exporters = []v1alpha1.ExporterRule{{ExporterScope: v1alpha1.ExporterScope{ClusterNames: []string{"c2"}}}}
 	w.in.Scheduled = map[string][]string{"sample/web": {"c1", "c2"}}
 	w.after(0)

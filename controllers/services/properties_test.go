@@ -134,7 +134,7 @@ func TestUnknownMembersKeepEverything(t *testing.T) {
 	}
 }
 
-// Nobody imports what neither scope nor policy admits it to, whatever else the world looks like, and whether
+// Nobody imports what neither scope nor policy admits it to, whatever else members report, and whether
 // or not the exporter can be heard.
 func TestNobodyImportsWhatIsNotForIt(t *testing.T) {
 	for seed := range uint64(200) {

@@ -14,21 +14,21 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// world decides again and again, with the records that were written before.
-type world struct {
+// walk is a sequence of decisions, each with the records that those before it wrote.
+type walk struct {
 	t       *testing.T
 	in      Input
 	decided Decision
 }
 
-func newWorld(t *testing.T, members ...Member) *world {
-	w := &world{t: t, in: Input{Shards: 1, Now: now, Members: members}}
+func newWalk(t *testing.T, members ...Member) *walk {
+	w := &walk{t: t, in: Input{Shards: 1, Now: now, Members: members}}
 	w.after(0)
 	return w
 }
 
 // after lets time pass and decides.
-func (w *world) after(d time.Duration) Decision {
+func (w *walk) after(d time.Duration) Decision {
 	w.t.Helper()
 	w.in.Now = w.in.Now.Add(d)
 	w.decided = Decide(w.in)
@@ -40,14 +40,14 @@ func (w *world) after(d time.Duration) Decision {
 }
 
 // export replaces what cluster n reports, a second later.
-func (w *world) export(n int, exports ...v1alpha1.Export) Decision {
+func (w *walk) export(n int, exports ...v1alpha1.Export) Decision {
 	w.t.Helper()
 	w.in.Members[n-1].Exports = exports
 	return w.after(time.Second)
 }
 
 // has summarises the first import of a cluster.
-func (w *world) has(cluster string) string {
+func (w *walk) has(cluster string) string {
 	if len(w.decided.Bundles[cluster].Imports) == 0 {
 		return ""
 	}
@@ -73,7 +73,7 @@ func TestABackdatedExportTakesNothing(t *testing.T) {
 			`ClusterSetIP http:80/TCP: c1["http"]×3 c2["http"]×3`, "True SessionAffinityConflict"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, cluster(1, web(1)), cluster(2), cluster(3))
+			w := newWalk(t, cluster(1, web(1)), cluster(2), cluster(3))
 			forged := web(2, append(change.changes, created(time.Unix(0, 0)))...)
 			d := w.export(2, forged)
 			check := func(when string) {
@@ -104,7 +104,7 @@ func TestABackdatedExportTakesNothing(t *testing.T) {
 
 // Seen in the second of an older export, a backdated one is the younger all the same.
 func TestABackdatedExportOfTheSameSecondTakesNothing(t *testing.T) {
-	w := newWorld(t, cluster(1), cluster(2), cluster(3))
+	w := newWalk(t, cluster(1), cluster(2), cluster(3))
 	w.export(1, web(1, created(now)))
 	w.after(time.Millisecond)
 	w.export(2, web(2, created(time.Unix(0, 0)), headless))
@@ -136,7 +136,7 @@ func TestAgeOfAnExport(t *testing.T) {
 			if c.recorded {
 				m.Record = &v1alpha1.ExportRecordSpec{}
 			}
-			w := newWorld(t, m)
+			w := newWalk(t, m)
 			age := func() time.Time { return w.decided.Bundles["c1"].Imports[0].Clusters[0].CreatedAt.UTC() }
 			if !age().Equal(c.want) {
 				t.Errorf("it counts from %v, want %v", age(), c.want)
@@ -150,7 +150,7 @@ func TestAgeOfAnExport(t *testing.T) {
 
 // Of exports that the broker sees at once, as after its own absence, the older creation counts.
 func TestExportsSeenAtOnceKeepTheirOrder(t *testing.T) {
-	w := newWorld(t, cluster(1), cluster(2), cluster(3))
+	w := newWalk(t, cluster(1), cluster(2), cluster(3))
 	w.in.Members[0].Exports = []v1alpha1.Export{web(1, created(now.Add(-time.Minute)), headless)}
 	w.export(2, web(2, created(now.Add(-time.Hour))))
 	if got := w.has("c3"); got != `ClusterSetIP http:80/TCP: c1[]×0 c2["http"]×3` {
@@ -170,7 +170,7 @@ func TestRecordIsBounded(t *testing.T) {
 		}
 		many = append(many, e)
 	}
-	d := newWorld(t, cluster(1, many...)).decided
+	d := newWalk(t, cluster(1, many...)).decided
 	if size := sizeOf(d.Records["c1"]); size > 1400<<10 {
 		t.Errorf("a record of %d bytes", size)
 	}
@@ -186,7 +186,7 @@ func TestRecordIsBounded(t *testing.T) {
 }
 
 func TestUnexportedNamesGoAfterTheRetention(t *testing.T) {
-	w := newWorld(t, cluster(1, web(1)), cluster(2))
+	w := newWalk(t, cluster(1, web(1)), cluster(2))
 	d := w.export(1)
 	if got := w.has("c2"); got != "ClusterSetIP http:80/TCP:" {
 		t.Errorf("at once c2 imports %q", got)
@@ -204,7 +204,7 @@ func TestUnexportedNamesGoAfterTheRetention(t *testing.T) {
 
 // Karmada moves an export from c1 to c2: its name stays, however long c2 takes.
 func TestAMoveKeepsTheName(t *testing.T) {
-	w := newWorld(t, cluster(1, web(1)), cluster(2), cluster(3))
+	w := newWalk(t, cluster(1, web(1)), cluster(2), cluster(3))
 	w.in.Scheduled = map[string][]string{"sample/web": {"c2"}}
 	w.export(1)
 	if got := w.has("c3"); got != `ClusterSetIP http:80/TCP: c1["http"]×3` {
@@ -239,7 +239,7 @@ func TestAMoveKeepsTheName(t *testing.T) {
 
 // Between clusters that both have ready servers there is at no time an import without a backend.
 func TestAMoveBetweenReadyClustersLosesNoBackend(t *testing.T) {
-	w := newWorld(t, cluster(1, web(1)), cluster(2), cluster(3))
+	w := newWalk(t, cluster(1, web(1)), cluster(2), cluster(3))
 	w.in.Scheduled = map[string][]string{"sample/web": {"c2"}}
 	steps := []func(){
 		func() { w.export(1) },
@@ -268,13 +268,13 @@ func TestAMoveBetweenReadyClustersLosesNoBackend(t *testing.T) {
 
 // Where Karmada moves the Service along, its servers go: better no backend than dead ones.
 func TestAMoveOfTheServiceTooLeavesNoDeadBackends(t *testing.T) {
-	w := newWorld(t, cluster(1, web(1)), cluster(2), cluster(3))
+	w := newWalk(t, cluster(1, web(1)), cluster(2), cluster(3))
 	w.in.Scheduled = map[string][]string{"sample/web": {"c2"}}
 	w.in.Placed = map[string][]string{"sample/web": {"c2"}}
 	if w.export(1); w.has("c3") != "ClusterSetIP http:80/TCP:" {
 		t.Errorf("c3 imports %s", w.has("c3"))
 	}
-	w = newWorld(t, cluster(1, web(1)), cluster(2), cluster(3))
+	w = newWalk(t, cluster(1, web(1)), cluster(2), cluster(3))
 	w.in.Scheduled = map[string][]string{"sample/web": {"c2"}}
 	w.in.Placed = map[string][]string{"sample/web": {"c1", "c2"}}
 	if w.export(1); w.has("c3") != `ClusterSetIP http:80/TCP: c1["http"]×3` {
@@ -284,7 +284,7 @@ func TestAMoveOfTheServiceTooLeavesNoDeadBackends(t *testing.T) {
 
 // An export that is gone decides nothing: neither settings nor conflicts.
 func TestAWithdrawnExportDecidesNothing(t *testing.T) {
-	w := newWorld(t, cluster(1, web(1)), cluster(2), cluster(3))
+	w := newWalk(t, cluster(1, web(1)), cluster(2), cluster(3))
 	w.in.Scheduled = map[string][]string{"sample/web": {"c2"}}
 	w.export(1)
 	d := w.export(2, web(2, withPorts(port("http", 8080)), func(e *v1alpha1.Export) { e.Backends = nil }))

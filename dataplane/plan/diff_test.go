@@ -273,9 +273,9 @@ func TestFailClosed(t *testing.T) {
 				}
 			}
 			requireStanding(t, top, n, closed)
-			stranger := n
-			stranger.Name = "stranger"
-			requireStanding(t, top, stranger, plan.For(top, stranger))
+			unlisted := n
+			unlisted.Name = "unlisted"
+			requireStanding(t, top, unlisted, plan.For(top, unlisted))
 		}
 	})
 }

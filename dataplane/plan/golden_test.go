@@ -158,7 +158,7 @@ func TestTablesAreValid(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test needs root: it loads rulesets in a network namespace of its own")
 	}
-	for _, s := range append(states(t), strangers(t)...) {
+	for _, s := range append(states(t), unlisted(t)...) {
 		t.Run(s.name, func(t *testing.T) {
 			for _, table := range s.plan.Tables {
 				listed := strings.ReplaceAll(load(t, table.String()), " packets 0 bytes 0", "")
@@ -174,14 +174,14 @@ func TestTablesAreValid(t *testing.T) {
 	}
 }
 
-// strangers are what nodes hold that the topology does not know, of clusters with and without nodes.
-func strangers(t *testing.T) []state {
+// unlisted are what nodes hold that the topology does not know, of clusters with and without nodes.
+func unlisted(t *testing.T) []state {
 	t.Helper()
 	var out []state
 	eachCase(t, func(path string, _ *txtar.Archive, top topology.Topology, nodes []plan.NodeFacts) {
 		n := nodes[0]
-		n.Name = "stranger"
-		out = append(out, state{filepath.Base(path) + "/stranger", plan.For(top, n)})
+		n.Name = "unlisted"
+		out = append(out, state{filepath.Base(path) + "/unlisted", plan.For(top, n)})
 		top.Local.Nodes = nil
 		out = append(out, state{filepath.Base(path) + "/no nodes", plan.For(top, n)})
 	})

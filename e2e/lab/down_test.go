@@ -38,11 +38,11 @@ func TestDownAfterHalfFailedUp(t *testing.T) {
 	if !l.Running("c1-gw-init") || len(l.netnsNames()) != 5 {
 		t.Fatalf("the boot was to fail half-way; processes %q, namespaces %q", l.Processes(), l.netnsNames())
 	}
-	stranger := unrecorded(t, l)
+	other := unrecorded(t, l)
 	if err := Down(t.Context(), name, &out); err != nil {
 		t.Fatalf("%v; progress:\n%s", err, &out)
 	}
-	if stranger.alive() {
+	if other.alive() {
 		t.Error("a process in the lab's namespace survived")
 	}
 	if left := leftovers(t, l.layout); len(left) > 0 {
@@ -89,7 +89,7 @@ func unrecorded(t *testing.T, l *Lab) process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := process{Name: "stranger", PID: cmd.Process.Pid, Started: s.started}
+	p := process{Name: "other", PID: cmd.Process.Pid, Started: s.started}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	err = poll(ctx, 10*time.Millisecond, func(context.Context) error {

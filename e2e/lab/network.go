@@ -110,7 +110,7 @@ func (l layout) prefix(family string) netip.Prefix {
 	return l.prefix6()
 }
 
-// nodad spares an address of a network without strangers the wait for
+// nodad spares an address of a network that nobody else is in the wait for
 // duplicate address detection.
 func nodad(family string) string {
 	if family == IPv6 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package redial keeps API clients from backing off while their server is away. An informer whose server
-// refuses connections doubles its pause up to a minute, and an agent is then blind for as long after the outage.
+// refuses connections doubles its pause up to a minute, and an agent then sees no change for as long after the outage.
 // With this transport a read waits for the server instead of failing, and goes through as soon as it is back.
 package redial
 

@@ -93,9 +93,9 @@ func TestAnImportThatCannotBeMade(t *testing.T) {
 	})
 	m.run("for a name that is taken", func(t *testing.T) {
 		m.namespace("other")
-		stranger := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: v1alpha1.DerivedName("other", "web")}}
-		stranger.Spec.Ports = []corev1.ServicePort{{Port: 1}}
-		m.create(stranger)
+		other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: v1alpha1.DerivedName("other", "web")}}
+		other.Spec.Ports = []corev1.ServicePort{{Port: 1}}
+		m.create(other)
 		m.imports(imported("other", "web", map[string][]string{"c2": {"10.9.0.4"}}))
 		web = key("other", "web")
 		m.imported(web, func(i *mcs.ServiceImport) error {
@@ -104,7 +104,7 @@ func TestAnImportThatCannotBeMade(t *testing.T) {
 				expect("ips", len(i.Spec.IPs), 0))
 		})
 		m.problems("NameTaken", oneProblem("other", "NameTaken", "web"))
-		m.delete(stranger)
+		m.delete(other)
 		poke(m, web)
 		usable()
 	})

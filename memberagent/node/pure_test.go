@@ -250,7 +250,7 @@ func TestFacts(t *testing.T) {
 	if !slices.Equal(f.PodAddresses, want) || f.UnderlayMTU != 9000 {
 		t.Errorf("facts %+v", f)
 	}
-	if f := facts(top, "stranger", [32]byte{1}, nil, false); f.PodAddresses != nil || f.UnderlayMTU != 0 {
+	if f := facts(top, "unlisted", [32]byte{1}, nil, false); f.PodAddresses != nil || f.UnderlayMTU != 0 {
 		t.Errorf("facts of a node that is not known: %+v", f)
 	}
 }

@@ -111,7 +111,7 @@ func (r *Reconciler) applyRest(ctx context.Context, in *Input, d Decision, servi
 
 func (r *Reconciler) applyService(ctx context.Context, in *Input, want *corev1.Service) (*corev1.Service, error) {
 	have := in.Service
-	if want != nil && in.Stranger {
+	if want != nil && in.Foreign {
 		return nil, &taken{fmt.Sprintf("the Service %s exists and was not made by Sealane; delete or rename it", client.ObjectKeyFromObject(want))}
 	}
 	switch {

@@ -50,11 +50,11 @@ type Input struct {
 	ServiceImport *mcs.ServiceImport
 	Service       *corev1.Service
 	Slices        []discoveryv1.EndpointSlice
-	// Strangers are EndpointSlices of the derived Service that Sealane did not make, sorted. It leaves them alone, and
-	// kube-proxy leads traffic to what they hold.
-	Strangers []string
-	// Stranger says that a Service that Sealane did not make has the derived Service's name.
-	Stranger bool
+	// ForeignSlices are EndpointSlices of the derived Service that Sealane did not make, sorted. It leaves them alone,
+	// and kube-proxy leads traffic to what they hold.
+	ForeignSlices []string
+	// Foreign says that a Service that Sealane did not make has the derived Service's name.
+	Foreign bool
 	// Limited is set where only v1alpha1 of the MCS API is served.
 	Limited bool
 	// NodeHints says that EndpointSlices can hold hints for nodes.
@@ -203,9 +203,9 @@ func status(in *Input, families []corev1.IPFamily) mcs.ServiceImportStatus {
 	}
 	out.EndpointSliceObjects = mcs.EndpointSliceObjectsPresent
 	ready := mcs.NewServiceImportCondition(mcs.ServiceImportConditionReady, metav1.ConditionTrue, mcs.ServiceImportReasonReady, "the service is imported")
-	if n := len(in.Strangers); n > 0 {
+	if n := len(in.ForeignSlices); n > 0 {
 		ready.Message += fmt.Sprintf("; ignored: %d EndpointSlices of the derived Service that are not Sealane's, the first "+
-			"being %s; kube-proxy leads traffic to their addresses: delete them", n, in.Strangers[0])
+			"being %s; kube-proxy leads traffic to their addresses: delete them", n, in.ForeignSlices[0])
 	}
 	if len(families) == 0 {
 		ready.Status, ready.Reason = metav1.ConditionFalse, string(mcs.ServiceImportReasonIPFamilyNotSupported)

@@ -17,7 +17,7 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// step changes the world of one import at random.
+// step changes what one import depends on at random.
 func step(r *rand.Rand, in *Input) {
 	in.Now = in.Now.Add(time.Duration(r.IntN(40)) * time.Second)
 	if r.IntN(12) == 0 {

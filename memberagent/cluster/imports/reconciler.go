@@ -148,7 +148,7 @@ func (r *Reconciler) observe(ctx context.Context, in *Input) error {
 		return err
 	}
 	if in.Service != nil && !ours(in) {
-		in.Service, in.Stranger = nil, true
+		in.Service, in.Foreign = nil, true
 	}
 	if in.Slices, err = index.SlicesFor(ctx, r, in.Key); err != nil {
 		return err
@@ -162,10 +162,10 @@ func (r *Reconciler) observe(ctx context.Context, in *Input) error {
 	}
 	for i := range strangers {
 		if !r.own.slice(&strangers[i]) {
-			in.Strangers = append(in.Strangers, strangers[i].Name)
+			in.ForeignSlices = append(in.ForeignSlices, strangers[i].Name)
 		}
 	}
-	slices.Sort(in.Strangers)
+	slices.Sort(in.ForeignSlices)
 	return nil
 }
 

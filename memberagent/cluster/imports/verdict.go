@@ -27,8 +27,7 @@ type Verdict struct{ Reason, Message string }
 // maxMessage is how many bytes of an API server's words are passed on.
 const maxMessage = 300
 
-// Refusals remember the imports of which the API server refused an object, or that a stranger's object stands in the way
-// of.
+// Refusals remember the imports of which the API server refused an object, or whose name an object has that is not ours.
 type Refusals struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]Verdict
