@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1alpha1 "github.com/karmada-io/karmada/pkg/apis/apps/v1alpha1"
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
@@ -24,9 +25,11 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sealane-io/sealane"
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/apiserver"
 	"github.com/sealane-io/sealane/internal/credential"
+	"github.com/sealane-io/sealane/internal/installation"
 	"github.com/sealane-io/sealane/internal/redial"
 )
 
@@ -67,7 +70,13 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	cluster := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: clusterv1alpha1.ClusterSpec{SyncMode: "Push"}}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "key"}}
-	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "karmada-es-c1"}}, users, relabelled, set, cluster, secret)
+	foreign := propagates("foreign", "Deployment", "shop", "web")
+	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "karmada-es-c1"}}, users, relabelled, set, cluster, secret,
+		foreign)
+	templates, err := installation.Templates(sealane.Artifacts, installation.Images{})
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	config := rest.AnonymousClientConfig(karmada)
 	config.BearerToken = tokenOf(t, karmada, "sealane-controller", nil)
@@ -75,6 +84,7 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 	enforced(t, func() error { return creates(t, work("w", manifest("v1", "Secret", "s")))(controller) })
 
 	member := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: v1alpha1.MemberSpec{ClusterSet: "default", Phase: v1alpha1.MemberActive}}
+	installed := installation.Policies(templates, []string{"c2"})[1]
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "sealane-controller"}}
 	elsewhere, unlabelled := work("elsewhere", peering), work("unlabelled", peering)
 	elsewhere.Namespace, unlabelled.Labels = "default", nil
@@ -90,7 +100,11 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 		{"a Member's status", done, patchStatus(t, member, `{"status":{"agentVersion":"v"}}`)},
 		{"a ClusterSet's status", done, patchStatus(t, set, `{"status":{"members":1}}`)},
 		{"a ClusterSet's finalizer", done, patchUpdate(t, set, func(s *v1alpha1.ClusterSet) { s.Finalizers = []string{"sealane.io/members"} })},
-		{"the label of a member", done, patch(t, cluster, `{"metadata":{"labels":{"sealane.io/member":"true"}}}`)},
+		{"the policy of the bundle", done, creates(t, installed)},
+		{"the members that it goes to", done, patchUpdate(t, installed, func(p *policyv1alpha1.ClusterPropagationPolicy) {
+			p.Spec.Placement.ClusterAffinity.ClusterNames = append(p.Spec.Placement.ClusterAffinity.ClusterNames, "c1")
+		})},
+		{"the scheduling of an export", done, creates(t, rebalancer("multicluster.x-k8s.io/v1alpha1", "ServiceExport"))},
 		{"its lease", done, creates(t, lease)},
 
 		{"a Work of a Deployment", byPolicy, creates(t, work("w", manifest("apps/v1", "Deployment", "d")))},
@@ -111,14 +125,25 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 		{"another's Work with our label, deleted", byPolicy, deletes(t, relabelled)},
 		{"the settings of a ClusterSet", byPolicy, patchUpdate(t, set, func(s *v1alpha1.ClusterSet) { s.Spec.Cable.Port = 4600 })},
 		{"a ClusterSet", noRight, creates(t, &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "mine"}})},
-		{"where a Cluster is reached", byPolicy, patch(t, cluster, `{"spec":{"apiEndpoint":"https://example.org"}}`)},
-		{"another label of a Cluster", byPolicy, patch(t, cluster, `{"metadata":{"labels":{"env":"prod"}}}`)},
+		{"where a Cluster is reached", noRight, patch(t, cluster, `{"spec":{"apiEndpoint":"https://example.org"}}`)},
+		{"a label of a Cluster", noRight, patch(t, cluster, `{"metadata":{"labels":{"env":"prod"}}}`)},
+		{"a Cluster's status", noRight, patchStatus(t, cluster, `{"status":{"kubernetesVersion":"v1.0.0"}}`)},
 		{"a Deployment", noRight, creates(t, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "d"}})},
 		{"a DaemonSet", noRight, creates(t, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "d"}})},
 		{"a ClusterRole", noRight, creates(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "sealane-node"}})},
 		{"a ClusterRoleBinding", noRight, creates(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "sealane-node"}})},
 		{"a Role", noRight, creates(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "sealane-node"}})},
-		{"a policy of Karmada", noRight, creates(t, &policyv1alpha1.ClusterPropagationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "sealane"}})},
+		{"a policy of another name", byPolicy, creates(t, propagates("mine", "Deployment", "sealane-system", "sealane-dns"))},
+		{"a policy of a Secret", byPolicy, creates(t, propagates("sealane", "Secret", "sealane-system", "sealane-dns"))},
+		{"a policy of another Deployment", byPolicy, creates(t, propagates("sealane", "Deployment", "shop", "sealane-dns"))},
+		{"a policy of all Deployments", byPolicy, creates(t, propagates("sealane", "Deployment", "sealane-system", ""))},
+		{"a policy of another ClusterRole", byPolicy, creates(t, propagates("sealane", "ClusterRole", "", "cluster-admin"))},
+		{"a policy of what a Deployment refers to", byPolicy, patchUpdate(t, installed,
+			func(p *policyv1alpha1.ClusterPropagationPolicy) { p.Spec.PropagateDeps = true })},
+		{"somebody's policy", byPolicy, patchUpdate(t, foreign, func(p *policyv1alpha1.ClusterPropagationPolicy) {
+			p.Spec.Placement.ClusterAffinity.ClusterNames = []string{"c1"}
+		})},
+		{"the scheduling of a Deployment", byPolicy, creates(t, rebalancer("apps/v1", "Deployment"))},
 		{"a Secret, read", noRight, func(c client.Client) error { return c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret) }},
 		{"Secrets, listed", noRight, func(c client.Client) error { return c.List(t.Context(), &corev1.SecretList{}) }},
 		{"a ServiceAccount", noRight, creates(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "root"}})},
@@ -304,5 +329,27 @@ func within(t *testing.T, limit time.Duration, what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %s: %s", limit, what)
 		}
+	}
+}
+
+// propagates is a ClusterPropagationPolicy of one object, or of all of a kind where its name is empty.
+func propagates(policy, kind, namespace, name string) *policyv1alpha1.ClusterPropagationPolicy {
+	return &policyv1alpha1.ClusterPropagationPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: policy},
+		Spec: policyv1alpha1.PropagationSpec{
+			ResourceSelectors: []policyv1alpha1.ResourceSelector{{
+				APIVersion: "v1", Kind: kind, Namespace: namespace, Name: name,
+			}},
+			Placement: policyv1alpha1.Placement{ClusterAffinity: &policyv1alpha1.ClusterAffinity{ClusterNames: []string{"c2"}}},
+		},
+	}
+}
+
+func rebalancer(apiVersion, kind string) *appsv1alpha1.WorkloadRebalancer {
+	return &appsv1alpha1.WorkloadRebalancer{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "sealane-"},
+		Spec: appsv1alpha1.WorkloadRebalancerSpec{
+			Workloads: []appsv1alpha1.ObjectReference{{APIVersion: apiVersion, Kind: kind, Namespace: "shop", Name: "web"}},
+		},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1alpha1 "github.com/karmada-io/karmada/pkg/apis/apps/v1alpha1"
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
@@ -82,7 +83,7 @@ func connect(t *testing.T, config *rest.Config) client.Client {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme, mcs.Install,
-		clusterv1alpha1.Install, policyv1alpha1.Install, workv1alpha1.Install,
+		appsv1alpha1.Install, clusterv1alpha1.Install, policyv1alpha1.Install, workv1alpha1.Install,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)

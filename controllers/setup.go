@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	appsv1alpha1 "github.com/karmada-io/karmada/pkg/apis/apps/v1alpha1"
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	networkingv1alpha1 "github.com/karmada-io/karmada/pkg/apis/networking/v1alpha1"
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
+	"github.com/sealane-io/sealane"
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/exports"
 	"github.com/sealane-io/sealane/controllers/fabric"
@@ -34,6 +36,7 @@ import (
 	"github.com/sealane-io/sealane/controllers/policies"
 	"github.com/sealane-io/sealane/controllers/services"
 	"github.com/sealane-io/sealane/controllers/verdicts"
+	"github.com/sealane-io/sealane/internal/installation"
 	"github.com/sealane-io/sealane/propagation"
 )
 
@@ -43,7 +46,7 @@ func Scheme() (*runtime.Scheme, error) {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, mcsv1alpha1.Install,
 		clusterv1alpha1.Install, policyv1alpha1.Install, workv1alpha1.Install, workv1alpha2.Install,
-		networkingv1alpha1.Install,
+		networkingv1alpha1.Install, appsv1alpha1.Install,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
@@ -110,8 +113,12 @@ func Setup(mgr ctrl.Manager, registry prometheus.Registerer) error {
 	works := propagation.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
 	events := mgr.GetEventRecorderFor("sealane-controller")
 	said, problems := new(verdicts.Reader), services.NewProblemIndex()
+	templates, err := installation.Templates(sealane.Artifacts, installation.Images{})
+	if err != nil {
+		return err
+	}
 	for name, c := range map[string]interface{ SetupWithManager(ctrl.Manager) error }{
-		"membership": &membership.Reconciler{Client: mgr.GetClient(), Events: events},
+		"membership": &membership.Reconciler{Client: mgr.GetClient(), Events: events, Templates: templates},
 		"fabric":     &fabric.Reconciler{Client: mgr.GetClient(), Works: works, Events: events, Metrics: m, Others: problems, Changed: problems.Changed, Now: time.Now},
 		"exports":    &exports.Reconciler{Client: mgr.GetClient(), Verdicts: said, Now: time.Now},
 		"policies":   &policies.Reconciler{Client: mgr.GetClient(), Verdicts: said, Now: time.Now},

@@ -60,6 +60,10 @@ type MemberSpec struct {
 	ClusterUID string `json:"clusterUID"`
 	// Phase of the member.
 	Phase MemberPhase `json:"phase"`
+	// ServesExports says that the cluster serves ServiceExport, and that Karmada's scheduler was asked to look again
+	// at the exports that waited for that.
+	// +optional
+	ServesExports bool `json:"servesExports,omitempty"`
 }
 
 // MemberConnection is a member's view of its connection to another cluster.

@@ -30,12 +30,6 @@ const (
 const (
 	// LabelGateway on a Node makes it a gateway ("true").
 	LabelGateway = "sealane.io/gateway"
-	// LabelClusterSet on a Karmada Cluster names the ClusterSet it belongs to. It is set once the
-	// cluster serves ServiceExport, which makes Karmada's scheduler reconsider waiting exports.
-	LabelClusterSet = "sealane.io/clusterset"
-	// LabelMember on a Karmada Cluster ("true") says that it is, or is about to be, a member of a ClusterSet:
-	// the policies of the install bundle select by it. It stays until a leaving member has cleaned up.
-	LabelMember = "sealane.io/member"
 	// LabelImport on a derived Service and its EndpointSlices names the imported service.
 	LabelImport = "sealane.io/import"
 	// AnnotationPublicIP on a gateway Node lists sources of its public address, comma separated:

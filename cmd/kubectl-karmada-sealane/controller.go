@@ -124,33 +124,23 @@ func (h *hostCluster) complete(o *options) error {
 	}
 }
 
-// bundle are the members' workloads and CRDs with this installation's images, and the policies that propagate them.
-func (c *controller) bundle() (templates, policies []*unstructured.Unstructured, err error) {
-	templates, err = installation.Templates(sealane.Artifacts, installation.Images{
+// bundle are the members' workloads and CRDs with this installation's images.
+func (c *controller) bundle() ([]*unstructured.Unstructured, error) {
+	return installation.Templates(sealane.Artifacts, installation.Images{
 		Agent: c.agentImage, DNS: c.dnsImage, PullPolicy: c.imagePullPolicy,
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-	policies, err = installation.Policies(templates)
-	return templates, policies, err
 }
 
-// installBundle applies the members' bundle. Nothing reaches a cluster before the controller labels it.
+// installBundle applies the members' bundle. Nothing reaches a cluster before a policy of the controller names it.
 func (a *api) installBundle(ctx context.Context, c *controller, p *progress) error {
-	templates, policies, err := c.bundle()
+	templates, err := c.bundle()
 	if err != nil {
 		return err
 	}
 	if err := a.apply(ctx, templates...); err != nil {
 		return err
 	}
-	for _, policy := range policies {
-		if err := a.replace(ctx, policy); err != nil {
-			return err
-		}
-	}
-	p.say("%d templates and %d policies of the members' workloads on the Karmada API", len(templates), len(policies))
+	p.say("%d templates of the members' workloads on the Karmada API", len(templates))
 	return nil
 }
 

@@ -206,7 +206,7 @@ func (e *export) serviceExport(target *api) (*unstructured.Unstructured, error) 
 	return u, nil
 }
 
-// placement selects the clusters of -C, else those that have the Service from Karmada, else all members.
+// placement selects the clusters of -C, else those that have the Service from Karmada, else those of the ClusterSet.
 func (e *export) placement(ctx context.Context, karmada *api) (*policyv1alpha1.ClusterAffinity, error) {
 	if len(e.clusters) > 0 {
 		return &policyv1alpha1.ClusterAffinity{ClusterNames: e.clusters}, nil
@@ -224,10 +224,33 @@ func (e *export) placement(ctx context.Context, karmada *api) (*policyv1alpha1.C
 		}
 		return a, nil
 	}
-	return &policyv1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{
-		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: v1alpha1.LabelClusterSet,
-			Operator: metav1.LabelSelectorOpExists}},
-	}}, nil
+	return karmada.ofClusterSets(ctx)
+}
+
+// ofClusterSets selects as the ClusterSet does, or, where there are several, the members that they have now.
+func (a *api) ofClusterSets(ctx context.Context) (*policyv1alpha1.ClusterAffinity, error) {
+	sets, err := a.clusterSets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(sets) == 1 {
+		return sets[0].Spec.ClusterAffinity.DeepCopy(), nil
+	}
+	var members v1alpha1.MemberList
+	if err := a.List(ctx, &members); err != nil && !gone(err) {
+		return nil, fmt.Errorf("list members: %w", err)
+	}
+	if len(members.Items) == 0 {
+		return nil, &finding{
+			expected: "a ClusterSet with members to export from", found: fmt.Sprintf("%d ClusterSets without any", len(sets)),
+			remedy: "create a ClusterSet, or name the clusters with -C",
+		}
+	}
+	affinity := &policyv1alpha1.ClusterAffinity{}
+	for i := range members.Items {
+		affinity.ClusterNames = append(affinity.ClusterNames, members.Items[i].Name)
+	}
+	return affinity, nil
 }
 
 func (e *export) policy(affinity *policyv1alpha1.ClusterAffinity) *policyv1alpha1.PropagationPolicy {

@@ -75,7 +75,7 @@ func (in *install) renderObjects() error {
 	if err != nil {
 		return err
 	}
-	templates, policies, err := in.controller.bundle()
+	templates, err := in.controller.bundle()
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (in *install) renderObjects() error {
 		return err
 	}
 	seen := map[string]bool{}
-	for _, object := range slices.Concat(templates, policies, own, identity) {
+	for _, object := range slices.Concat(templates, own, identity) {
 		if seen[describe(object)] {
 			continue
 		}

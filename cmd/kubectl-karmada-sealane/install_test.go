@@ -4,30 +4,25 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/internal/installation"
 )
 
 func TestInstallGivesTheControllerExactlyItsRights(t *testing.T) {
@@ -73,43 +68,6 @@ func TestInstallGivesTheControllerExactlyItsRights(t *testing.T) {
 	}
 }
 
-// TestInstallAgainReplacesThePolicies: what an interrupted uninstall, or an earlier release, left in a policy would
-// keep the bundle from new members.
-func TestInstallAgainReplacesThePolicies(t *testing.T) {
-	k := newKarmada(t)
-	k.install(t)
-	policy := &policyv1alpha1.ClusterPropagationPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.CRDPolicyName}}
-	k.get(t, policy)
-	want := policy.Spec.DeepCopy()
-	policy.Spec.Placement.ClusterAffinity = &policyv1alpha1.ClusterAffinity{ClusterNames: []string{"c1"}}
-	policy.Spec.PreserveResourcesOnDeletion = ptr.To(false)
-	if err := k.Update(t.Context(), policy); err != nil {
-		t.Fatal(err)
-	}
-	k.install(t)
-	k.get(t, policy)
-	if !equality.Semantic.DeepEqual(policy.Spec, *want) {
-		t.Errorf("the policy is %+v, want %+v", policy.Spec, *want)
-	}
-}
-
-// TestUninstallTakesTheLabelsFromClusters, which the controller would have done.
-func TestUninstallTakesTheLabelsFromClusters(t *testing.T) {
-	k := newKarmada(t)
-	k.install(t)
-	c := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}
-	k.get(t, c)
-	c.Labels = map[string]string{v1alpha1.LabelMember: "true", v1alpha1.LabelClusterSet: "default", "env": "prod"}
-	if err := k.Update(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	k.succeeds(t, "uninstall", "--host-context=lost-member")
-	k.get(t, c)
-	if got := fmt.Sprint(c.Labels); got != "map[env:prod]" {
-		t.Errorf("labels %s", got)
-	}
-}
-
 // TestRenderNamesWhatInstallApplies, and asks no API server.
 func TestRenderNamesWhatInstallApplies(t *testing.T) {
 	var out bytes.Buffer
@@ -132,13 +90,16 @@ func TestRenderNamesWhatInstallApplies(t *testing.T) {
 	for _, want := range []string{
 		"Namespace sealane-system", "CustomResourceDefinition clustersets.sealane.io",
 		"CustomResourceDefinition peerings.sealane.io",
-		"DaemonSet sealane-system/sealane-node", "ClusterPropagationPolicy sealane", "ClusterPropagationPolicy sealane-crds",
+		"DaemonSet sealane-system/sealane-node",
 		"ClusterRole sealane-controller", "ValidatingAdmissionPolicy sealane-controller",
 		"ValidatingAdmissionPolicy sealane-node",
 	} {
 		if !found[want] {
 			t.Errorf("no %s", want)
 		}
+	}
+	if strings.Contains(out.String(), "kind: ClusterPropagationPolicy") {
+		t.Error("a policy is rendered: applied again, it would take the bundle from the members that the controller named")
 	}
 	if !strings.Contains(out.String(), "image: example.org/agent:1") {
 		t.Error("the images are not those of the flags")

@@ -14,9 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane"
@@ -76,28 +74,6 @@ func (a *api) apply(ctx context.Context, objects ...*unstructured.Unstructured) 
 		if err != nil {
 			return fmt.Errorf("apply %s: %w", describe(object), err)
 		}
-	}
-	return nil
-}
-
-// replace writes the spec of an object whole: what an earlier writer set, and this one does not, goes.
-func (a *api) replace(ctx context.Context, object *unstructured.Unstructured) error {
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		have := &unstructured.Unstructured{}
-		have.SetGroupVersionKind(object.GroupVersionKind())
-		err := a.Get(ctx, client.ObjectKeyFromObject(object), have)
-		if apierrors.IsNotFound(err) {
-			return a.Create(ctx, object.DeepCopy(), client.FieldOwner(fieldManager))
-		}
-		if err != nil {
-			return err
-		}
-		have.Object["spec"] = object.DeepCopy().Object["spec"]
-		have.SetLabels(labels.Merge(have.GetLabels(), object.GetLabels()))
-		return a.Update(ctx, have, client.FieldOwner(fieldManager))
-	})
-	if err != nil {
-		return fmt.Errorf("write %s: %w", describe(object), err)
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"sort"
 	"strings"
 
-	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	"github.com/karmada-io/karmada/pkg/util/names"
@@ -71,7 +70,7 @@ func (u *uninstall) run(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func(context.Context, *api, *progress) error{
-		u.leaveAll, u.stopController, revokeRights, clearLabels, u.removeBundle, u.removeNamespace, u.removeCRDs,
+		u.leaveAll, u.stopController, revokeRights, u.removeBundle, u.removeNamespace, u.removeCRDs,
 	} {
 		if err := step(ctx, karmada, p); err != nil {
 			return err
@@ -317,27 +316,6 @@ func revokeRights(ctx context.Context, karmada *api, p *progress) error {
 		}
 	}
 	p.say("controller rights revoked on the Karmada API")
-	return nil
-}
-
-// clearLabels takes our labels from Karmada's clusters, where the controller did not.
-func clearLabels(ctx context.Context, karmada *api, _ *progress) error {
-	var clusters clusterv1alpha1.ClusterList
-	if err := karmada.List(ctx, &clusters); err != nil {
-		return fmt.Errorf("list clusters: %w", err)
-	}
-	for i := range clusters.Items {
-		c := &clusters.Items[i]
-		base := c.DeepCopy()
-		delete(c.Labels, v1alpha1.LabelMember)
-		delete(c.Labels, v1alpha1.LabelClusterSet)
-		if len(c.Labels) == len(base.Labels) {
-			continue
-		}
-		if err := karmada.Patch(ctx, c, client.MergeFrom(base), client.FieldOwner(fieldManager)); err != nil && !gone(err) {
-			return fmt.Errorf("label cluster %s: %w", c.Name, err)
-		}
-	}
 	return nil
 }
 

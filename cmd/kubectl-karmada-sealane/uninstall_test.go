@@ -18,6 +18,7 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/installation"
 )
 
 // sealanes lists what of Sealane's own is left.
@@ -54,6 +55,10 @@ func TestUninstallLeavesNothing(t *testing.T) {
 	set.Finalizers = []string{"sealane.io/members"}
 	if err := k.Update(t.Context(), set); err != nil {
 		t.Fatal(err)
+	}
+	for _, policy := range installation.Policies(nil, []string{"c1"}) {
+		policy.Spec.ResourceSelectors = []policyv1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "Namespace", Name: "x"}}
+		k.create(t, policy)
 	}
 	k.fails(t, []string{"sealane-controller runs", "uninstall --force"}, "uninstall", "--timeout=3s")
 	if err := k.dropMembers(t.Context()); err != nil {

@@ -62,6 +62,15 @@ func (s State) Cluster(name string) *clusterv1alpha1.Cluster {
 	return &s.Clusters[i]
 }
 
+// Member returns the Member of that name, nil if there is none.
+func (s State) Member(name string) *v1alpha1.Member {
+	i := slices.IndexFunc(s.Members, func(m v1alpha1.Member) bool { return m.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.Members[i]
+}
+
 // Set returns the ClusterSet of that name, nil if there is none.
 func (s State) Set(name string) *v1alpha1.ClusterSet {
 	i := slices.IndexFunc(s.Sets, func(set v1alpha1.ClusterSet) bool { return set.Name == name })

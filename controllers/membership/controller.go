@@ -8,19 +8,29 @@ import (
 	"slices"
 	"time"
 
+	appsv1alpha1 "github.com/karmada-io/karmada/pkg/apis/apps/v1alpha1"
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	"github.com/karmada-io/karmada/pkg/util/names"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
+	"github.com/sealane-io/sealane/internal/installation"
 	"github.com/sealane-io/sealane/propagation"
 )
 
@@ -28,7 +38,21 @@ import (
 type Reconciler struct {
 	Client client.Client
 	Events record.EventRecorder
+	// Templates of the install bundle, of which names and kinds count.
+	Templates []*unstructured.Unstructured
+	// again is when Karmada's scheduler is to look at the exports once more; zero for never.
+	again time.Time
 }
+
+const (
+	// schedulerLag is how long Karmada's scheduler may take, at most, to know what kinds a cluster serves: it reads
+	// Clusters from a cache of its own.
+	schedulerLag = 10 * time.Second
+	// maxRescheduled is how many ServiceExports one WorkloadRebalancer names.
+	maxRescheduled = 500
+	// rescheduledFor is how many seconds a WorkloadRebalancer that is done can be looked at.
+	rescheduledFor = int32(60)
+)
 
 // Reconcile brings the membership of all ClusterSets up to date; there is one request for all.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
@@ -47,7 +71,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		}
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, nil
+	return r.lookAgain(ctx)
+}
+
+// lookAgain asks Karmada's scheduler a second time, in case that it had not heard of a cluster's kinds at the first.
+func (r *Reconciler) lookAgain(ctx context.Context) (ctrl.Result, error) {
+	if r.again.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	if left := time.Until(r.again); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	r.again = time.Time{}
+	return ctrl.Result{}, r.reschedule(ctx)
 }
 
 func (r *Reconciler) gatherWire(ctx context.Context, state fleet.State) (map[string]Wire, error) {
@@ -82,22 +118,30 @@ func (r *Reconciler) apply(ctx context.Context, state fleet.State, d Decision) e
 		log.FromContext(ctx).Info("cluster joins", "cluster", m.Name, "clusterSet", m.Spec.ClusterSet)
 		r.Events.Eventf(&m, corev1.EventTypeNormal, "Joining", "cluster joins ClusterSet %s", m.Spec.ClusterSet)
 	}
+	if d.Reschedule {
+		if err := r.reschedule(ctx); err != nil {
+			return err
+		}
+		r.again = time.Now().Add(schedulerLag)
+	}
 	for _, m := range d.Update {
 		if err := r.Client.Update(ctx, &m); err != nil {
 			return fmt.Errorf("update Member %s: %w", m.Name, err)
 		}
+		if was := state.Member(m.Name); was != nil && was.Spec.Phase == m.Spec.Phase {
+			continue
+		}
 		log.FromContext(ctx).Info("member changes phase", "cluster", m.Name, "phase", m.Spec.Phase)
-		r.Events.Eventf(&m, corev1.EventTypeNormal, string(m.Spec.Phase), "member of ClusterSet %s is now %s", m.Spec.ClusterSet, m.Spec.Phase)
+		r.Events.Eventf(&m, corev1.EventTypeNormal, string(m.Spec.Phase), "member of ClusterSet %s is now %s",
+			m.Spec.ClusterSet, m.Spec.Phase)
 	}
 	for _, cluster := range d.Withdraw {
 		if err := r.withdraw(ctx, cluster); err != nil {
 			return err
 		}
 	}
-	for cluster, labels := range d.Labels {
-		if err := r.label(ctx, state.Cluster(cluster), labels); err != nil {
-			return err
-		}
+	if err := r.propagate(ctx, d.Spread); err != nil {
+		return err
 	}
 	for _, m := range d.Drop {
 		if err := r.Client.Delete(ctx, &m); client.IgnoreNotFound(err) != nil {
@@ -125,21 +169,59 @@ func (r *Reconciler) withdraw(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// label sets and removes labels of a Karmada Cluster; "" removes.
-func (r *Reconciler) label(ctx context.Context, c *clusterv1alpha1.Cluster, labels map[string]string) error {
-	labelled := c.DeepCopy()
-	if labelled.Labels == nil {
-		labelled.Labels = map[string]string{}
-	}
-	for key, value := range labels {
-		if value == "" {
-			delete(labelled.Labels, key)
-		} else {
-			labelled.Labels[key] = value
+// propagate has Karmada carry the install bundle to the clusters named, and to no other. What else a policy says,
+// Karmada's defaults among it, stays.
+func (r *Reconciler) propagate(ctx context.Context, clusters []string) error {
+	for _, want := range installation.Policies(r.Templates, clusters) {
+		var have policyv1alpha1.ClusterPropagationPolicy
+		err := r.Client.Get(ctx, client.ObjectKeyFromObject(want), &have)
+		if apierrors.IsNotFound(err) && len(clusters) > 0 {
+			if err := r.Client.Create(ctx, want); err != nil {
+				return fmt.Errorf("create ClusterPropagationPolicy %s: %w", want.Name, err)
+			}
+		}
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("get ClusterPropagationPolicy %s: %w", want.Name, err)
+		}
+		spec := have.Spec.DeepCopy()
+		spec.ResourceSelectors, spec.Placement.ClusterAffinity = want.Spec.ResourceSelectors, want.Spec.Placement.ClusterAffinity
+		spec.ConflictResolution = want.Spec.ConflictResolution
+		spec.PreserveResourcesOnDeletion = want.Spec.PreserveResourcesOnDeletion
+		if equality.Semantic.DeepEqual(&have.Spec, spec) || !have.DeletionTimestamp.IsZero() {
+			continue
+		}
+		have.Spec = *spec
+		if err := r.Client.Update(ctx, &have); err != nil {
+			return fmt.Errorf("update ClusterPropagationPolicy %s: %w", want.Name, err)
 		}
 	}
-	if err := r.Client.Patch(ctx, labelled, client.MergeFrom(c)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("label Cluster %s: %w", c.Name, err)
+	return nil
+}
+
+// reschedule has Karmada's scheduler look at every ServiceExport again. Of the kinds that a cluster serves it takes
+// note only when it places something.
+func (r *Reconciler) reschedule(ctx context.Context) error {
+	var exports mcsv1alpha1.ServiceExportList
+	if err := r.Client.List(ctx, &exports); err != nil {
+		return fmt.Errorf("list the ServiceExports: %w", err)
+	}
+	for some := range slices.Chunk(exports.Items, maxRescheduled) {
+		rebalancer := &appsv1alpha1.WorkloadRebalancer{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "sealane-", Labels: map[string]string{propagation.LabelManagedBy: v1alpha1.ManagedBy},
+		}}
+		rebalancer.Spec.TTLSecondsAfterFinished = ptr.To(rescheduledFor)
+		for i := range some {
+			rebalancer.Spec.Workloads = append(rebalancer.Spec.Workloads, appsv1alpha1.ObjectReference{
+				APIVersion: mcsv1alpha1.GroupVersion.String(), Kind: "ServiceExport",
+				Namespace: some[i].Namespace, Name: some[i].Name,
+			})
+		}
+		if err := r.Client.Create(ctx, rebalancer); err != nil {
+			return fmt.Errorf("create a WorkloadRebalancer of %d ServiceExports: %w", len(some), err)
+		}
 	}
 	return nil
 }
@@ -174,6 +256,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.ClusterSet{}, fleet.ToSet(one)).
 		Watches(&v1alpha1.Member{}, fleet.ToSet(one)).
 		Watches(&clusterv1alpha1.Cluster{}, fleet.ToSet(one)).
+		Watches(&policyv1alpha1.ClusterPropagationPolicy{}, fleet.ToSet(one), builder.WithPredicates(
+			predicate.NewPredicateFuncs(func(o client.Object) bool {
+				return o.GetName() == installation.PolicyName || o.GetName() == installation.CRDPolicyName
+			}), predicate.GenerationChangedPredicate{})).
 		Watches(&workv1alpha2.ClusterResourceBinding{}, fleet.ToSet(func(_ context.Context, o client.Object) []string {
 			if !slices.Contains(propagation.WireBindings(), o.GetName()) {
 				return nil

@@ -30,15 +30,16 @@ type Decision struct {
 	Withdraw []string
 	// Spread are the clusters that the install bundle goes to.
 	Spread []string
-	// Labels to set on Karmada Clusters, by cluster and key; "" removes the label.
-	Labels map[string]map[string]string
+	// Reschedule says that a cluster has come to serve ServiceExport: Karmada's scheduler is to look again at the
+	// exports that waited for one.
+	Reschedule bool
 	// Hold are ClusterSets that need the finalizer, Release those that are done with it.
 	Hold, Release []string
 }
 
 // Decide is pure. wire tells of the members that are leaving.
 func Decide(state fleet.State, wire map[string]Wire) Decision {
-	d := Decision{Labels: map[string]map[string]string{}}
+	var d Decision
 	owners := fleet.Owners(state)
 	for _, set := range state.Sets {
 		if set.DeletionTimestamp.IsZero() && !slices.Contains(set.Finalizers, Finalizer) {
@@ -59,9 +60,6 @@ func Decide(state fleet.State, wire map[string]Wire) Decision {
 		}
 	}
 	slices.Sort(d.Spread)
-	for i := range state.Clusters {
-		d.decideLabels(&state.Clusters[i], owners[state.Clusters[i].Name])
-	}
 	d.decideRelease(state)
 	return d
 }
@@ -69,7 +67,8 @@ func Decide(state fleet.State, wire map[string]Wire) Decision {
 func newMember(c *clusterv1alpha1.Cluster, set string) v1alpha1.Member {
 	return v1alpha1.Member{
 		ObjectMeta: metav1.ObjectMeta{Name: c.Name},
-		Spec:       v1alpha1.MemberSpec{ClusterSet: set, ClusterUID: c.Spec.ID, Phase: v1alpha1.MemberActive},
+		Spec: v1alpha1.MemberSpec{ClusterSet: set, ClusterUID: c.Spec.ID, Phase: v1alpha1.MemberActive,
+			ServesExports: fleet.ServesExports(c)},
 	}
 }
 
@@ -93,10 +92,15 @@ func (d *Decision) decideMember(state fleet.State, m v1alpha1.Member, owner stri
 	}
 	if owner == m.Spec.ClusterSet {
 		d.Spread = append(d.Spread, m.Name)
-		if m.Spec.Phase != v1alpha1.MemberActive && wire.Live == wire.Works {
+		was := m.Spec
+		if wire.Live == wire.Works {
 			m.Spec.Phase = v1alpha1.MemberActive
+		}
+		m.Spec.ServesExports = fleet.ServesExports(c)
+		if m.Spec != was {
 			d.Update = append(d.Update, m)
 		}
+		d.Reschedule = d.Reschedule || m.Spec.ServesExports && !was.ServesExports
 		return
 	}
 	if m.Spec.Phase != v1alpha1.MemberLeaving {
@@ -112,33 +116,8 @@ func (d *Decision) decideMember(state fleet.State, m v1alpha1.Member, owner stri
 	case wire.Works > 0:
 		d.Spread = append(d.Spread, m.Name)
 	default:
-		// The label that the policies select by goes before the record does.
+		// The policies no longer name the cluster before the record goes.
 		d.Drop = append(d.Drop, m)
-	}
-}
-
-// decideLabels lets the policies of the install bundle select the members, and Karmada's scheduler reconsider a
-// cluster that has come to serve ServiceExport.
-func (d *Decision) decideLabels(c *clusterv1alpha1.Cluster, owner string) {
-	label := func(key, value string) {
-		if d.Labels[c.Name] == nil {
-			d.Labels[c.Name] = map[string]string{}
-		}
-		d.Labels[c.Name][key] = value
-	}
-	_, selected := c.Labels[v1alpha1.LabelMember]
-	switch _, spread := slices.BinarySearch(d.Spread, c.Name); {
-	case spread && !selected:
-		label(v1alpha1.LabelMember, "true")
-	case selected && !spread:
-		label(v1alpha1.LabelMember, "")
-	}
-	set, labelled := c.Labels[v1alpha1.LabelClusterSet]
-	switch {
-	case owner != "" && set != owner && fleet.ServesExports(c):
-		label(v1alpha1.LabelClusterSet, owner)
-	case owner == "" && labelled:
-		label(v1alpha1.LabelClusterSet, "")
 	}
 }
 

@@ -3,7 +3,6 @@
 package membership
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -70,10 +69,8 @@ func text(d Decision) string {
 	}
 	add("hold", d.Hold...)
 	add("release", d.Release...)
-	for c, labels := range d.Labels {
-		if set, ok := labels[v1alpha1.LabelClusterSet]; ok {
-			add("label", c+"="+set)
-		}
+	if d.Reschedule {
+		add("reschedule", "exports")
 	}
 	return strings.Join(append(out, "spread "+strings.Join(d.Spread, ",")), "; ")
 }
@@ -91,8 +88,8 @@ func TestDecide(t *testing.T) {
 	serving.Status.APIEnablements = []clusterv1alpha1.APIEnablement{{
 		GroupVersion: "multicluster.x-k8s.io/v1alpha1", Resources: []clusterv1alpha1.APIResource{{Kind: "ServiceExport"}},
 	}}
-	labelled := cluster("c1")
-	labelled.Labels = map[string]string{v1alpha1.LabelClusterSet: "blue"}
+	exporter := member("c1", "blue", active)
+	exporter.Spec.ServesExports = true
 	broken := set("blue", 0, "c2")
 	broken.Spec.Cable.Driver = "carrier-pigeon"
 	unheld := set("blue", 0)
@@ -124,8 +121,9 @@ func TestDecide(t *testing.T) {
 		"claimed by another set, it leaves first":   {fleet.State{Sets: sets(set("blue", 0, "c2"), set("red", 0, "c1")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Leaving; spread c1"},
 		"unjoined, it is dropped":                   {fleet.State{Sets: sets(set("blue", 0, "c1")), Members: members(member("c1", "blue", active))}, Wire{}, "withdraw c1; drop c1; spread "},
 		"another cluster of that name":              {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(other), Members: members(member("c1", "blue", active))}, Wire{}, "withdraw c1; drop c1; spread c1"},
-		"it serves ServiceExport":                   {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(serving), Members: members(member("c1", "blue", active))}, Wire{}, "label c1=blue; spread c1"},
-		"a label that is no longer true":            {fleet.State{Sets: sets(set("blue", 0, "c2")), Clusters: all(labelled)}, Wire{}, "label c1=; spread "},
+		"it serves ServiceExport":                   {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(serving), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Active; reschedule exports; spread c1"},
+		"it did already":                            {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(serving), Members: members(exporter)}, Wire{}, "spread c1"},
+		"it no longer does":                         {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1")), Members: members(exporter)}, Wire{}, "update c1=Active; spread c1"},
 		"a deleted ClusterSet lets its members go":  {fleet.State{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Leaving; spread c1"},
 		"and goes after them":                       {fleet.State{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1"))}, Wire{}, "release blue; spread "},
 		"the last one waits for Karmada": {fleet.State{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1")), Bindings: []*workv1alpha2.ClusterResourceBinding{
@@ -136,26 +134,5 @@ func TestDecide(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
-	}
-}
-
-// TestTheBundleFollowsTheLabel: exactly the clusters that the bundle goes to are labelled, and what is right
-// already is not written again.
-func TestTheBundleFollowsTheLabel(t *testing.T) {
-	joined := func(name string) clusterv1alpha1.Cluster {
-		c := cluster(name)
-		c.Labels = map[string]string{v1alpha1.LabelMember: "true"}
-		return c
-	}
-	leaving := member("c3", "blue", v1alpha1.MemberLeaving)
-	state := fleet.State{
-		Sets:     []v1alpha1.ClusterSet{set("blue", 0, "c1", "c2")},
-		Clusters: []clusterv1alpha1.Cluster{cluster("c1"), joined("c2"), joined("c3"), joined("c4"), cluster("c5")},
-		Members:  []v1alpha1.Member{member("c2", "blue", v1alpha1.MemberActive), leaving},
-	}
-	d := Decide(state, map[string]Wire{"c3": {Works: 5, Live: 5}})
-	const want = "map[c1:map[sealane.io/member:true] c4:map[sealane.io/member:]]"
-	if got := fmt.Sprint(d.Labels); got != want {
-		t.Errorf("labels %s, want %s", got, want)
 	}
 }

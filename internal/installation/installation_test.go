@@ -4,7 +4,6 @@ package installation
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/sealane-io/sealane"
@@ -163,29 +163,35 @@ func rightsOf(spec *corev1.PodSpec, c *corev1.Container) rights {
 }
 
 func TestPolicies(t *testing.T) {
-	policies, err := Policies(templates(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	selected := 0
-	for _, p := range policies {
-		affinity, _, err := unstructured.NestedMap(p.Object, "spec", "placement", "clusterAffinity")
-		want := "map[labelSelector:map[matchExpressions:[map[key:sealane.io/member operator:Exists]]]]"
-		if got := fmt.Sprint(affinity); err != nil || got != want {
-			t.Errorf("%s goes to %s, want %s (%v)", p.GetName(), got, want, err)
+	for _, p := range Policies(templates(t), []string{"c1", "c2"}) {
+		if got, want := p.Spec.Placement.ClusterAffinity.ClusterNames, []string{NoCluster, "c1", "c2"}; !slices.Equal(got, want) {
+			t.Errorf("%s goes to %q, want %q", p.Name, got, want)
 		}
-		keep, _, _ := unstructured.NestedBool(p.Object, "spec", "preserveResourcesOnDeletion")
-		if keep != (p.GetName() == CRDPolicyName) {
-			t.Errorf("%s keeps what it spread: %v", p.GetName(), keep)
+		if keep := *p.Spec.PreserveResourcesOnDeletion; keep != (p.Name == CRDPolicyName) {
+			t.Errorf("%s keeps what it spread: %v", p.Name, keep)
 		}
-		tolerations, _, _ := unstructured.NestedSlice(p.Object, "spec", "placement", "clusterTolerations")
-		if len(tolerations) != 1 || tolerations[0].(map[string]any)["operator"] != "Exists" {
-			t.Errorf("%s tolerates %v", p.GetName(), tolerations)
+		tolerations := p.Spec.Placement.ClusterTolerations
+		if len(tolerations) != 1 || tolerations[0].Operator != corev1.TolerationOpExists {
+			t.Errorf("%s tolerates %v", p.Name, tolerations)
 		}
-		selectors, _, _ := unstructured.NestedSlice(p.Object, "spec", "resourceSelectors")
-		selected += len(selectors)
+		selected += len(p.Spec.ResourceSelectors)
 	}
 	if all := len(templates(t)); selected != all {
 		t.Errorf("%d of %d templates are selected", selected, all)
+	}
+}
+
+// TestWithoutMembersNothingIsPropagated: an empty list of names would be every cluster.
+func TestWithoutMembersNothingIsPropagated(t *testing.T) {
+	for _, p := range Policies(templates(t), nil) {
+		for _, name := range p.Spec.Placement.ClusterAffinity.ClusterNames {
+			if len(validation.IsDNS1123Label(name)) == 0 {
+				t.Errorf("%s names %q, which a cluster may be called", p.Name, name)
+			}
+		}
+		if len(p.Spec.Placement.ClusterAffinity.ClusterNames) == 0 {
+			t.Errorf("%s goes to every cluster", p.Name)
+		}
 	}
 }

@@ -156,13 +156,13 @@ func (r *Reconciler) observe(ctx context.Context, in *Input) error {
 	for i := range in.Slices {
 		r.own.remember(&in.Slices[i])
 	}
-	strangers, err := index.SlicesOf(ctx, r, derived)
+	found, err := index.SlicesOf(ctx, r, derived)
 	if err != nil {
 		return err
 	}
-	for i := range strangers {
-		if !r.own.slice(&strangers[i]) {
-			in.ForeignSlices = append(in.ForeignSlices, strangers[i].Name)
+	for i := range found {
+		if !r.own.slice(&found[i]) {
+			in.ForeignSlices = append(in.ForeignSlices, found[i].Name)
 		}
 	}
 	slices.Sort(in.ForeignSlices)
