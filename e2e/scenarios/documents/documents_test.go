@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealane-io/sealane/e2e/lab"
-	"github.com/sealane-io/sealane/e2e/sealane"
 	"github.com/sealane-io/sealane/e2e/suite"
 )
 
@@ -29,14 +28,17 @@ var documents = []struct{ path, context string }{
 	{"docs/install.md", "karmada-apiserver"},
 }
 
-// TestWhatTheDocumentsTellToRunRuns: every command of every shell block, as it stands but for placeholders and what
-// only the reader's own machine can do.
+// TestWhatTheDocumentsTellToRunRuns: every command of every shell block, as it stands but for placeholders, the
+// namespace of the reader's own service, and what only the reader's own machine can do.
 func TestWhatTheDocumentsTellToRunRuns(t *testing.T) {
 	root, err := lab.SourceRoot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ownService(t)
+	service := map[string]suite.Namespace{}
+	for _, d := range documents {
+		service[d.path] = ownService(t)
+	}
 	suite.RestoreAfter(t, []string{"uninstall", "--host-context=c1"})
 	// The documents install the controller as a Deployment, and two would work against each other.
 	if err := suite.Lab().StopProcess(t.Context(), "sealane-controller"); err != nil {
@@ -51,41 +53,44 @@ func TestWhatTheDocumentsTellToRunRuns(t *testing.T) {
 		if len(commands) == 0 {
 			t.Errorf("no command found in %s", d.path)
 		}
-		r := newReader(t, root, d.context)
+		r := newReader(t, root, d.context, service[d.path].Name)
 		for _, command := range commands {
-			t.Run(d.path+"/"+command, func(t *testing.T) { r.run(t, command) })
+			t.Run(d.path+"/"+command, func(t *testing.T) {
+				r.run(t, command)
+				if strings.Contains(command, " export whereami ") {
+					answered(t, service[d.path])
+				}
+			})
 		}
 	}
 }
 
-// ownService creates the service that the documents export, on the Karmada API and in c2.
-func ownService(t *testing.T) {
+// answered expects what the documents say after export: a pod of any member gets an answer of c2 at the name.
+func answered(t *testing.T, s suite.Namespace) {
 	t.Helper()
-	const manifest = `
-apiVersion: v1
-kind: Service
-metadata: {name: whereami, namespace: sample}
-spec: {ports: [{name: http, port: 80, targetPort: 8080}], selector: {app: whereami-cs}}
-`
-	contexts := []string{lab.ContextKarmada, "c2"}
-	for _, context := range contexts {
-		if err := sealane.Apply(t.Context(), suite.Lab(), context, []byte(manifest)); err != nil {
-			t.Fatal(err)
-		}
+	for _, cluster := range suite.Members() {
+		suite.AnsweredBy(t, cluster, suite.ClientOf(cluster), "whereami."+s.Name+".svc.clusterset.local", "c2")
 	}
+}
+
+// ownService serves whereami in c2, in a namespace of its own. As for a new user, the Karmada API has neither the Service
+// nor the namespace, until a command of the document creates it there.
+func ownService(t *testing.T) suite.Namespace {
+	t.Helper()
+	s := suite.NewNamespace(t, "c2")
+	service := suite.Service()
+	service.Name = "whereami"
+	s.Create("c2", service, suite.EndpointSlice(service, s.Server("c2-gw")))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), suite.Patience)
 		defer cancel()
-		_, err := suite.TryPlugin(ctx, "unexport", "whereami", "-n", "sample")
-		for _, context := range contexts {
-			_, errDelete := suite.TryKubectl(ctx, "--context", context, "-n", "sample",
-				"delete", "service", "whereami", "--ignore-not-found")
-			err = errors.Join(err, errDelete)
-		}
-		if err != nil {
+		_, err := suite.TryPlugin(ctx, "unexport", service.Name, "-n", s.Name)
+		_, errDelete := suite.TryKubectl(ctx, "--context", lab.ContextKarmada, "delete", "namespace", s.Name, "--ignore-not-found")
+		if err := errors.Join(err, errDelete); err != nil {
 			t.Error(err)
 		}
 	})
+	return s
 }
 
 // shellCommands are those of a document's fenced blocks of shell, continued lines joined and comments left out.
@@ -108,11 +113,13 @@ type reader struct {
 	root string
 	dir  string
 	env  []string
+	// namespace of the reader's own service, for the documents' sample.
+	namespace string
 }
 
-func newReader(t *testing.T, root, current string) *reader {
+func newReader(t *testing.T, root, current, namespace string) *reader {
 	t.Helper()
-	r := &reader{root: root, dir: t.TempDir()}
+	r := &reader{root: root, dir: t.TempDir(), namespace: namespace}
 	config, err := clientcmd.LoadFromFile(suite.Lab().Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +151,7 @@ func newReader(t *testing.T, root, current string) *reader {
 func (r *reader) run(t *testing.T, command string) {
 	t.Helper()
 	dir := r.dir
-	command = strings.NewReplacer("<node>", "c1-gw", " /usr/local/bin/", " "+t.TempDir()).Replace(command)
+	command = strings.NewReplacer("<node>", "c1-gw", " /usr/local/bin/", " "+t.TempDir(), " -n sample", " -n "+r.namespace).Replace(command)
 	switch program, rest, _ := strings.Cut(command, " "); {
 	case program == "make":
 		// What it would do: the lab and the tests are running already.
