@@ -165,7 +165,8 @@ func rightsOf(spec *corev1.PodSpec, c *corev1.Container) rights {
 func TestPolicies(t *testing.T) {
 	selected := 0
 	for _, p := range Policies(templates(t), []string{"c1", "c2"}) {
-		if got, want := p.Spec.Placement.ClusterAffinity.ClusterNames, []string{NoCluster, "c1", "c2"}; !slices.Equal(got, want) {
+		want := []string{NoCluster, "c1", "c2"}
+		if got := p.Spec.Placement.ClusterAffinity.ClusterNames; !slices.Equal(got, want) {
 			t.Errorf("%s goes to %q, want %q", p.Name, got, want)
 		}
 		if keep := *p.Spec.PreserveResourcesOnDeletion; keep != (p.Name == CRDPolicyName) {
