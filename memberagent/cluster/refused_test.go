@@ -7,6 +7,7 @@ import (
 	"errors"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -85,6 +86,28 @@ func TestAnImportThatCannotBeMade(t *testing.T) {
 		poke(m, web)
 		usable()
 	})
+	m.run("by an admission policy", func(t *testing.T) {
+		m.namespace("guarded")
+		open := m.guard("guarded", "derived Services need a ticket")
+		m.imports(imported("guarded", "web", map[string][]string{"c2": {"10.9.0.4"}}))
+		web := key("guarded", "web")
+		m.imported(web, func(i *mcs.ServiceImport) error {
+			ready := meta.FindStatusCondition(i.Status.Conditions, "Ready")
+			if ready == nil {
+				return errors.New("no condition")
+			}
+			return errors.Join(expect("status", ready.Status, metav1.ConditionFalse), expect("reason", ready.Reason, "Refused"),
+				contains(ready.Message, "derived Services need a ticket"), expect("ips", len(i.Spec.IPs), 0))
+		})
+		m.peeringCondition("ImportsApplied", metav1.ConditionFalse, "Refused", "derived Services need a ticket")
+		m.problems("Refused", oneProblem("guarded", "Refused", "web"))
+		open()
+		poke(m, web)
+		m.imported(web, func(i *mcs.ServiceImport) error {
+			return errors.Join(expect("ready", meta.IsStatusConditionTrue(i.Status.Conditions, "Ready"), true), expect("ips", len(i.Spec.IPs), 1))
+		})
+		m.problems("nothing", none)
+	})
 	m.run("for want of a namespace", func(t *testing.T) {
 		m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}}), imported("absent", "web", map[string][]string{"c2": {"10.9.0.5"}}))
 		m.problems("NamespaceMissing", oneProblem("absent", "NamespaceMissing", "web"))
@@ -116,4 +139,37 @@ func poke(m *member, service client.ObjectKey) {
 	change(m, &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name}}, func(i *mcs.ServiceImport) {
 		i.Annotations = map[string]string{"poke": "it"}
 	})
+}
+
+// guard has the API server refuse derived Services in a namespace, with a message, until the function is called that it
+// returns.
+func (m *member) guard(namespace, message string) (open func()) {
+	m.t.Helper()
+	services := admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
+	}}
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "no-derived-services"}}
+	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
+		ResourceRules:     []admissionregistrationv1.NamedRuleWithOperations{services},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+	}
+	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: `!object.metadata.name.startsWith("sl-")`, Message: message}}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}}
+	binding.Spec.PolicyName = policy.Name
+	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	m.create(policy)
+	m.create(binding)
+	refused := func(ctx context.Context) bool {
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sl-try"}}
+		s.Spec.Ports = []corev1.ServicePort{{Port: 1}}
+		return m.Create(ctx, s, client.DryRunAll) != nil
+	}
+	m.eventually("the policy is enforced", func(ctx context.Context) error { return expect("refused", refused(ctx), true) })
+	return func() {
+		m.t.Helper()
+		m.delete(binding)
+		m.delete(policy)
+		m.eventually("the policy is gone", func(ctx context.Context) error { return expect("refused", refused(ctx), false) })
+	}
 }
