@@ -101,9 +101,21 @@ func (m *member) permissions() {
 	}
 }
 
+// strict fails the test for writes of fields that the API server does not know. Without a setting of its own, a client
+// has it drop these with a warning.
+type strict struct{ t *testing.T }
+
+func (s strict) HandleWarningHeader(_ int, _, text string) {
+	if strings.Contains(text, "unknown field") {
+		s.t.Errorf("the API server warns of a write: %s", text)
+	}
+}
+
 // start an agent that ends with the test.
 func (m *member) start(config *rest.Config) {
 	m.t.Helper()
+	config = rest.CopyConfig(config)
+	config.WarningHandler = strict{m.t}
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), testr.NewWithOptions(m.t, testr.Options{})))
 	done := make(chan error, 1)
 	go func() {
