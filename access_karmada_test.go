@@ -63,15 +63,18 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 	admin := connect(t, karmada)
 	installAll(t, admin, "artifacts/controller/karmada.yaml")
 	const own = v1alpha1.Namespace
-	peering, bundle := manifest("sealane.io/v1alpha1", "Peering", "sealane"), manifest("sealane.io/v1alpha1", "Bundle", "sealane-3")
+	peering, bundle := manifest("sealane.io/v1alpha1", "Peering", "sealane"), manifest("sealane.io/v1alpha1",
+		"Bundle", "sealane-3")
 	users := work("users", manifest("apps/v1", "Deployment", "web"))
 	users.Labels = nil
 	relabelled := work("relabelled", manifest("v1", "Secret", "web"))
 	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	cluster := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: clusterv1alpha1.ClusterSpec{SyncMode: "Push"}}
+	cluster := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"},
+		Spec: clusterv1alpha1.ClusterSpec{SyncMode: "Push"}}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "key"}}
 	foreign := propagates("foreign", "Deployment", "shop", "web")
-	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "karmada-es-c1"}}, users, relabelled, set, cluster, secret,
+	create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "karmada-es-c1"}}, users, relabelled, set,
+		cluster, secret,
 		foreign)
 	templates, err := installation.Templates(sealane.Artifacts, installation.Images{})
 	if err != nil {
@@ -83,7 +86,8 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 	controller := connect(t, config)
 	enforced(t, func() error { return creates(t, work("w", manifest("v1", "Secret", "s")))(controller) })
 
-	member := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: v1alpha1.MemberSpec{ClusterSet: "default", Phase: v1alpha1.MemberActive}}
+	member := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: v1alpha1.MemberSpec{ClusterSet: "default",
+		Phase: v1alpha1.MemberActive}}
 	installed := installation.Policies(templates, []string{"c2"})[1]
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "sealane-controller"}}
 	elsewhere, unlabelled := work("elsewhere", peering), work("unlabelled", peering)
@@ -99,7 +103,8 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 		{"a Member", done, creates(t, member)},
 		{"a Member's status", done, patchStatus(t, member, `{"status":{"agentVersion":"v"}}`)},
 		{"a ClusterSet's status", done, patchStatus(t, set, `{"status":{"members":1}}`)},
-		{"a ClusterSet's finalizer", done, patchUpdate(t, set, func(s *v1alpha1.ClusterSet) { s.Finalizers = []string{"sealane.io/members"} })},
+		{"a ClusterSet's finalizer", done, patchUpdate(t, set,
+			func(s *v1alpha1.ClusterSet) { s.Finalizers = []string{"sealane.io/members"} })},
 		{"the policy of the bundle", done, creates(t, installed)},
 		{"the members that it goes to", done, patchUpdate(t, installed, func(p *policyv1alpha1.ClusterPropagationPolicy) {
 			p.Spec.Placement.ClusterAffinity.ClusterNames = append(p.Spec.Placement.ClusterAffinity.ClusterNames, "c1")
@@ -110,8 +115,10 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 		{"a Work of a Deployment", byPolicy, creates(t, work("w", manifest("apps/v1", "Deployment", "d")))},
 		{"a Work of a Secret", byPolicy, creates(t, work("w", manifest("v1", "Secret", "s")))},
 		{"a Work of a Gateway", byPolicy, creates(t, work("w", manifest("sealane.io/v1alpha1", "Gateway", "g")))},
-		{"a Work of somebody else's Peering", byPolicy, creates(t, work("w", manifest("example.org/v1", "Peering", "sealane")))},
-		{"a Work of a Peering of another name", byPolicy, creates(t, work("w", manifest("sealane.io/v1alpha1", "Peering", "x")))},
+		{"a Work of somebody else's Peering", byPolicy,
+			creates(t, work("w", manifest("example.org/v1", "Peering", "sealane")))},
+		{"a Work of a Peering of another name", byPolicy,
+			creates(t, work("w", manifest("sealane.io/v1alpha1", "Peering", "x")))},
 		{"a Work of two manifests", byPolicy, creates(t, work("w", peering, bundle))},
 		{"a Work of a Peering and a Secret", byPolicy, creates(t, work("w", peering, manifest("v1", "Secret", "s")))},
 		{"a Work of nothing", byPolicy, creates(t, work("w"))},
@@ -123,7 +130,8 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 		})},
 		{"another's Work, deleted", byPolicy, deletes(t, users)},
 		{"another's Work with our label, deleted", byPolicy, deletes(t, relabelled)},
-		{"the settings of a ClusterSet", byPolicy, patchUpdate(t, set, func(s *v1alpha1.ClusterSet) { s.Spec.Cable.Port = 4600 })},
+		{"the settings of a ClusterSet", byPolicy, patchUpdate(t, set,
+			func(s *v1alpha1.ClusterSet) { s.Spec.Cable.Port = 4600 })},
 		{"a ClusterSet", noRight, creates(t, &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "mine"}})},
 		{"where a Cluster is reached", noRight, patch(t, cluster, `{"spec":{"apiEndpoint":"https://example.org"}}`)},
 		{"a label of a Cluster", noRight, patch(t, cluster, `{"metadata":{"labels":{"env":"prod"}}}`)},
@@ -131,7 +139,8 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 		{"a Deployment", noRight, creates(t, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "d"}})},
 		{"a DaemonSet", noRight, creates(t, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "d"}})},
 		{"a ClusterRole", noRight, creates(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "sealane-node"}})},
-		{"a ClusterRoleBinding", noRight, creates(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "sealane-node"}})},
+		{"a ClusterRoleBinding", noRight, creates(t,
+			&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "sealane-node"}})},
 		{"a Role", noRight, creates(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "sealane-node"}})},
 		{"a policy of another name", byPolicy, creates(t, propagates("mine", "Deployment", "sealane-system", "sealane-dns"))},
 		{"a policy of a Secret", byPolicy, creates(t, propagates("sealane", "Secret", "sealane-system", "sealane-dns"))},
@@ -144,14 +153,19 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 			p.Spec.Placement.ClusterAffinity.ClusterNames = []string{"c1"}
 		})},
 		{"the scheduling of a Deployment", byPolicy, creates(t, rebalancer("apps/v1", "Deployment"))},
-		{"a Secret, read", noRight, func(c client.Client) error { return c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret) }},
+		{"a Secret, read", noRight, func(c client.Client) error {
+			return c.Get(t.Context(),
+				client.ObjectKeyFromObject(secret), secret)
+		}},
 		{"Secrets, listed", noRight, func(c client.Client) error { return c.List(t.Context(), &corev1.SecretList{}) }},
-		{"a ServiceAccount", noRight, creates(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "root"}})},
+		{"a ServiceAccount", noRight, creates(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own,
+			Name: "root"}})},
 		{"a review of a token", noRight, reviewsToken(t)},
 		{"a review of a right", noRight, reviewsRight(t)},
 		{"a token of another account", noRight, func(c client.Client) error {
 			return c.SubResource("token").Create(t.Context(),
-				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "default"}}, credential.Request(time.Hour))
+				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "default"}},
+				credential.Request(time.Hour))
 		}},
 
 		{"the end of its Work", done, deletes(t, carrier)},
@@ -209,7 +223,8 @@ func testRenewal(t *testing.T, karmada, own *rest.Config) {
 	}
 }
 
-// testDeployedRenewal: the Deployment keeps the token in its Secret on the host, with the rights that host.yaml gives it.
+// testDeployedRenewal: the Deployment keeps the token in its Secret on the host, with the rights that host.yaml gives
+// it.
 func testDeployedRenewal(t *testing.T, karmada, own *rest.Config) {
 	const namespace, name = "sealane-controller", "sealane-controller-kubeconfig"
 	host := apiserver.Start(t)

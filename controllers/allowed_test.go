@@ -52,7 +52,10 @@ func TestForeignAddressSpaceIsRefused(t *testing.T) {
 	f.must(f.allow("10.0.0.0/8", "140.82.112.0/20"))
 	f.eventually("c3 is accepted", func() bool { return f.accepted("c3") == "True/Accepted" })
 	f.must(f.allow("10.0.0.0/8"))
-	f.eventually("c3 is a problem", func() bool { return strings.Contains(f.problems(), "keeps what it may no longer claim") })
+	f.eventually("c3 is a problem", func() bool {
+		return strings.Contains(f.problems(),
+			"keeps what it may no longer claim")
+	})
 	if got := f.accepted("c3"); got != "True/Accepted" {
 		t.Errorf("c3 is %s after the list got narrower", got)
 	}
@@ -64,7 +67,8 @@ func TestForeignAddressSpaceIsRefused(t *testing.T) {
 		var events corev1.EventList
 		f.must(f.client.List(t.Context(), &events))
 		return slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
-			return e.Reason == fabric.EventNetworksChanged && e.InvolvedObject.Name == "c2" && strings.Contains(e.Message, "10.32.0.0/16")
+			return e.Reason == fabric.EventNetworksChanged && e.InvolvedObject.Name == "c2" &&
+				strings.Contains(e.Message, "10.32.0.0/16")
 		})
 	})
 }

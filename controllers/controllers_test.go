@@ -31,7 +31,8 @@ import (
 // one gateway.
 func facts(n int) v1alpha1.PeeringStatus {
 	return v1alpha1.PeeringStatus{
-		Networks:  v1alpha1.Networks{PodCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", n)}, ServiceCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", 100+n)}},
+		Networks: v1alpha1.Networks{PodCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", n)},
+			ServiceCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", 100+n)}},
 		NodeCIDRs: []string{fmt.Sprintf("192.168.%d.1/32", n)},
 		Endpoints: []v1alpha1.Endpoint{{
 			Gateway: "g", Slot: 0, MTU: 1420,
@@ -71,7 +72,8 @@ func (f *fleet) spread() string {
 		}
 		names = got
 	}
-	return strings.Join(slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == installation.NoCluster }), ",")
+	return strings.Join(slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == installation.NoCluster }),
+		",")
 }
 
 // propagateTo edits the policies of the install bundle by hand.
@@ -179,7 +181,10 @@ func TestUnknownIsNeverEmpty(t *testing.T) {
 
 	f.stop()
 	f.start()
-	f.never("c1 loses c2 when the controller restarts", func() bool { return f.remotes("c1") != "c2" || f.remotes("c2") != "c1" })
+	f.never("c1 loses c2 when the controller restarts", func() bool {
+		return f.remotes("c1") != "c2" ||
+			f.remotes("c2") != "c1"
+	})
 	f.report("c2", facts(2))
 	f.eventually("c2 is reported", func() bool {
 		return condition(f.member("c2").Status.Conditions, v1alpha1.MemberReported) == "True/Reported"
@@ -233,9 +238,13 @@ func TestOverlapRefusesTheNewcomer(t *testing.T) {
 		return condition(f.peering("c3").Conditions, v1alpha1.MemberAccepted) == "False/CIDROverlap"
 	})
 	f.report("c3", facts(3))
-	f.eventually("c3 is accepted once it has other networks", func() bool { return f.remotes("c1") == "c2,c3" && f.accepted("c3") == "True/Accepted" })
+	f.eventually("c3 is accepted once it has other networks", func() bool {
+		return f.remotes("c1") == "c2,c3" &&
+			f.accepted("c3") == "True/Accepted"
+	})
 	f.eventually("c1 is told that it is over", func() bool {
-		return !strings.Contains(meta.FindStatusCondition(f.member("c1").Status.Conditions, v1alpha1.MemberAccepted).Message, "c3")
+		return !strings.Contains(meta.FindStatusCondition(f.member("c1").Status.Conditions, v1alpha1.MemberAccepted).Message,
+			"c3")
 	})
 }
 
@@ -255,10 +264,13 @@ func TestHostileReportsChangeNothing(t *testing.T) {
 		"the pods of c1": with(func(s *v1alpha1.PeeringStatus) { s.Networks.PodCIDRs = []string{"10.1.0.0/16"} }),
 		"nothing":        with(func(s *v1alpha1.PeeringStatus) { s.Networks = v1alpha1.Networks{} }),
 		"malformed key":  with(func(s *v1alpha1.PeeringStatus) { s.Endpoints[0].PublicKey = "not a key" }),
-		"the key of c1":  with(func(s *v1alpha1.PeeringStatus) { s.Endpoints[0].PublicKey = facts(1).Endpoints[0].PublicKey }),
-		"a pod of c1":    with(func(s *v1alpha1.PeeringStatus) { s.Endpoints[0].Addresses[0].IP = "10.1.0.5" }),
-		"bad address":    with(func(s *v1alpha1.PeeringStatus) { s.Endpoints[0].Addresses[0].IP = "1.2.3.4; reboot" }),
-		"loopback addr":  with(func(s *v1alpha1.PeeringStatus) { s.Endpoints[0].Addresses[0].IP = "127.0.0.1" }),
+		"the key of c1": with(func(s *v1alpha1.PeeringStatus) {
+			s.Endpoints[0].PublicKey = facts(
+				1).Endpoints[0].PublicKey
+		}),
+		"a pod of c1":   with(func(s *v1alpha1.PeeringStatus) { s.Endpoints[0].Addresses[0].IP = "10.1.0.5" }),
+		"bad address":   with(func(s *v1alpha1.PeeringStatus) { s.Endpoints[0].Addresses[0].IP = "1.2.3.4; reboot" }),
+		"loopback addr": with(func(s *v1alpha1.PeeringStatus) { s.Endpoints[0].Addresses[0].IP = "127.0.0.1" }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.report("c2", facts(2))
@@ -394,7 +406,10 @@ func TestUnjoinDropsTheRecord(t *testing.T) {
 	f.connect(2)
 	f.silence("c2")
 	f.must(f.client.Delete(t.Context(), f.cluster("c2")))
-	f.eventually("c1 releases c2 and its record is gone", func() bool { return f.remotes("c1") == "" && f.member("c2") == nil })
+	f.eventually("c1 releases c2 and its record is gone", func() bool {
+		return f.remotes("c1") == "" &&
+			f.member("c2") == nil
+	})
 }
 
 func TestAnotherClusterUnderTheSameName(t *testing.T) {
@@ -503,7 +518,8 @@ func TestExportsThatWaitedForAClusterAreScheduledAgain(t *testing.T) {
 	var c clusterv1alpha1.Cluster
 	f.must(f.client.Get(t.Context(), client.ObjectKey{Name: "c2"}, &c))
 	c.Status.APIEnablements = []clusterv1alpha1.APIEnablement{{
-		GroupVersion: mcsv1alpha1.GroupVersion.String(), Resources: []clusterv1alpha1.APIResource{{Name: "serviceexports", Kind: "ServiceExport"}},
+		GroupVersion: mcsv1alpha1.GroupVersion.String(), Resources: []clusterv1alpha1.APIResource{{Name: "serviceexports",
+			Kind: "ServiceExport"}},
 	}}
 	f.must(f.client.Status().Update(t.Context(), &c))
 	f.eventually("the export is scheduled again", func() bool {

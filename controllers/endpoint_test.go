@@ -15,7 +15,8 @@ func (f *fleet) exportMany(services int) []v1alpha1.Export {
 	f.t.Helper()
 	all := make([]v1alpha1.Export, 0, services)
 	for i := range services {
-		all = append(all, export("sample", fmt.Sprintf("web-%d", i), fmt.Sprintf("10.101.%d.%d", i/250, 1+i%250), fmt.Sprintf("10.1.%d.%d", i/250, 1+i%250)))
+		all = append(all, export("sample", fmt.Sprintf("web-%d", i), fmt.Sprintf("10.101.%d.%d", i/250, 1+i%250),
+			fmt.Sprintf("10.1.%d.%d", i/250, 1+i%250)))
 	}
 	f.export("c1", all...)
 	f.eventually("c3 imports all", func() bool {

@@ -41,7 +41,8 @@ func (f *fleet) create(o client.Object) {
 // place has Karmada schedule sample/web, the ServiceExport or the Service, to clusters.
 func (x template) place(kind string, clusters ...string) {
 	x.t.Helper()
-	b := &workv1alpha2.ResourceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web-" + strings.ToLower(kind)}}
+	b := &workv1alpha2.ResourceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web-" +
+		strings.ToLower(kind)}}
 	b.Spec.Resource = workv1alpha2.ObjectReference{APIVersion: "x/v1", Kind: kind, Namespace: "sample", Name: "web"}
 	targets := make([]workv1alpha2.TargetCluster, 0, len(clusters))
 	for _, c := range clusters {
@@ -61,12 +62,17 @@ func (x template) says(cluster, status, reason, message string) {
 	x.t.Helper()
 	x.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var b workv1alpha2.ResourceBinding
-		if err := x.client.Get(x.t.Context(), client.ObjectKey{Namespace: "sample", Name: "web-serviceexport"}, &b); err != nil {
+		if err := x.client.Get(x.t.Context(), client.ObjectKey{Namespace: "sample", Name: "web-serviceexport"},
+			&b); err != nil {
 			return err
 		}
-		b.Status.AggregatedStatus = append(b.Status.AggregatedStatus, workv1alpha2.AggregatedStatusItem{ClusterName: cluster, Applied: true, Status: &runtime.RawExtension{
-			Raw: fmt.Appendf(nil, `{"conditions":[{"type":"Valid","status":%q,"reason":%q,"message":%q,"lastTransitionTime":"2025-01-01T00:00:00Z"}]}`, status, reason, message),
-		}})
+		b.Status.AggregatedStatus = append(b.Status.AggregatedStatus, workv1alpha2.AggregatedStatusItem{ClusterName: cluster,
+			Applied: true, Status: &runtime.RawExtension{
+				Raw: fmt.Appendf(nil,
+					`{"conditions":[{"type":"Valid","status":%q,"reason":%q,"message":%q,`+
+						`"lastTransitionTime":"2025-01-01T00:00:00Z"}]}`,
+					status, reason, message),
+			}})
 		return x.client.Status().Update(x.t.Context(), &b)
 	}))
 }
@@ -118,7 +124,8 @@ func TestServiceExportSaysWhyAClusterDoesNotExport(t *testing.T) {
 	f.karmadaJoin("c9")
 	x := f.template()
 	x.place("ServiceExport", "c1", "c9")
-	x.is("False/Pending False/Failed Unknown/Pending", "c9: failed: the cluster belongs to no ClusterSet", "c1: pending: the cluster does not serve ServiceExport")
+	x.is("False/Pending False/Failed Unknown/Pending", "c9: failed: the cluster belongs to no ClusterSet",
+		"c1: pending: the cluster does not serve ServiceExport")
 	f.serves("c1")
 	x.is("False/Pending False/Failed Unknown/Pending", "c1: pending: nothing is reported yet")
 	x.place("ServiceExport", "c1")
@@ -192,7 +199,8 @@ func TestServiceExportSaysThatKarmadaDrivesTheServiceToo(t *testing.T) {
 	service := &networkingv1alpha1.MultiClusterService{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web"}}
 	service.Spec.Types = []networkingv1alpha1.ExposureType{networkingv1alpha1.ExposureTypeCrossCluster}
 	f.create(service)
-	x.is("True/Valid True/Exported True/DerivedServiceConflict,MultiClusterServiceConflict", "delete multiclusterservice web")
+	x.is("True/Valid True/Exported True/DerivedServiceConflict,MultiClusterServiceConflict",
+		"delete multiclusterservice web")
 	f.must(f.client.Delete(t.Context(), imported))
 	x.is("True/Valid True/Exported True/MultiClusterServiceConflict")
 	f.must(f.client.Delete(t.Context(), service))

@@ -88,13 +88,15 @@ func newFleet(t testing.TB) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, client: c, writes: map[string]int{}, reports: map[string]v1alpha1.PeeringStatus{}, exports: map[string][]v1alpha1.Export{},
+	f := &fleet{t: t, client: c, writes: map[string]int{}, reports: map[string]v1alpha1.PeeringStatus{},
+		exports:  map[string][]v1alpha1.Export{},
 		unusable: map[string][]v1alpha1.ImportProblem{}, raw: map[string][]byte{}, rawBundle: map[string][]byte{}}
 	f.grant()
 	for _, name := range propagation.WireBindings() {
 		f.must(c.Create(t.Context(), &workv1alpha2.ClusterResourceBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       workv1alpha2.ResourceBindingSpec{Resource: workv1alpha2.ObjectReference{APIVersion: "v1", Kind: "X", Name: "x"}},
+			Spec: workv1alpha2.ResourceBindingSpec{Resource: workv1alpha2.ObjectReference{APIVersion: "v1",
+				Kind: "X", Name: "x"}},
 		}))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -128,7 +130,8 @@ func (f *fleet) start() {
 	options.Metrics = metricsserver.Options{BindAddress: "0"}
 	options.Controller = config.Controller{SkipNameValidation: ptr.To(true)}
 	broker := rest.CopyConfig(apiConfig)
-	broker.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + v1alpha1.Namespace + ":sealane-controller"}
+	broker.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + v1alpha1.Namespace +
+		":sealane-controller"}
 	broker.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counter{next: next, fleet: f} })
 	mgr, err := ctrl.NewManager(broker, options)
 	f.must(err)
@@ -287,8 +290,10 @@ func (f *fleet) choose(set string, clusters ...string) {
 func (f *fleet) karmadaJoin(names ...string) {
 	f.t.Helper()
 	for _, name := range names {
-		f.must(client.IgnoreAlreadyExists(f.client.Create(f.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "karmada-es-" + name}})))
-		c := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1alpha1.ClusterSpec{ID: "id-" + name, SyncMode: clusterv1alpha1.Push}}
+		f.must(client.IgnoreAlreadyExists(f.client.Create(f.t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "karmada-es-" + name}})))
+		c := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1alpha1.ClusterSpec{ID: "id-" +
+			name, SyncMode: clusterv1alpha1.Push}}
 		f.must(f.client.Create(f.t.Context(), c))
 		f.applied(name)
 	}
@@ -303,7 +308,8 @@ func (f *fleet) applied(cluster string) {
 			if err := f.client.Get(f.t.Context(), client.ObjectKey{Name: name}, &b); err != nil {
 				return err
 			}
-			b.Status.AggregatedStatus = append(b.Status.AggregatedStatus, workv1alpha2.AggregatedStatusItem{ClusterName: cluster, Applied: true})
+			b.Status.AggregatedStatus = append(b.Status.AggregatedStatus, workv1alpha2.AggregatedStatusItem{ClusterName: cluster,
+				Applied: true})
 			return f.client.Status().Update(f.t.Context(), &b)
 		}))
 	}
@@ -453,7 +459,8 @@ func (f *fleet) removeAll() {
 		sets.Items[i].Finalizers = nil
 		f.must(client.IgnoreNotFound(f.client.Update(ctx, &sets.Items[i])))
 	}
-	for _, o := range []client.Object{&v1alpha1.ClusterSet{}, &v1alpha1.Member{}, &v1alpha1.ExportRecord{}, &clusterv1alpha1.Cluster{}, &workv1alpha2.ClusterResourceBinding{}} {
+	for _, o := range []client.Object{&v1alpha1.ClusterSet{}, &v1alpha1.Member{}, &v1alpha1.ExportRecord{},
+		&clusterv1alpha1.Cluster{}, &workv1alpha2.ClusterResourceBinding{}} {
 		f.must(f.client.DeleteAllOf(ctx, o))
 	}
 	f.eventually("everything is gone", func() bool {
@@ -481,7 +488,8 @@ func (f *fleet) cluster(name string) *clusterv1alpha1.Cluster {
 func (f *fleet) ready(name string) {
 	f.t.Helper()
 	c := f.cluster(name)
-	c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue, Reason: "ClusterReady", LastTransitionTime: metav1.Unix(1, 0)}}
+	c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue,
+		Reason: "ClusterReady", LastTransitionTime: metav1.Unix(1, 0)}}
 	f.must(f.client.Status().Update(f.t.Context(), c))
 }
 
@@ -490,7 +498,8 @@ func (f *fleet) serves(name string) {
 	f.t.Helper()
 	c := f.cluster(name)
 	c.Status.APIEnablements = []clusterv1alpha1.APIEnablement{{
-		GroupVersion: "multicluster.x-k8s.io/v1alpha1", Resources: []clusterv1alpha1.APIResource{{Name: "serviceexports", Kind: "ServiceExport"}},
+		GroupVersion: "multicluster.x-k8s.io/v1alpha1", Resources: []clusterv1alpha1.APIResource{{Name: "serviceexports",
+			Kind: "ServiceExport"}},
 	}}
 	f.must(f.client.Status().Update(f.t.Context(), c))
 }

@@ -80,9 +80,10 @@ func TestABackdatedExportTakesNothing(t *testing.T) {
 	forged.CreatedAt, forged.Settings.Type, forged.ClusterIPs = metav1.Unix(0, 0), v1alpha1.Headless, nil
 	f.export("c2", forged)
 	conflict := func(cluster string) bool {
-		return slices.ContainsFunc(f.bundle(cluster, "sample", "web").ExportConditions, func(c v1alpha1.ExportCondition) bool {
-			return c.Type == "Conflict" && c.Status == metav1.ConditionTrue && c.Reason == "TypeConflict"
-		})
+		return slices.ContainsFunc(f.bundle(cluster, "sample", "web").ExportConditions,
+			func(c v1alpha1.ExportCondition) bool {
+				return c.Type == "Conflict" && c.Status == metav1.ConditionTrue && c.Reason == "TypeConflict"
+			})
 	}
 	f.eventually("both are told", func() bool { return conflict("c1") && conflict("c2") })
 	taken := func() bool {
@@ -109,7 +110,10 @@ func TestWhoMayNotExportIsToldSo(t *testing.T) {
 	f.steer("web", v1alpha1.ServicePolicySpec{})
 	x.is("True/Valid True/Exported False/NoConflicts")
 	f.services("blue", v1alpha1.ServicesSpec{Exporters: []v1alpha1.ExporterRule{{
-		Namespaces: []string{"sample"}, ExporterScope: v1alpha1.ExporterScope{ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}},
+		Namespaces: []string{"sample"},
+		ExporterScope: v1alpha1.ExporterScope{
+			ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}},
+		},
 	}}})
 	x.is("True/Valid False/NotPermitted Unknown/Pending", "spec.services.exporters of the ClusterSet")
 	f.label("c1", "env", "prod")
@@ -147,7 +151,10 @@ func TestTheClusterSetNamesWhoAsksForTooMuch(t *testing.T) {
 	f.eventually("the ClusterSet names c1", func() bool {
 		var set v1alpha1.ClusterSet
 		f.must(f.client.Get(t.Context(), client.ObjectKey{Name: "blue"}, &set))
-		return slices.ContainsFunc(set.Status.Problems, func(p v1alpha1.Problem) bool { return p.Cluster == "c1" && p.Reason == "BundleFull" })
+		return slices.ContainsFunc(set.Status.Problems, func(p v1alpha1.Problem) bool {
+			return p.Cluster == "c1" &&
+				p.Reason == "BundleFull"
+		})
 	})
 	f.eventually("the export of c2 is imported all the same", func() bool { return f.importers("web") == "c1,c2" })
 }
@@ -165,7 +172,8 @@ func TestAMoveKeepsTheName(t *testing.T) {
 	f.never("c3 loses it, or its servers", func() bool { return f.backend("c3", "web") != "10.1.0.7" })
 	f.export("c2", export("sample", "web", "10.102.0.7", "10.2.0.7"))
 	f.eventually("c3 imports it from c2", func() bool { return f.backend("c3", "web") == "10.2.0.7" })
-	f.must(f.client.Delete(t.Context(), &workv1alpha2.ResourceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web-serviceexport"}}))
+	f.must(f.client.Delete(t.Context(), &workv1alpha2.ResourceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "sample",
+		Name: "web-serviceexport"}}))
 	f.export("c2")
 	f.eventually("the name goes", func() bool { return f.imported("c3", "web") == nil })
 }

@@ -34,7 +34,8 @@ func (f *fleet) steer(name string, spec v1alpha1.ServicePolicySpec) {
 
 func (f *fleet) namespace(name string) {
 	f.t.Helper()
-	f.must(client.IgnoreAlreadyExists(f.client.Create(f.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})))
+	f.must(client.IgnoreAlreadyExists(f.client.Create(f.t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})))
 }
 
 // label sets a label of a Karmada Cluster, or removes it.
@@ -85,7 +86,10 @@ func TestAServicePolicyNarrowsItsServiceAlone(t *testing.T) {
 	f := newFleet(t)
 	f.connect(3)
 	f.export("c1", export("sample", "web", "10.101.0.7", "10.1.0.7"), export("sample", "db", "10.101.0.8", "10.1.0.8"))
-	f.eventually("all import both", func() bool { return f.importers("web") == "c1,c2,c3" && f.importers("db") == "c1,c2,c3" })
+	f.eventually("all import both", func() bool {
+		return f.importers("web") == "c1,c2,c3" &&
+			f.importers("db") == "c1,c2,c3"
+	})
 	f.settled()
 
 	wrote := func(what, want string, done func() bool) {
@@ -118,7 +122,8 @@ func TestAServicePolicyNarrowsItsServiceAlone(t *testing.T) {
 		i := f.imported("c3", "web")
 		return i != nil && i.Choice != nil && i.Choice.Failover.MinReadyBackends == 1
 	})
-	f.must(f.client.Delete(t.Context(), &v1alpha1.ServicePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web"}}))
+	f.must(f.client.Delete(t.Context(), &v1alpha1.ServicePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "sample",
+		Name: "web"}}))
 	wrote("all import web when the policy is gone", "map[c1 PUT:1 c2 PUT:1 c3 PUT:1]", func() bool {
 		return f.importers("web") == "c1,c2,c3" && f.imported("c1", "web").Choice == nil
 	})
@@ -152,7 +157,8 @@ func TestServiceSettingsOfTheClusterSetReachEveryImport(t *testing.T) {
 		return string(i.Mode) + " " + i.Clusters[0].Backends[0].Addresses[0].IP
 	}
 	f.eventually("pods", func() bool { return address() == " 10.1.0.7" })
-	f.services("blue", v1alpha1.ServicesSpec{Mode: v1alpha1.ServiceModeClusterSetIP, Endpoints: v1alpha1.EndpointModeClusterIP})
+	f.services("blue", v1alpha1.ServicesSpec{Mode: v1alpha1.ServiceModeClusterSetIP,
+		Endpoints: v1alpha1.EndpointModeClusterIP})
 	f.eventually("the ClusterIP as endpoint", func() bool { return address() == " 10.101.0.7" })
 	f.services("blue", v1alpha1.ServicesSpec{Mode: v1alpha1.ServiceModeClusterIP, Endpoints: v1alpha1.EndpointModePods})
 	f.eventually("the ClusterIP as answer", func() bool { return address() == "ClusterIP 10.101.0.7" })

@@ -67,7 +67,8 @@ func Options() (ctrl.Options, error) {
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&workv1alpha1.Work{}:                   {Label: labels.SelectorFromSet(labels.Set{propagation.LabelManagedBy: v1alpha1.ManagedBy})},
+				&workv1alpha1.Work{}: {Label: labels.SelectorFromSet(
+					labels.Set{propagation.LabelManagedBy: v1alpha1.ManagedBy})},
 				&workv1alpha2.ClusterResourceBinding{}: {Transform: stripBinding},
 				&workv1alpha2.ResourceBinding{}:        {Transform: stripResourceBinding},
 				&clusterv1alpha1.Cluster{}:             {Transform: stripCluster},
@@ -119,10 +120,12 @@ func Setup(mgr ctrl.Manager, registry prometheus.Registerer) error {
 	}
 	for name, c := range map[string]interface{ SetupWithManager(ctrl.Manager) error }{
 		"membership": &membership.Reconciler{Client: mgr.GetClient(), Events: events, Templates: templates},
-		"fabric":     &fabric.Reconciler{Client: mgr.GetClient(), Works: works, Events: events, Metrics: m, Others: problems, Changed: problems.Changed, Now: time.Now},
-		"exports":    &exports.Reconciler{Client: mgr.GetClient(), Verdicts: said, Now: time.Now},
-		"policies":   &policies.Reconciler{Client: mgr.GetClient(), Verdicts: said, Now: time.Now},
-		"services":   &services.Reconciler{Client: mgr.GetClient(), Works: works, Metrics: m, Problems: problems, Now: time.Now},
+		"fabric": &fabric.Reconciler{Client: mgr.GetClient(), Works: works, Events: events, Metrics: m, Others: problems,
+			Changed: problems.Changed, Now: time.Now},
+		"exports":  &exports.Reconciler{Client: mgr.GetClient(), Verdicts: said, Now: time.Now},
+		"policies": &policies.Reconciler{Client: mgr.GetClient(), Verdicts: said, Now: time.Now},
+		"services": &services.Reconciler{Client: mgr.GetClient(), Works: works, Metrics: m, Problems: problems,
+			Now: time.Now},
 	} {
 		if err := c.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("set up controller %s: %w", name, err)

@@ -140,7 +140,8 @@ func tally(t *testing.T, l *Lighthouse, name string, qtype uint16) string {
 
 func TestClusterIPMode(t *testing.T) {
 	weights := func(c2, c3 int32) *v1alpha1.ClusterChoice {
-		return &v1alpha1.ClusterChoice{Weights: []v1alpha1.ClusterWeight{{Cluster: "c2", Weight: c2}, {Cluster: "c3", Weight: c3}}}
+		return &v1alpha1.ClusterChoice{Weights: []v1alpha1.ClusterWeight{{Cluster: "c2", Weight: c2},
+			{Cluster: "c3", Weight: c3}}}
 	}
 	failover := func(enough int32, clusters ...string) *v1alpha1.ClusterChoice {
 		return &v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: clusters, MinReadyBackends: enough}}
@@ -165,9 +166,11 @@ func TestClusterIPMode(t *testing.T) {
 		{"all others evenly", nil, []part{cluster2("http"), cluster3("grpc")}, "", "10.66.0.3*50 10.99.0.2*50"},
 		{"one is disconnected", nil, []part{cluster2("http"), cluster3("http")}, "c2", "10.66.0.3*100"},
 		{"one has no ready backends", nil, []part{cluster2(), cluster3("http")}, "", "10.66.0.3*100"},
-		{"one has backends of a port that lost a conflict", nil, []part{unlisted, cluster3("http")}, "", "10.66.0.3*50 10.99.0.2*50"},
+		{"one has backends of a port that lost a conflict", nil, []part{unlisted, cluster3("http")}, "",
+			"10.66.0.3*50 10.99.0.2*50"},
 		{"nobody has", nil, []part{cluster1(), cluster2(), cluster3()}, "", "*100"},
-		{"by weight", weights(3, 1), []part{cluster1(allPorts()...), cluster2("http"), cluster3("http")}, "", "10.66.0.3*25 10.99.0.2*75"},
+		{"by weight", weights(3, 1), []part{cluster1(allPorts()...), cluster2("http"), cluster3("http")}, "",
+			"10.66.0.3*25 10.99.0.2*75"},
 		{"weight 0 is nothing", weights(0, 1), []part{cluster2("http"), cluster3("http")}, "c3", "*100"},
 		{"the first in order", failover(1, "c3", "c2"), []part{cluster1(allPorts()...), few, many}, "", "10.66.0.3*100"},
 		{"the next in order", failover(1, "c3", "c2"), []part{cluster1(allPorts()...), few, many}, "c3", "10.99.0.2*100"},
@@ -210,7 +213,8 @@ func TestClusterIPModeByPort(t *testing.T) {
 	}
 	x.setPeering(peering("c1", v1alpha1.DNSSpec{ClusterNames: ptr.To(false)}))
 	m := ask(t, serve(t, x), "_grpc._tcp."+web, dns.TypeSRV)
-	if len(m.Answer) != 1 || m.Answer[0].(*dns.SRV).Target != web || len(m.Extra) != 1 || m.Extra[0].(*dns.A).A.String() != "10.88.0.1" {
+	if len(m.Answer) != 1 || m.Answer[0].(*dns.SRV).Target != web || len(m.Extra) != 1 ||
+		m.Extra[0].(*dns.A).A.String() != "10.88.0.1" {
 		t.Errorf("without names of clusters: %v", m)
 	}
 }
@@ -284,7 +288,8 @@ func TestTurnsGoOnAcrossSnapshots(t *testing.T) {
 }
 
 func TestTurnsAreExactUnderConcurrency(t *testing.T) {
-	l := serve(t, balanced(&v1alpha1.ClusterChoice{Weights: []v1alpha1.ClusterWeight{{Cluster: "c2", Weight: 1}, {Cluster: "c3", Weight: 3}}},
+	l := serve(t, balanced(&v1alpha1.ClusterChoice{Weights: []v1alpha1.ClusterWeight{{Cluster: "c2", Weight: 1},
+		{Cluster: "c3", Weight: 3}}},
 		cluster2("http"), cluster3("http")))
 	var mu sync.Mutex
 	count := map[string]int{}

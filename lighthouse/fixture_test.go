@@ -67,7 +67,8 @@ func made(x *index, b *v1alpha1.Bundle) (rejected int) {
 	for i := range b.Spec.Imports {
 		i := &b.Spec.Imports[i]
 		if _, ok := x.serviceImports[i.Name+"."+i.Namespace]; !ok {
-			x.setServiceImport(&serviceImport{name: i.Name, namespace: i.Namespace, headless: i.Settings.Type == v1alpha1.Headless})
+			x.setServiceImport(&serviceImport{name: i.Name, namespace: i.Namespace,
+				headless: i.Settings.Type == v1alpha1.Headless})
 		}
 	}
 	return x.setBundle(b)

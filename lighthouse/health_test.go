@@ -35,21 +35,30 @@ type disconnectedCase struct {
 }
 
 func disconnectedCases() map[string]disconnectedCase {
-	const connected, connecting, failed = v1alpha1.ConnectionConnected, v1alpha1.ConnectionConnecting, v1alpha1.ConnectionError
+	const connected, connecting, failed = v1alpha1.ConnectionConnected, v1alpha1.ConnectionConnecting,
+		v1alpha1.ConnectionError
 	to := func(cluster string, status v1alpha1.ConnectionStatus) v1alpha1.Connection {
 		return v1alpha1.Connection{Cluster: cluster, Status: status}
 	}
 	return map[string]disconnectedCase{
-		"nothing is known":              {nil, "", 0},
-		"a gateway that lists nothing":  {map[string][]report{"n1": {{}}}, "", 90 * time.Second},
-		"connected":                     {map[string][]report{"n1": {{states: []v1alpha1.Connection{to("c2", connected)}}}}, "", 90 * time.Second},
-		"down":                          {map[string][]report{"n1": {{states: []v1alpha1.Connection{to("c2", failed)}}}}, "c2", 90 * time.Second},
-		"never was connected":           {map[string][]report{"n1": {{states: []v1alpha1.Connection{to("c2", connecting)}}}}, "c2", 90 * time.Second},
-		"this cluster":                  {map[string][]report{"n1": {{states: []v1alpha1.Connection{to("c1", failed)}}}}, "", 90 * time.Second},
-		"one of two tunnels is down":    {map[string][]report{"n1": {{states: []v1alpha1.Connection{to("c2", failed), to("c2", connected)}}}}, "", 90 * time.Second},
-		"an old report":                 {map[string][]report{"n1": {{age: 91 * time.Second, states: []v1alpha1.Connection{to("c2", failed)}}}}, "", 0},
-		"a report that is about to end": {map[string][]report{"n1": {{age: 89 * time.Second, states: []v1alpha1.Connection{to("c2", failed)}}}}, "c2", time.Second},
-		"only a standby says so":        {map[string][]report{"n1": {{standby: true, states: []v1alpha1.Connection{to("c2", failed)}}}}, "c2", 90 * time.Second},
+		"nothing is known":             {nil, "", 0},
+		"a gateway that lists nothing": {map[string][]report{"n1": {{}}}, "", 90 * time.Second},
+		"connected": {map[string][]report{"n1": {{states: []v1alpha1.Connection{to("c2", connected)}}}},
+			"", 90 * time.Second},
+		"down": {map[string][]report{"n1": {{states: []v1alpha1.Connection{to("c2", failed)}}}},
+			"c2", 90 * time.Second},
+		"never was connected": {map[string][]report{"n1": {{states: []v1alpha1.Connection{to("c2", connecting)}}}},
+			"c2", 90 * time.Second},
+		"this cluster": {map[string][]report{"n1": {{states: []v1alpha1.Connection{to("c1", failed)}}}}, "",
+			90 * time.Second},
+		"one of two tunnels is down": {map[string][]report{"n1": {{states: []v1alpha1.Connection{to("c2", failed),
+			to("c2", connected)}}}}, "", 90 * time.Second},
+		"an old report": {map[string][]report{"n1": {{age: 91 * time.Second,
+			states: []v1alpha1.Connection{to("c2", failed)}}}}, "", 0},
+		"a report that is about to end": {map[string][]report{"n1": {{age: 89 * time.Second,
+			states: []v1alpha1.Connection{to("c2", failed)}}}}, "c2", time.Second},
+		"only a standby says so": {map[string][]report{"n1": {{standby: true,
+			states: []v1alpha1.Connection{to("c2", failed)}}}}, "c2", 90 * time.Second},
 		"the active one knows better": {map[string][]report{
 			"n1": {{states: []v1alpha1.Connection{to("c2", failed), to("c3", failed)}}},
 			"n2": {{standby: true, states: []v1alpha1.Connection{to("c2", connected)}}},

@@ -165,7 +165,8 @@ func (x *index) replaceServiceImports(all []*serviceImport) (rejected int) {
 func (x *index) setGateway(g *v1alpha1.Gateway) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.gateways[g.Name] = v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: g.DeletionTimestamp}, Status: *g.Status.DeepCopy()}
+	x.gateways[g.Name] = v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: g.DeletionTimestamp},
+		Status: *g.Status.DeepCopy()}
 	x.look(time.Now())
 }
 
@@ -306,8 +307,8 @@ func (x *index) balance(next *Snapshot, key string) {
 }
 
 // merge makes a service of its records, or nil when it has no ServiceImport of Sealane's: a name exists where its
-// import does. The import in a Bundle decides the type; the ServiceImport has the ClusterSetIPs. The Bundles are named in their order: should two claim a
-// service, which is in one shard, the first has it.
+// import does. The import in a Bundle decides the type; the ServiceImport has the ClusterSetIPs. The Bundles are named
+// in their order: should two claim a service, which is in one shard, the first has it.
 func (x *index) merge(key string, bundles []string) *service {
 	inCluster, materialised := x.serviceImports[key]
 	if !materialised {

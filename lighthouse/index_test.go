@@ -78,9 +78,11 @@ func TestZonesOfTheCorefileStay(t *testing.T) {
 
 func TestMalformedEntriesAreLeftOut(t *testing.T) {
 	x := newIndex(nil)
-	good := clusterIP("cs", exporter("c2", "10.99.0.7"), exporter("Bad_Cluster", "10.99.0.8"), exporter("c3", "nonsense", "127.0.0.1"))
+	good := clusterIP("cs", exporter("c2", "10.99.0.7"), exporter("Bad_Cluster", "10.99.0.8"), exporter("c3", "nonsense",
+		"127.0.0.1"))
 	bad := clusterIP("not.a.label", exporter("c2", "10.99.0.9"))
-	hosts := headless("ss", withBackends("c2", ready("0.0.0.0", "a"), ready("169.254.169.254", "b"), ready("fe80::1%eth0", "c"),
+	hosts := headless("ss", withBackends("c2", ready("0.0.0.0", "a"), ready("169.254.169.254", "b"),
+		ready("fe80::1%eth0", "c"),
 		ready("224.0.0.1", "d"), ready("10.9.1.1", "x.y"), ready("::ffff:10.9.1.2", "Mixed")))
 	if rejected := made(x, bundle("sealane-0", good, bad, hosts)); rejected != 8 {
 		t.Errorf("%d entries rejected, want 8", rejected)
@@ -123,7 +125,8 @@ func TestRandomWalkOfChanges(t *testing.T) {
 			bundles[shard] = randomBundle(rnd, shard)
 			x.setBundle(bundles[shard])
 		case 2:
-			imports[name] = &serviceImport{name: name, namespace: "sample", ips: []string{fmt.Sprintf("10.88.0.%d", 1+rnd.IntN(3))}}
+			imports[name] = &serviceImport{name: name, namespace: "sample",
+				ips: []string{fmt.Sprintf("10.88.0.%d", 1+rnd.IntN(3))}}
 			x.setServiceImport(imports[name])
 		case 3:
 			delete(imports, name)
@@ -200,8 +203,10 @@ func FuzzBundle(f *testing.F) {
 		bundle("sealane-0", headless("ss", withBackends("c2", ready("10.9.1.4", "ss-0"), ready("fd00:9::4", "")))),
 		longest(),
 		balancedBundle(nil, cluster1("http"), cluster2("http", "grpc"), cluster3("grpc")),
-		balancedBundle(&v1alpha1.ClusterChoice{Weights: []v1alpha1.ClusterWeight{{Cluster: "c2", Weight: 3}}}, cluster2("http"), cluster3("grpc")),
-		balancedBundle(&v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"Local"}, MinReadyBackends: 2}}, cluster1("http"), cluster3("grpc")),
+		balancedBundle(&v1alpha1.ClusterChoice{Weights: []v1alpha1.ClusterWeight{{Cluster: "c2", Weight: 3}}},
+			cluster2("http"), cluster3("grpc")),
+		balancedBundle(&v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"Local"},
+			MinReadyBackends: 2}}, cluster1("http"), cluster3("grpc")),
 	} {
 		raw, err := json.Marshal(b)
 		if err != nil {
@@ -288,10 +293,12 @@ func TestTheServiceImportIsSealanes(t *testing.T) {
 		labels map[string]string
 		want   int
 	}{
-		"Sealane's":                      {ours, dns.RcodeSuccess},
-		"a user's":                       {nil, dns.RcodeNameError},
-		"a user's with our label":        {map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, dns.RcodeNameError},
-		"a user's with another's labels": {map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: "other"}, dns.RcodeNameError},
+		"Sealane's": {ours, dns.RcodeSuccess},
+		"a user's":  {nil, dns.RcodeNameError},
+		"a user's with our label": {map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
+			dns.RcodeNameError},
+		"a user's with another's labels": {map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy,
+			v1alpha1.LabelImport: "other"}, dns.RcodeNameError},
 		"Karmada's": {map[string]string{
 			v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: "cs", "karmada.io/managed": "true",
 		}, dns.RcodeNameError},

@@ -359,8 +359,10 @@ func TestAdditionalRecordsDoNotTruncate(t *testing.T) {
 		if _, err := serve(t, x).ServeDNS(t.Context(), request.NewScrubWriter(query, rec), query); err != nil {
 			t.Fatal(err)
 		}
-		if rec.Msg.Truncated || len(rec.Msg.Answer) != hosts || (len(rec.Msg.Extra) == hosts) != extra || !extra && len(rec.Msg.Extra) > 0 {
-			t.Errorf("%d hosts: %d records and %d more, truncated %v", hosts, len(rec.Msg.Answer), len(rec.Msg.Extra), rec.Msg.Truncated)
+		if rec.Msg.Truncated || len(rec.Msg.Answer) != hosts || (len(rec.Msg.Extra) == hosts) != extra || !extra &&
+			len(rec.Msg.Extra) > 0 {
+			t.Errorf("%d hosts: %d records and %d more, truncated %v", hosts, len(rec.Msg.Answer), len(rec.Msg.Extra),
+				rec.Msg.Truncated)
 		}
 	}
 }

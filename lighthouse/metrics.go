@@ -26,7 +26,8 @@ const (
 var resultNames = [results]string{"success", "nodata", "nxdomain", "refused", "notready", "fallthrough"}
 
 // queryTypes are the types that metrics tell apart; the last stands for all others.
-var queryTypes = [...]uint16{dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypeTXT, dns.TypeSOA, dns.TypeNS, dns.TypePTR, dns.TypeNone}
+var queryTypes = [...]uint16{dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypeTXT, dns.TypeSOA, dns.TypeNS, dns.TypePTR,
+	dns.TypeNone}
 
 // measures are the plugin's metrics. Labels are bounded: no name, cluster or address is one.
 type measures struct {

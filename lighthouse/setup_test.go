@@ -48,14 +48,16 @@ func TestDirective(t *testing.T) {
 			t.Errorf("%q: %v", input, err)
 		}
 		if !slices.Equal(set.zones, want.zones) || ptr.Deref(set.ttl, defaultTTL) != want.ttl {
-			t.Errorf("%q: zones %v, ttl %d, want %v and %d", input, set.zones, ptr.Deref(set.ttl, defaultTTL), want.zones, want.ttl)
+			t.Errorf("%q: zones %v, ttl %d, want %v and %d", input, set.zones, ptr.Deref(set.ttl, defaultTTL),
+				want.zones, want.ttl)
 		}
 	}
 }
 
 func TestSetupSaysWhatIsMissing(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	if err := Setup(caddy.NewTestController("dns", "lighthouse")); err == nil || !strings.Contains(err.Error(), "no kubeconfig is given") {
+	if err := Setup(caddy.NewTestController("dns", "lighthouse")); err == nil ||
+		!strings.Contains(err.Error(), "no kubeconfig is given") {
 		t.Errorf("outside a pod: %v", err)
 	}
 	if err := Setup(caddy.NewTestController("dns", "lighthouse {\nkubeconfig /nonexistent\n}")); err == nil ||

@@ -240,7 +240,8 @@ func (m *member) answers(name, want string) {
 	var got string
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for got = addressesOf(ask(m.t, m.dns, name, dns.TypeA)); got != want; got = addressesOf(ask(m.t, m.dns, name, dns.TypeA)) {
+	for got = addressesOf(ask(m.t, m.dns, name, dns.TypeA)); got != want; got = addressesOf(ask(m.t, m.dns, name,
+		dns.TypeA)) {
 		if time.Since(start) > deadline {
 			m.t.Fatalf("%s is %q after %v, want %q", name, got, deadline, want)
 		}
@@ -262,7 +263,8 @@ func TestFollowsTheAPIServer(t *testing.T) {
 	m.until("the plugin is ready", m.dns.Ready)
 
 	m.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sample"}})
-	b := wireBundle(clusterIP("cs", exporter("c2", "10.99.0.7")), headless("ss", withBackends("c2", ready("10.9.1.4", "ss-0"))))
+	b := wireBundle(clusterIP("cs", exporter("c2", "10.99.0.7")),
+		headless("ss", withBackends("c2", ready("10.9.1.4", "ss-0"))))
 	m.create(b)
 	m.create(&mcsv1beta1.ServiceImport{
 		ObjectMeta: metav1.ObjectMeta{Name: "ss", Namespace: "sample", Labels: ownLabels("ss")},

@@ -12,7 +12,8 @@ import (
 )
 
 func TestManifestAndBack(t *testing.T) {
-	want := v1alpha1.BundleSpec{Revision: 7, Shard: 2, Imports: []v1alpha1.Import{}, ExportConditions: []v1alpha1.ExportCondition{}}
+	want := v1alpha1.BundleSpec{Revision: 7, Shard: 2, Imports: []v1alpha1.Import{},
+		ExportConditions: []v1alpha1.ExportCondition{}}
 	m, err := Manifest(KindBundle, v1alpha1.BundleName(2), want)
 	if err != nil {
 		t.Fatal(err)

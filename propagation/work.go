@@ -101,8 +101,10 @@ func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels ma
 		Name:      key.Name,
 		Labels:    labels,
 		// What an earlier membership left behind is ours to take over.
-		Annotations: map[string]string{workv1alpha2.ResourceConflictResolutionAnnotation: workv1alpha2.ResourceConflictResolutionOverwrite},
-		Finalizers:  []string{util.ExecutionControllerFinalizer},
+		Annotations: map[string]string{
+			workv1alpha2.ResourceConflictResolutionAnnotation: workv1alpha2.ResourceConflictResolutionOverwrite,
+		},
+		Finalizers: []string{util.ExecutionControllerFinalizer},
 	}
 	if err := ctrlutil.CreateOrUpdateWork(ctx, w, objectMeta, manifest); err != nil {
 		return fmt.Errorf("write the Work of %s %s for %s: %w", kind, name, cluster, err)

@@ -39,7 +39,8 @@ func TestWriteBehind(t *testing.T) {
 				w.Wrote(of(c.wrote), start)
 			}
 			got, again := w.Latest(of(c.cached), newer, start.Add(c.after))
-			if revision := got; (revision == nil) != (c.want == 0) || revision != nil && revision.revision != c.want || again != c.again {
+			if revision := got; (revision == nil) != (c.want == 0) || revision != nil && revision.revision != c.want ||
+				again != c.again {
 				t.Errorf("%+v again after %v, want revision %d after %v", got, again, c.want, c.again)
 			}
 		})

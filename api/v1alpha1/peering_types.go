@@ -118,9 +118,9 @@ const (
 	ReasonNetworksRefused = "NetworksRefused"
 	// Of PeeringExportsAccepted: the conditions of some ServiceExports say what is wrong with them.
 	ReasonExportsRefused = "ExportsRefused"
-	// Of PeeringImportsApplied, and of an ImportProblem: a ServiceImport of that name, or the Service or EndpointSlice that
-	// Sealane would derive from it, is somebody else's; the namespace is missing; the API server refused to make what an
-	// import needs; it is not made yet.
+	// Of PeeringImportsApplied, and of an ImportProblem: a ServiceImport of that name, or the Service or EndpointSlice
+	// that Sealane would derive from it, is somebody else's; the namespace is missing; the API server refused to make
+	// what an import needs; it is not made yet.
 	ReasonNameTaken        = "NameTaken"
 	ReasonNamespaceMissing = "NamespaceMissing"
 	ReasonImportRefused    = "Refused"

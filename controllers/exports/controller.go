@@ -84,7 +84,8 @@ func (r *Reconciler) gather(ctx context.Context, export *mcsv1alpha1.ServiceExpo
 		if err != nil {
 			return nil, "", err
 		}
-		at := slices.IndexFunc(binding.Status.AggregatedStatus, func(i workv1alpha2.AggregatedStatusItem) bool { return i.ClusterName == target.Name })
+		at := slices.IndexFunc(binding.Status.AggregatedStatus,
+			func(i workv1alpha2.AggregatedStatusItem) bool { return i.ClusterName == target.Name })
 		if at >= 0 {
 			facts.Delivery = &binding.Status.AggregatedStatus[at]
 		}
@@ -118,7 +119,8 @@ func placed(binding *workv1alpha2.ResourceBinding) []string {
 }
 
 // binding returns the ResourceBinding of a template, nil if there is none.
-func (r *Reconciler) binding(ctx context.Context, kind string, of client.ObjectKey) (*workv1alpha2.ResourceBinding, error) {
+func (r *Reconciler) binding(ctx context.Context, kind string,
+	of client.ObjectKey) (*workv1alpha2.ResourceBinding, error) {
 	out := new(workv1alpha2.ResourceBinding)
 	key := client.ObjectKey{Namespace: of.Namespace, Name: names.GenerateBindingName(kind, of.Name)}
 	if err := r.Client.Get(ctx, key, out); err != nil {
@@ -176,6 +178,7 @@ func (r *Reconciler) karmada(ctx context.Context, req ctrl.Request) (services.Ka
 	if client.IgnoreNotFound(err) != nil {
 		return out, fmt.Errorf("read MultiClusterService %s: %w", req, err)
 	}
-	out.MultiClusterService = err == nil && slices.Contains(service.Spec.Types, networkingv1alpha1.ExposureTypeCrossCluster)
+	out.MultiClusterService = err == nil && slices.Contains(service.Spec.Types,
+		networkingv1alpha1.ExposureTypeCrossCluster)
 	return out, nil
 }

@@ -42,13 +42,15 @@ func (f *Facts) Conditions(name string) []metav1.Condition {
 	excluded, valid := f.excluded(), f.valid()
 	if excluded == "" && meta.FindStatusCondition(f.Said, Ready) != nil {
 		// Only a valid export is reported, and the report is faster than Karmada.
-		return append(slices.Clone(f.Said), metav1.Condition{Type: Valid, Status: metav1.ConditionTrue, Reason: string(mcsv1beta1.ServiceExportReasonValid)})
+		return append(slices.Clone(f.Said), metav1.Condition{Type: Valid, Status: metav1.ConditionTrue,
+			Reason: string(mcsv1beta1.ServiceExportReasonValid)})
 	}
 	var out []metav1.Condition
 	if valid != nil {
 		out = append(out, *valid)
 	}
-	ready := metav1.Condition{Type: Ready, Status: metav1.ConditionFalse, Reason: string(mcsv1beta1.ServiceExportReasonFailed)}
+	ready := metav1.Condition{Type: Ready, Status: metav1.ConditionFalse,
+		Reason: string(mcsv1beta1.ServiceExportReasonFailed)}
 	if ready.Message = cmp.Or(excluded, f.failed(name, valid)); ready.Message == "" {
 		ready.Reason, ready.Message = reasonPending, f.pending(valid)
 	}
@@ -84,7 +86,8 @@ func (f *Facts) failed(name string, valid *metav1.Condition) string {
 		return valid.Message
 	}
 	if f.ServiceIn != nil && !slices.Contains(f.ServiceIn, name) {
-		return fmt.Sprintf("the Service is not placed there, but in %s: let its PropagationPolicy place it where that of the ServiceExport does",
+		return fmt.Sprintf("the Service is not placed there, but in %s: let its PropagationPolicy place it where that of "+
+			"the ServiceExport does",
 			cmp.Or(strings.Join(firstOf(f.ServiceIn, maxShown), ", "), "no cluster"))
 	}
 	return ""
@@ -99,7 +102,8 @@ func (f *Facts) pending(valid *metav1.Condition) string {
 	case accepted == nil || accepted.Status != metav1.ConditionTrue:
 		return "the cluster's agent has not reported its networks yet"
 	case !fleet.ServesExports(f.Cluster):
-		return "the cluster does not serve ServiceExport yet: its agent installs the CRDs of the MCS API, and Karmada finds them within a minute or so"
+		return "the cluster does not serve ServiceExport yet: its agent installs the CRDs of the MCS API, and Karmada " +
+			"finds them within a minute or so"
 	case valid == nil:
 		return "nothing is reported yet"
 	case valid.Status != metav1.ConditionTrue:

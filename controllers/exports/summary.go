@@ -56,7 +56,8 @@ func Summarise(clusters []Cluster, scheduling string) []metav1.Condition {
 	return []metav1.Condition{
 		summary(clusters, Valid, metav1.ConditionTrue, string(mcsv1beta1.ServiceExportReasonValid), "valid in every cluster"),
 		readiness(clusters),
-		summary(clusters, Conflict, metav1.ConditionFalse, string(mcsv1beta1.ServiceExportReasonNoConflicts), "the exports of all clusters agree"),
+		summary(clusters, Conflict, metav1.ConditionFalse, string(mcsv1beta1.ServiceExportReasonNoConflicts),
+			"the exports of all clusters agree"),
 	}
 }
 
@@ -88,7 +89,8 @@ func summary(clusters []Cluster, kind string, want metav1.ConditionStatus, reaso
 // readiness says of every cluster whether it has exported the service, is about to or cannot, and why; what
 // is wrong comes first.
 func readiness(clusters []Cluster) metav1.Condition {
-	all := metav1.Condition{Type: Ready, Status: metav1.ConditionTrue, Reason: string(mcsv1beta1.ServiceExportReasonExported)}
+	all := metav1.Condition{Type: Ready, Status: metav1.ConditionTrue,
+		Reason: string(mcsv1beta1.ServiceExportReasonExported)}
 	texts := map[int][]string{}
 	worst := 0
 	for _, c := range clusters {

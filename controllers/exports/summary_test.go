@@ -14,7 +14,8 @@ func says(name string, conditions ...string) Cluster {
 	c := Cluster{Name: name}
 	for _, text := range conditions {
 		parts := strings.SplitN(text, " ", 4)
-		c.Conditions = append(c.Conditions, metav1.Condition{Type: parts[0], Status: metav1.ConditionStatus(parts[1]), Reason: parts[2], Message: parts[3]})
+		c.Conditions = append(c.Conditions, metav1.Condition{Type: parts[0], Status: metav1.ConditionStatus(parts[1]),
+			Reason: parts[2], Message: parts[3]})
 	}
 	return c
 }
@@ -29,12 +30,16 @@ func TestSummarise(t *testing.T) {
 		clusters []Cluster
 		want     string
 	}{
-		"nowhere":            {nil, "Valid=False/Pending Ready=False/Pending Conflict=Unknown/Pending"},
-		"good everywhere":    {[]Cluster{says("c1", good...), says("c2", good...)}, "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts"},
-		"not everywhere":     {[]Cluster{says("c1", good...), says("c2", "Valid False NoService none")}, "Valid=False/NoService Ready=False/Pending Conflict=Unknown/Pending"},
-		"conflict in one":    {[]Cluster{says("c1", good...), says("c2", "Valid True Valid ok", "Ready True Exported ok", "Conflict True PortConflict why")}, "Valid=True/Valid Ready=True/Exported Conflict=True/PortConflict"},
-		"silent and failing": {[]Cluster{says("c1"), says("c2", "Valid False InvalidServiceType why")}, "Valid=False/InvalidServiceType Ready=False/Pending Conflict=Unknown/Pending"},
-		"many":               {many, "Valid=False/NoService Ready=False/Pending Conflict=Unknown/Pending"},
+		"nowhere": {nil, "Valid=False/Pending Ready=False/Pending Conflict=Unknown/Pending"},
+		"good everywhere": {[]Cluster{says("c1", good...), says("c2", good...)}, "Valid=True/Valid Ready=True/Exported " +
+			"Conflict=False/NoConflicts"},
+		"not everywhere": {[]Cluster{says("c1", good...), says("c2", "Valid False NoService none")},
+			"Valid=False/NoService Ready=False/Pending Conflict=Unknown/Pending"},
+		"conflict in one": {[]Cluster{says("c1", good...), says("c2", "Valid True Valid ok", "Ready True Exported ok",
+			"Conflict True PortConflict why")}, "Valid=True/Valid Ready=True/Exported Conflict=True/PortConflict"},
+		"silent and failing": {[]Cluster{says("c1"), says("c2", "Valid False InvalidServiceType why")},
+			"Valid=False/InvalidServiceType Ready=False/Pending Conflict=Unknown/Pending"},
+		"many": {many, "Valid=False/NoService Ready=False/Pending Conflict=Unknown/Pending"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -57,7 +62,8 @@ func TestReadyTellsOfEveryCluster(t *testing.T) {
 		says("c3", "Ready False BundleFull no room"), says("c4", "Ready False Pending not yet"),
 		says("c5", "Ready True Exported exported to the ClusterSet; 3 of 5 backends left out: 3 outside"),
 	}, "")[1]
-	const want = "c3: failed: no room; c2: pending: nothing is reported yet; c4: pending: not yet; c1: exported; c5: exported, 3 of 5 backends left out: 3 outside"
+	const want = "c3: failed: no room; c2: pending: nothing is reported yet; c4: pending: not yet; c1: exported; c5: " +
+		"exported, 3 of 5 backends left out: 3 outside"
 	if got.Message != want || got.Status != metav1.ConditionFalse || got.Reason != "BundleFull" {
 		t.Errorf("%s %s: %s, want %s", got.Status, got.Reason, got.Message, want)
 	}

@@ -40,7 +40,8 @@ func Strip(b *workv1alpha2.ResourceBinding) {
 		spec.Clusters = b.Spec.Clusters
 	}
 	if b.Spec.Resource.Kind == kindServiceExport {
-		status = workv1alpha2.ResourceBindingStatus{Conditions: b.Status.Conditions, AggregatedStatus: b.Status.AggregatedStatus}
+		status = workv1alpha2.ResourceBindingStatus{Conditions: b.Status.Conditions,
+			AggregatedStatus: b.Status.AggregatedStatus}
 	}
 	b.Spec, b.Status = spec, status
 }
@@ -56,7 +57,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&workv1alpha1.Work{}, r.Verdicts.Handler()).
 		Watches(&workv1alpha2.ResourceBinding{}, handler.EnqueueRequestsFromMapFunc(exportOfBinding)).
 		Watches(&mcsv1alpha1.ServiceImport{}, sameName, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&networkingv1alpha1.MultiClusterService{}, sameName, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&networkingv1alpha1.MultiClusterService{}, sameName,
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Member{}, all, builder.WithPredicates(changed(sameMember))).
 		Watches(&clusterv1alpha1.Cluster{}, all, builder.WithPredicates(changed(sameCluster))).
 		Complete(r)
@@ -67,7 +69,8 @@ func exportOfBinding(_ context.Context, o client.Object) []reconcile.Request {
 	if !ok || !Relevant(b) {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: b.Spec.Resource.Namespace, Name: b.Spec.Resource.Name}}}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: b.Spec.Resource.Namespace,
+		Name: b.Spec.Resource.Name}}}
 }
 
 // all ServiceExports on the Karmada API.
@@ -93,7 +96,8 @@ func changed[T client.Object](same func(before, after T) bool) predicate.Predica
 }
 
 func sameMember(before, after *v1alpha1.Member) bool {
-	a, b := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.MemberAccepted), meta.FindStatusCondition(after.Status.Conditions, v1alpha1.MemberAccepted)
+	a, b := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.MemberAccepted),
+		meta.FindStatusCondition(after.Status.Conditions, v1alpha1.MemberAccepted)
 	return before.Spec == after.Spec && (a == nil) == (b == nil) &&
 		(a == nil || a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message)
 }

@@ -74,7 +74,8 @@ func TestForeignAddressSpaceIsRefused(t *testing.T) {
 func TestNodeAddressesAreHosts(t *testing.T) {
 	squatter := known(2)
 	squatter.Report.Status.NodeCIDRs = []string{"10.128.0.0/9"}
-	w := newWalk(known(1), squatter, func() Member { m := known(3); m.Report.Status.Networks.PodCIDRs = []string{"10.200.0.0/16"}; return m }())
+	w := newWalk(known(1), squatter,
+		func() Member { m := known(3); m.Report.Status.Networks.PodCIDRs = []string{"10.200.0.0/16"}; return m }())
 	w.step()
 	w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=False/InvalidNetworks c3=True/Accepted")
 }
@@ -153,7 +154,8 @@ func TestNewNetworksAfterTheFirstAcceptance(t *testing.T) {
 	}
 	w := newWalk(known(1))
 	w.step()
-	w.expect(t, "event of the first acceptance", networksChanged(v1alpha1.MemberStatus{}, w.member("c1").Record.Status), "")
+	w.expect(t, "event of the first acceptance", networksChanged(v1alpha1.MemberStatus{}, w.member("c1").Record.Status),
+		"")
 }
 
 // TestANarrowerListCutsNobodyOff: a typing error in a list that all depend on must not disconnect the fleet.

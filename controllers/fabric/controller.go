@@ -114,7 +114,8 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet) (Input
 	return in, again, nil
 }
 
-func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, record v1alpha1.Member, now time.Time) (Member, time.Duration, error) {
+func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, record v1alpha1.Member,
+	now time.Time) (Member, time.Duration, error) {
 	mem := r.memory(&record)
 	c := fleetState.Cluster(record.Name)
 	m := Member{Record: record, Writable: c != nil && c.DeletionTimestamp.IsZero() && fleetState.WireApplied(record.Name)}
@@ -221,7 +222,8 @@ func (r *Reconciler) applyRecord(ctx context.Context, m Member, status v1alpha1.
 		return fmt.Errorf("update the status of Member %s: %w", record.Name, err)
 	}
 	var cached v1alpha1.Member
-	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(record), &cached); err == nil && cached.ResourceVersion != record.ResourceVersion {
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(record), &cached); err == nil &&
+		cached.ResourceVersion != record.ResourceVersion {
 		mem.record, mem.recordOf = record, cached.ResourceVersion
 	}
 	r.announce(&m.Record, record)
@@ -237,7 +239,8 @@ func (r *Reconciler) announce(before, after *v1alpha1.Member) {
 		r.Events.Event(after, corev1.EventTypeNormal, EventNetworksChanged, text)
 	}
 	for _, kind := range []string{v1alpha1.MemberAccepted, v1alpha1.MemberConnected} {
-		was, is := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
+		was, is := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions,
+			kind)
 		if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 			continue
 		}

@@ -207,7 +207,8 @@ func grandfather(s *state, allowed claim.Limits) {
 	if !s.accepted || why == "" {
 		return
 	}
-	message := fmt.Sprintf("%s keeps what it may no longer claim: %s; to take the network from it, make it leave", s.name(), why)
+	message := fmt.Sprintf("%s keeps what it may no longer claim: %s; to take the network from it, make it leave",
+		s.name(), why)
 	s.problem(v1alpha1.ReasonNotAllowed, message)
 	if s.reason == v1alpha1.ReasonAccepted {
 		s.message = bounded(message)
@@ -222,7 +223,8 @@ func reportedClaim(s *state) (claim.Claim, bool) {
 		return claim.Claim{}, false
 	case !s.Report.Known:
 		if !s.accepted {
-			s.reason, s.message = v1alpha1.ReasonWaitingForFacts, "the agent has not reported yet; see the pods in sealane-system in the member"
+			s.reason, s.message = v1alpha1.ReasonWaitingForFacts, "the agent has not reported yet; see the pods in "+
+				"sealane-system in the member"
 		}
 		return claim.Claim{}, false
 	}
@@ -256,7 +258,8 @@ func admitEndpoints(s *state, routed *netfacts.Owners, keys map[string]string) {
 	if !s.accepted || !s.Report.Known {
 		return
 	}
-	good, errs := claim.Endpoints(s.Report.Status.Endpoints, s.endpoints, claim.Others{Cluster: s.name(), Keys: keys, Routed: routed})
+	good, errs := claim.Endpoints(s.Report.Status.Endpoints, s.endpoints, claim.Others{Cluster: s.name(), Keys: keys,
+		Routed: routed})
 	for _, e := range s.endpoints {
 		delete(keys, e.PublicKey)
 	}
@@ -273,7 +276,10 @@ func admitEndpoints(s *state, routed *netfacts.Owners, keys map[string]string) {
 // With settings that cannot be put into force, what it was told of them before stays.
 func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus) (v1alpha1.PeeringSpec, bool) {
 	set := in.Set
-	invalid := slices.ContainsFunc(in.Problems, func(p v1alpha1.Problem) bool { return p.Reason == v1alpha1.ReasonInvalidSettings })
+	invalid := slices.ContainsFunc(in.Problems, func(
+		p v1alpha1.Problem) bool {
+		return p.Reason == v1alpha1.ReasonInvalidSettings
+	})
 	spec := v1alpha1.PeeringSpec{
 		Phase:       s.Record.Spec.Phase,
 		ClusterSet:  set.Name,

@@ -135,7 +135,8 @@ func TestFirstComeFirstServed(t *testing.T) {
 	t.Run("a member cannot grow into another, however old it is", func(t *testing.T) {
 		w := newWalk(known(1), known(2))
 		w.step()
-		w.in.Members[0] = func(m Member) Member { m.Report.Status.Networks.PodCIDRs = []string{"10.0.0.0/14"}; return m }(w.in.Members[0])
+		w.in.Members[0] = func(m Member) Member { m.Report.Status.Networks.PodCIDRs = []string{"10.0.0.0/14"}; return m }(
+			w.in.Members[0])
 		w.step()
 		w.expect(t, "accepted", w.accepted(), "c1=True/KeptLastGood c2=True/Accepted")
 		w.expect(t, "c2 is told of", w.remotes("c2"), "c1:10.1.0.0/16:1")
@@ -237,7 +238,8 @@ func TestWhatAMemberSaysIsWrongIsAProblem(t *testing.T) {
 	w := newWalk(known(1), known(2))
 	w.step()
 	say := func(kind, reason string) {
-		w.member("c2").Report.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: "1 of 2 \xff"}}
+		w.member("c2").Report.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionFalse,
+			Reason: reason, Message: "1 of 2 \xff"}}
 		w.step()
 	}
 	for _, x := range []struct {
@@ -282,7 +284,8 @@ func TestInvalidSettingsAreNotPutIntoForce(t *testing.T) {
 	w.in.Problems = []v1alpha1.Problem{{Reason: v1alpha1.ReasonInvalidSettings, Message: "no"}}
 	w.expect(t, "nobody is told", w.step(), "")
 	w.expect(t, "nor later", w.step(), "")
-	if c := meta.FindStatusCondition(w.d.Set.Conditions, v1alpha1.ClusterSetReady); c.Status != "False" || c.Reason != v1alpha1.ReasonInvalidSettings {
+	if c := meta.FindStatusCondition(w.d.Set.Conditions, v1alpha1.ClusterSetReady); c.Status != "False" ||
+		c.Reason != v1alpha1.ReasonInvalidSettings {
 		t.Errorf("condition %+v", c)
 	}
 	w.member("c2").Report.Status.Endpoints = nil
@@ -302,18 +305,21 @@ func TestClusterSetStatus(t *testing.T) {
 	}
 	w.in.Joining = []string{"c3"}
 	w.step()
-	if c := meta.FindStatusCondition(w.d.Set.Conditions, v1alpha1.ClusterSetReady); w.d.Set.Members != 3 || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "c3") {
+	if c := meta.FindStatusCondition(w.d.Set.Conditions, v1alpha1.ClusterSetReady); w.d.Set.Members != 3 ||
+		c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "c3") {
 		t.Errorf("with a newcomer: %+v", w.d.Set)
 	}
 	w.in.Joining = nil
 	connect := func(from, to string) {
 		w.member(from).Report.Status.Connections = []v1alpha1.MemberConnection{
-			{Cluster: to, Status: v1alpha1.ConnectionConnected}, {Cluster: "unlisted", Status: v1alpha1.ConnectionConnected}, {Cluster: to, Status: "Nonsense"}}
+			{Cluster: to, Status: v1alpha1.ConnectionConnected}, {Cluster: "unlisted", Status: v1alpha1.ConnectionConnected},
+			{Cluster: to, Status: "Nonsense"}}
 	}
 	connect("c1", "c2")
 	connect("c2", "c1")
 	w.expect(t, "connections cost no Peering", w.step(), "")
-	if !meta.IsStatusConditionTrue(w.d.Set.Conditions, v1alpha1.ClusterSetConnected) || !meta.IsStatusConditionTrue(w.d.Set.Conditions, v1alpha1.ClusterSetReady) {
+	if !meta.IsStatusConditionTrue(w.d.Set.Conditions, v1alpha1.ClusterSetConnected) ||
+		!meta.IsStatusConditionTrue(w.d.Set.Conditions, v1alpha1.ClusterSetReady) {
 		t.Errorf("conditions %+v", w.d.Set.Conditions)
 	}
 	if got := w.d.Statuses["c1"].Connections; len(got) != 1 || got[0].Cluster != "c2" {
@@ -328,7 +334,8 @@ func BenchmarkDecide(b *testing.B) {
 			for n := 1; n <= count; n++ {
 				m := known(1)
 				m.Record.Name = fmt.Sprintf("c%d", n)
-				m.Report.Status.Networks = v1alpha1.Networks{PodCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", n)}, ServiceCIDRs: []string{fmt.Sprintf("11.%d.0.0/16", n)}}
+				m.Report.Status.Networks = v1alpha1.Networks{PodCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", n)},
+					ServiceCIDRs: []string{fmt.Sprintf("11.%d.0.0/16", n)}}
 				m.Report.Status.Endpoints[0].PublicKey = key(byte(n))
 				members = append(members, m)
 			}

@@ -43,7 +43,8 @@ func ParseReport(cluster string, raw []byte, floor int64) Report {
 	}
 	if len(raw) > maxStatusBytes {
 		return unusable(cluster, v1alpha1.ReasonStatusTooLarge, fmt.Sprintf(
-			"the status of Peering sealane in %s has %d bytes, at most %d are read; see what writes it there", cluster, len(raw), maxStatusBytes))
+			"the status of Peering sealane in %s has %d bytes, at most %d are read; see what writes it there", cluster, len(raw),
+			maxStatusBytes))
 	}
 	var status v1alpha1.PeeringStatus
 	if err := json.Unmarshal(raw, &status); err != nil {

@@ -25,18 +25,22 @@ func TestParseReport(t *testing.T) {
 		known  bool
 		reason string
 	}{
-		"good":                {raw: `{"observedRevision":3}`, floor: 3, known: true},
-		"none":                {raw: ``},
-		"empty":               {raw: `{}`},
-		"null":                {raw: `null`},
-		"of the past":         {raw: `{"observedRevision":2}`, floor: 3},
-		"not an object":       {raw: `[]`, reason: v1alpha1.ReasonInvalidNetworks},
-		"of the wrong types":  {raw: `{"observedRevision":"3"}`, reason: v1alpha1.ReasonInvalidNetworks},
-		"cut off":             {raw: `{"observedRevision":3`, reason: v1alpha1.ReasonInvalidNetworks},
-		"2 MB":                {raw: `{"agentVersion":"` + strings.Repeat("x", 2<<20) + `"}`, reason: v1alpha1.ReasonStatusTooLarge},
-		"too many endpoints":  {raw: `{"observedRevision":3,"endpoints":[{}` + strings.Repeat(",{}", 16) + `]}`, reason: v1alpha1.ReasonStatusTooLarge},
-		"too many pod CIDRs":  {raw: `{"observedRevision":3,"networks":{"podCIDRs":[""` + strings.Repeat(`,""`, 1024) + `]}}`, reason: v1alpha1.ReasonStatusTooLarge},
-		"too many conditions": {raw: `{"observedRevision":3,"conditions":[{}` + strings.Repeat(`,{}`, 16) + `]}`, reason: v1alpha1.ReasonStatusTooLarge},
+		"good":               {raw: `{"observedRevision":3}`, floor: 3, known: true},
+		"none":               {raw: ``},
+		"empty":              {raw: `{}`},
+		"null":               {raw: `null`},
+		"of the past":        {raw: `{"observedRevision":2}`, floor: 3},
+		"not an object":      {raw: `[]`, reason: v1alpha1.ReasonInvalidNetworks},
+		"of the wrong types": {raw: `{"observedRevision":"3"}`, reason: v1alpha1.ReasonInvalidNetworks},
+		"cut off":            {raw: `{"observedRevision":3`, reason: v1alpha1.ReasonInvalidNetworks},
+		"2 MB": {raw: `{"agentVersion":"` + strings.Repeat("x", 2<<20) + `"}`,
+			reason: v1alpha1.ReasonStatusTooLarge},
+		"too many endpoints": {raw: `{"observedRevision":3,"endpoints":[{}` + strings.Repeat(",{}", 16) + `]}`,
+			reason: v1alpha1.ReasonStatusTooLarge},
+		"too many pod CIDRs": {raw: `{"observedRevision":3,"networks":{"podCIDRs":[""` + strings.Repeat(`,""`, 1024) + `]}}`,
+			reason: v1alpha1.ReasonStatusTooLarge},
+		"too many conditions": {raw: `{"observedRevision":3,"conditions":[{}` + strings.Repeat(`,{}`, 16) + `]}`,
+			reason: v1alpha1.ReasonStatusTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := ParseReport("c1", []byte(c.raw), c.floor)
@@ -68,7 +72,10 @@ func FuzzReport(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Add([]byte(`{"observedRevision":1,"networks":{"podCIDRs":["10.1.0.0/16","0.0.0.0/0"],"serviceCIDRs":["::/0"]}}`))
-	f.Add([]byte(`{"observedRevision":1,"endpoints":[{"gateway":"g","publicKey":"AQ==","addresses":[{"type":"Private","ip":"10.1.0.1"}]}]}`))
+	f.Add(
+		[]byte(
+			`{"observedRevision":1,"endpoints":[{"gateway":"g","publicKey":"AQ==",` +
+				`"addresses":[{"type":"Private","ip":"10.1.0.1"}]}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		in := Input{Now: time.Unix(1e9, 0), Members: []Member{known(1), known(3), known(2)}}
 		in.Set.Spec.Shards = 4
@@ -99,8 +106,9 @@ func FuzzReport(f *testing.F) {
 func reported(n int) v1alpha1.PeeringStatus {
 	return v1alpha1.PeeringStatus{
 		ObservedRevision: 1,
-		Networks:         v1alpha1.Networks{PodCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", n)}, ServiceCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", 100+n)}},
-		NodeCIDRs:        []string{fmt.Sprintf("192.168.%d.1/32", n)},
+		Networks: v1alpha1.Networks{PodCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", n)},
+			ServiceCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", 100+n)}},
+		NodeCIDRs: []string{fmt.Sprintf("192.168.%d.1/32", n)},
 		Endpoints: []v1alpha1.Endpoint{{
 			Gateway: "g", PublicKey: key(byte(n)),
 			Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: fmt.Sprintf("192.168.%d.1", n)}},

@@ -69,7 +69,8 @@ func memberStatus(s *state, states []*state, now time.Time) v1alpha1.MemberStatu
 	if s.Report.Known {
 		set(v1alpha1.MemberReported, true, v1alpha1.ReasonReported, "the agent reports")
 	} else {
-		set(v1alpha1.MemberReported, false, v1alpha1.ReasonUnknown, "there is no current report; what was last known stays in force")
+		set(v1alpha1.MemberReported, false, v1alpha1.ReasonUnknown,
+			"there is no current report; what was last known stays in force")
 	}
 	missing := unconnected(s, states, status.Connections)
 	if s.accepted && len(missing) == 0 {
@@ -128,7 +129,8 @@ func troubles(kind string) []string {
 	case v1alpha1.PeeringImportsApplied:
 		return []string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonImportRefused}
 	case v1alpha1.PeeringDNSConfigured:
-		return []string{v1alpha1.ReasonNoCorefile, v1alpha1.ReasonInvalidCorefile, v1alpha1.ReasonMarkersBroken, v1alpha1.ReasonDomainTaken}
+		return []string{v1alpha1.ReasonNoCorefile, v1alpha1.ReasonInvalidCorefile, v1alpha1.ReasonMarkersBroken,
+			v1alpha1.ReasonDomainTaken}
 	}
 	return nil
 }
@@ -158,7 +160,8 @@ func unconnected(s *state, states []*state, reported []v1alpha1.MemberConnection
 		if other == s || !other.accepted || !other.active() {
 			continue
 		}
-		if !slices.Contains(reported, v1alpha1.MemberConnection{Cluster: other.name(), Status: v1alpha1.ConnectionConnected}) {
+		if !slices.Contains(reported, v1alpha1.MemberConnection{Cluster: other.name(),
+			Status: v1alpha1.ConnectionConnected}) {
 			missing = append(missing, other.name())
 		}
 	}
@@ -242,13 +245,16 @@ func setStatus(in Input, states []*state, statuses map[string]v1alpha1.MemberSta
 			reason = v1alpha1.ReasonProblems
 		}
 	case len(waiting) > 0:
-		ready, reason, message = false, v1alpha1.ReasonWaitingForFacts, bounded("waiting for the first report of: "+strings.Join(waiting, ", "))
+		ready, reason, message = false, v1alpha1.ReasonWaitingForFacts, bounded("waiting for the first report of: "+
+			strings.Join(waiting, ", "))
 	}
 	setCondition(&status, in, v1alpha1.ClusterSetReady, ready, reason, message)
 	if status.ConnectedMembers == status.Members {
-		setCondition(&status, in, v1alpha1.ClusterSetConnected, true, v1alpha1.ReasonConnected, fmt.Sprintf("%d members are connected to each other", status.Members))
+		setCondition(&status, in, v1alpha1.ClusterSetConnected, true, v1alpha1.ReasonConnected,
+			fmt.Sprintf("%d members are connected to each other", status.Members))
 	} else {
-		setCondition(&status, in, v1alpha1.ClusterSetConnected, false, v1alpha1.ReasonNotConnected, fmt.Sprintf("%d of %d members are connected to every other", status.ConnectedMembers, status.Members))
+		setCondition(&status, in, v1alpha1.ClusterSetConnected, false, v1alpha1.ReasonNotConnected,
+			fmt.Sprintf("%d of %d members are connected to every other", status.ConnectedMembers, status.Members))
 	}
 	return status
 }

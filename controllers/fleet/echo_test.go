@@ -27,7 +27,8 @@ func TestWhatIsNotAnsweredIsSentAnew(t *testing.T) {
 	turned := time.Unix(1e9, 0)
 	long := turned.Add(time.Hour)
 	c := clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}
-	c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(turned)}}
+	c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(turned)}}
 	down := c.DeepCopy()
 	down.Status.Conditions[0].Status = metav1.ConditionFalse
 	for name, x := range map[string]struct {

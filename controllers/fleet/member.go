@@ -13,7 +13,8 @@ import (
 // clean, or is not waited for. From then on its Works go, and none is written again.
 func Released(m *v1alpha1.Member) bool {
 	return m.Spec.Phase == v1alpha1.MemberLeaving &&
-		(meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MemberCleaned) || m.Annotations[v1alpha1.AnnotationForceLeave] == "true")
+		(meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MemberCleaned) ||
+			m.Annotations[v1alpha1.AnnotationForceLeave] == "true")
 }
 
 // ServesExports says whether a cluster serves ServiceExport, as far as Karmada knows.

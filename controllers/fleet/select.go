@@ -40,7 +40,8 @@ func Owners(s State) map[string]string {
 		}
 		for i := range s.Clusters {
 			c := &s.Clusters[i]
-			if _, taken := owners[c.Name]; !taken && c.DeletionTimestamp.IsZero() && util.ClusterMatches(c, set.Spec.ClusterAffinity) {
+			if _, taken := owners[c.Name]; !taken && c.DeletionTimestamp.IsZero() &&
+				util.ClusterMatches(c, set.Spec.ClusterAffinity) {
 				owners[c.Name] = set.Name
 			}
 		}
@@ -81,19 +82,23 @@ func Problems(s State, name string) []v1alpha1.Problem {
 			continue
 		}
 		if owner, ok := owners[c.Name]; ok && owner != name {
-			add(c.Name, v1alpha1.ReasonSelectedElsewhere, "cluster %s belongs to the older ClusterSet %s; take it out of one of them", c.Name, owner)
+			add(c.Name, v1alpha1.ReasonSelectedElsewhere,
+				"cluster %s belongs to the older ClusterSet %s; take it out of one of them", c.Name, owner)
 		} else if ok && c.Spec.ID == "" {
-			add(c.Name, v1alpha1.ReasonNoClusterID, "Karmada does not know the ID of cluster %s yet (Cluster.spec.id); is the cluster reachable?", c.Name)
+			add(c.Name, v1alpha1.ReasonNoClusterID, "Karmada does not know the ID of cluster %s yet (Cluster.spec.id); is the "+
+				"cluster reachable?", c.Name)
 		}
 	}
 	for _, cluster := range set.Spec.ClusterAffinity.ClusterNames {
 		if s.Cluster(cluster) == nil {
-			add(cluster, v1alpha1.ReasonClusterNotFound, "cluster %s is named and Karmada has no such cluster; join it to Karmada first", cluster)
+			add(cluster, v1alpha1.ReasonClusterNotFound, "cluster %s is named and Karmada has no such cluster; join it to "+
+				"Karmada first", cluster)
 		}
 	}
 	for _, m := range s.Members {
 		if m.Spec.ClusterSet == name && m.Spec.Phase == v1alpha1.MemberLeaving {
-			add(m.Name, v1alpha1.ReasonLeaving, "cluster %s is leaving and has not yet said that its nodes are clean; if it never will, use leave --force", m.Name)
+			add(m.Name, v1alpha1.ReasonLeaving, "cluster %s is leaving and has not yet said that its nodes are clean; if it "+
+				"never will, use leave --force", m.Name)
 		}
 	}
 	return problems

@@ -187,7 +187,8 @@ func (r *Reconciler) propagate(ctx context.Context, clusters []string) error {
 			return fmt.Errorf("get ClusterPropagationPolicy %s: %w", want.Name, err)
 		}
 		spec := have.Spec.DeepCopy()
-		spec.ResourceSelectors, spec.Placement.ClusterAffinity = want.Spec.ResourceSelectors, want.Spec.Placement.ClusterAffinity
+		spec.ResourceSelectors, spec.Placement.ClusterAffinity = want.Spec.ResourceSelectors,
+			want.Spec.Placement.ClusterAffinity
 		spec.ConflictResolution = want.Spec.ConflictResolution
 		spec.PreserveResourcesOnDeletion = want.Spec.PreserveResourcesOnDeletion
 		if equality.Semantic.DeepEqual(&have.Spec, spec) || !have.DeletionTimestamp.IsZero() {

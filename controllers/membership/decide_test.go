@@ -17,7 +17,8 @@ import (
 
 // set is a valid ClusterSet that selects clusters by name; age counts down from the youngest, 0.
 func set(name string, age int64, clusters ...string) v1alpha1.ClusterSet {
-	s := v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{Finalizer}, CreationTimestamp: metav1.Unix(1e9-age, 0)}}
+	s := v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{Finalizer},
+		CreationTimestamp: metav1.Unix(1e9-age, 0)}}
 	s.Spec.ClusterAffinity.ClusterNames = clusters
 	s.Spec.Cable = v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800}
 	s.Spec.DNS.Domains = []string{"clusterset.local"}
@@ -32,7 +33,8 @@ func deleted(s v1alpha1.ClusterSet) v1alpha1.ClusterSet {
 }
 
 func cluster(name string) clusterv1alpha1.Cluster {
-	return clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1alpha1.ClusterSpec{ID: "id-" + name}}
+	return clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: clusterv1alpha1.ClusterSpec{ID: "id-" + name}}
 }
 
 func member(name, set string, phase v1alpha1.MemberPhase) v1alpha1.Member {
@@ -102,32 +104,67 @@ func TestDecide(t *testing.T) {
 		wire  Wire // of c1
 		want  string
 	}{
-		"a selected cluster joins":                  {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1"), cluster("c2"))}, Wire{}, "create c1@blue; spread c1"},
-		"an empty affinity selects all":             {fleet.State{Sets: sets(set("blue", 0)), Clusters: all(cluster("c1"), cluster("c2"))}, Wire{}, "create c1@blue; create c2@blue; spread c1,c2"},
-		"without an ID it waits":                    {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(unknown)}, Wire{}, "spread "},
-		"the older set wins":                        {fleet.State{Sets: sets(set("new", 0, "c1"), set("old", 9, "c1")), Clusters: all(cluster("c1"))}, Wire{}, "create c1@old; spread c1"},
-		"a new ClusterSet is held":                  {fleet.State{Sets: sets(unheld)}, Wire{}, "hold blue; spread "},
-		"invalid settings change nobody":            {fleet.State{Sets: sets(broken), Clusters: all(cluster("c1"), cluster("c2")), Members: members(member("c1", "blue", active))}, Wire{}, "spread c1"},
-		"no longer selected, it is asked to leave":  {fleet.State{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Leaving; spread c1"},
-		"it is waited for":                          {fleet.State{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 5}, "spread c1"},
-		"clean before it leaves counts for nothing": {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1")), Members: members(cleaned(member("c1", "blue", active)))}, Wire{Works: 5, Live: 5}, "spread c1"},
-		"clean, its Works go":                       {fleet.State{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(cleaned(member("c1", "blue", leaving)))}, Wire{Works: 5, Live: 5}, "withdraw c1; spread c1"},
-		"forced, they go at once":                   {fleet.State{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(forced)}, Wire{Works: 5, Live: 5}, "withdraw c1; spread c1"},
-		"begun, it is finished":                     {fleet.State{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(cleaned(member("c1", "blue", leaving)))}, Wire{Works: 2, Live: 1}, "withdraw c1; spread c1"},
-		"a Work that somebody deleted is no answer": {fleet.State{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 4}, "spread c1"},
-		"without Works bundle and record go":        {fleet.State{Sets: sets(set("blue", 0, "c2")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{}, "drop c1; spread "},
-		"selected again, it stays":                  {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 5}, "update c1=Active; spread c1"},
-		"selected again while its Works go":         {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 2}, "spread c1"},
-		"claimed by another set, it leaves first":   {fleet.State{Sets: sets(set("blue", 0, "c2"), set("red", 0, "c1")), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Leaving; spread c1"},
-		"unjoined, it is dropped":                   {fleet.State{Sets: sets(set("blue", 0, "c1")), Members: members(member("c1", "blue", active))}, Wire{}, "withdraw c1; drop c1; spread "},
-		"another cluster of that name":              {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(other), Members: members(member("c1", "blue", active))}, Wire{}, "withdraw c1; drop c1; spread c1"},
-		"it serves ServiceExport":                   {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(serving), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Active; reschedule exports; spread c1"},
-		"it did already":                            {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(serving), Members: members(exporter)}, Wire{}, "spread c1"},
-		"it no longer does":                         {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(cluster("c1")), Members: members(exporter)}, Wire{}, "update c1=Active; spread c1"},
-		"a deleted ClusterSet lets its members go":  {fleet.State{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Leaving; spread c1"},
-		"and goes after them":                       {fleet.State{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1"))}, Wire{}, "release blue; spread "},
-		"the last one waits for Karmada": {fleet.State{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1")), Bindings: []*workv1alpha2.ClusterResourceBinding{
-			{Spec: workv1alpha2.ResourceBindingSpec{Clusters: []workv1alpha2.TargetCluster{{Name: "c1"}}}}}}, Wire{}, "spread "},
+		"a selected cluster joins": {fleet.State{Sets: sets(set("blue", 0, "c1")),
+			Clusters: all(cluster("c1"), cluster("c2"))}, Wire{}, "create c1@blue; spread c1"},
+		"an empty affinity selects all": {fleet.State{Sets: sets(set("blue", 0)), Clusters: all(cluster("c1"),
+			cluster("c2"))}, Wire{}, "create c1@blue; create c2@blue; spread c1,c2"},
+		"without an ID it waits": {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(unknown)},
+			Wire{}, "spread "},
+		"the older set wins": {fleet.State{Sets: sets(set("new", 0, "c1"), set("old", 9, "c1")),
+			Clusters: all(cluster("c1"))}, Wire{}, "create c1@old; spread c1"},
+		"a new ClusterSet is held": {fleet.State{Sets: sets(unheld)}, Wire{}, "hold blue; spread "},
+		"invalid settings change nobody": {fleet.State{Sets: sets(broken), Clusters: all(cluster("c1"),
+			cluster("c2")), Members: members(member("c1", "blue", active))}, Wire{}, "spread c1"},
+		"no longer selected, it is asked to leave": {fleet.State{Sets: sets(set("blue", 0, "c2")),
+			Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{},
+			"update c1=Leaving; spread c1"},
+		"it is waited for": {fleet.State{Sets: sets(set("blue", 0, "c2")),
+			Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 5},
+			"spread c1"},
+		"clean before it leaves counts for nothing": {fleet.State{Sets: sets(set("blue", 0, "c1")),
+			Clusters: all(cluster("c1")), Members: members(cleaned(member("c1", "blue", active)))}, Wire{Works: 5, Live: 5},
+			"spread c1"},
+		"clean, its Works go": {fleet.State{Sets: sets(set("blue", 0, "c2")),
+			Clusters: all(cluster("c1")), Members: members(cleaned(member("c1", "blue", leaving)))}, Wire{Works: 5, Live: 5},
+			"withdraw c1; spread c1"},
+		"forced, they go at once": {fleet.State{Sets: sets(set("blue", 0, "c2")),
+			Clusters: all(cluster("c1")), Members: members(forced)}, Wire{Works: 5, Live: 5}, "withdraw c1; spread c1"},
+		"begun, it is finished": {fleet.State{Sets: sets(set("blue", 0, "c2")),
+			Clusters: all(cluster("c1")), Members: members(cleaned(member("c1", "blue", leaving)))}, Wire{Works: 2, Live: 1},
+			"withdraw c1; spread c1"},
+		"a Work that somebody deleted is no answer": {fleet.State{Sets: sets(set("blue", 0, "c2")),
+			Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 4},
+			"spread c1"},
+		"without Works bundle and record go": {fleet.State{Sets: sets(set("blue", 0, "c2")),
+			Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{}, "drop c1; spread "},
+		"selected again, it stays": {fleet.State{Sets: sets(set("blue", 0, "c1")),
+			Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 5},
+			"update c1=Active; spread c1"},
+		"selected again while its Works go": {fleet.State{Sets: sets(set("blue", 0, "c1")),
+			Clusters: all(cluster("c1")), Members: members(member("c1", "blue", leaving))}, Wire{Works: 5, Live: 2},
+			"spread c1"},
+		"claimed by another set, it leaves first": {fleet.State{Sets: sets(set("blue", 0, "c2"), set("red", 0, "c1")),
+			Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{},
+			"update c1=Leaving; spread c1"},
+		"unjoined, it is dropped": {fleet.State{Sets: sets(set("blue", 0, "c1")),
+			Members: members(member("c1", "blue", active))}, Wire{}, "withdraw c1; drop c1; spread "},
+		"another cluster of that name": {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(other),
+			Members: members(member("c1", "blue", active))}, Wire{}, "withdraw c1; drop c1; spread c1"},
+		"it serves ServiceExport": {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(serving),
+			Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Active; reschedule exports; spread c1"},
+		"it did already": {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(serving),
+			Members: members(exporter)}, Wire{}, "spread c1"},
+		"it no longer does": {fleet.State{Sets: sets(set("blue", 0, "c1")),
+			Clusters: all(cluster("c1")), Members: members(exporter)}, Wire{}, "update c1=Active; spread c1"},
+		"a deleted ClusterSet lets its members go": {fleet.State{Sets: sets(deleted(set("blue", 0, "c1"))),
+			Clusters: all(cluster("c1")), Members: members(member("c1", "blue", active))}, Wire{},
+			"update c1=Leaving; spread c1"},
+		"and goes after them": {fleet.State{Sets: sets(deleted(set("blue", 0, "c1"))), Clusters: all(cluster("c1"))}, Wire{},
+			"release blue; spread "},
+		"the last one waits for Karmada": {fleet.State{Sets: sets(deleted(set("blue", 0, "c1"))),
+			Clusters: all(cluster("c1")), Bindings: []*workv1alpha2.ClusterResourceBinding{
+				{Spec: workv1alpha2.ResourceBindingSpec{Clusters: []workv1alpha2.TargetCluster{{Name: "c1"}}}}}},
+			Wire{}, "spread "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := text(Decide(c.state, map[string]Wire{"c1": c.wire})); got != c.want {

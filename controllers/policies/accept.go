@@ -33,7 +33,8 @@ func Accept(p *v1alpha1.ServicePolicy, members, exporters []string) metav1.Condi
 	}
 	if err := services.Importers(p); err != nil {
 		wrong(v1alpha1.ServicePolicyReasonInvalid, fmt.Sprintf(
-			"importers: %v; until it is corrected it selects no cluster, and only clusters that are named, or export the service themselves, import it", err))
+			"importers: %v; until it is corrected it selects no cluster, and only clusters that are named, or export the "+
+				"service themselves, import it", err))
 	}
 	if err := services.Exporters(p); err != nil {
 		wrong(v1alpha1.ServicePolicyReasonInvalid, fmt.Sprintf(
@@ -41,10 +42,12 @@ func Accept(p *v1alpha1.ServicePolicy, members, exporters []string) metav1.Condi
 	}
 	if unknown := unknown(p, members); len(unknown) > 0 {
 		wrong(v1alpha1.ServicePolicyReasonUnknownCluster, fmt.Sprintf(
-			"%s: not in any ClusterSet; correct the names or let the clusters join, the rest of the policy is in force", list(unknown)))
+			"%s: not in any ClusterSet; correct the names or let the clusters join, the rest of the policy is in force",
+			list(unknown)))
 	}
 	if len(exporters) == 0 {
-		wrong(v1alpha1.ServicePolicyReasonNoExport, fmt.Sprintf("no cluster exports %s/%s: the policy waits for a ServiceExport of that name", p.Namespace, p.Name))
+		wrong(v1alpha1.ServicePolicyReasonNoExport, fmt.Sprintf("no cluster exports %s/%s: the policy waits for a "+
+			"ServiceExport of that name", p.Namespace, p.Name))
 	}
 	if len(texts) > 0 {
 		out.Message = strings.Join(texts, ". ")
@@ -69,7 +72,10 @@ func unknown(p *v1alpha1.ServicePolicy, members []string) []string {
 			names = append(names, w.Cluster)
 		}
 	}
-	names = slices.DeleteFunc(names, func(n string) bool { return n == v1alpha1.LocalCluster || slices.Contains(members, n) })
+	names = slices.DeleteFunc(names, func(n string) bool {
+		return n == v1alpha1.LocalCluster ||
+			slices.Contains(members, n)
+	})
 	slices.Sort(names)
 	return slices.Compact(names)
 }

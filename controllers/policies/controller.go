@@ -45,7 +45,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	updated := policy.DeepCopy()
 	updated.Status.Choice, updated.Status.Importers = policy.Spec.Choice.Text(), policy.Spec.Importers.Text()
-	return conditions.Write(ctx, r.Client, &policy, updated, &updated.Status.Conditions, r.Now(), Accept(&policy, members, exporters))
+	return conditions.Write(ctx, r.Client, &policy, updated, &updated.Status.Conditions, r.Now(),
+		Accept(&policy, members, exporters))
 }
 
 // gather returns the members of all ClusterSets, and those that export a policy's service.
@@ -73,7 +74,8 @@ func (r *Reconciler) gather(ctx context.Context, req ctrl.Request) (members, exp
 			return nil, nil, fmt.Errorf("read what %s exports: %w", m.Name, err)
 		}
 		ready := meta.FindStatusCondition(said, string(mcsv1beta1.ServiceExportConditionReady))
-		if ready != nil && ready.Reason != string(mcsv1beta1.ServiceExportReasonFailed) && ready.Reason != services.ReasonNotPermitted {
+		if ready != nil && ready.Reason != string(mcsv1beta1.ServiceExportReasonFailed) &&
+			ready.Reason != services.ReasonNotPermitted {
 			exporters = append(exporters, m.Name)
 		}
 	}
@@ -84,7 +86,8 @@ func (r *Reconciler) gather(ctx context.Context, req ctrl.Request) (members, exp
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("policies").
 		For(&v1alpha1.ServicePolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.Member{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Member{}, handler.EnqueueRequestsFromMapFunc(r.all),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&workv1alpha1.Work{}, r.Verdicts.Handler()).
 		Complete(r)
 }

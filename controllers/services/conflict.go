@@ -43,12 +43,17 @@ func fields(rules *rules) []field {
 		return func(e *v1alpha1.Export) string { return text(&e.Settings) }
 	}
 	return []field{
-		{mcs.ServiceExportReasonPortConflict, "ports", setting(portsText), false, "all are imported, and where they clash those of the oldest export, of OLDEST"},
-		{mcs.ServiceExportReasonTypeConflict, "type", func(e *v1alpha1.Export) string { return string(e.Settings.Type) }, false, oldest},
-		{mcs.ServiceExportReasonSessionAffinityConflict, "sessionAffinity", func(e *v1alpha1.Export) string { return string(e.Settings.SessionAffinity) }, false, oldest},
+		{mcs.ServiceExportReasonPortConflict, "ports", setting(portsText), false, "all are imported, and where they clash " +
+			"those of the oldest export, of OLDEST"},
+		{mcs.ServiceExportReasonTypeConflict, "type", func(e *v1alpha1.Export) string { return string(e.Settings.Type) },
+			false, oldest},
+		{mcs.ServiceExportReasonSessionAffinityConflict, "sessionAffinity",
+			func(e *v1alpha1.Export) string { return string(e.Settings.SessionAffinity) }, false, oldest},
 		{mcs.ServiceExportReasonSessionAffinityConfigConflict, "sessionAffinityConfig", setting(affinityText), false, oldest},
-		{mcs.ServiceExportReasonLabelsConflict, "exportedLabels", func(e *v1alpha1.Export) string { return mapText(e.Settings.Labels) }, true, oldest},
-		{mcs.ServiceExportReasonAnnotationsConflict, "exportedAnnotations", func(e *v1alpha1.Export) string { return mapText(e.Settings.Annotations) }, true, oldest},
+		{mcs.ServiceExportReasonLabelsConflict, "exportedLabels",
+			func(e *v1alpha1.Export) string { return mapText(e.Settings.Labels) }, true, oldest},
+		{mcs.ServiceExportReasonAnnotationsConflict, "exportedAnnotations",
+			func(e *v1alpha1.Export) string { return mapText(e.Settings.Annotations) }, true, oldest},
 		{mcs.ServiceExportReasonInternalTrafficPolicyConflict, "internalTrafficPolicy", setting(policyText), false, oldest},
 		{mcs.ServiceExportReasonTrafficDistributionConflict, "trafficDistribution", setting(distributionText), false, oldest},
 		{mcs.ServiceExportReasonIPFamilyConflict, "ipFamilies", setting(familiesText), false, "all are imported"},

@@ -126,7 +126,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, e
 	}
 	r.Metrics.Services(set.Name, strconv.Itoa(int(shard.Number)), exports, d.Services, d.Conflicts)
 	for _, p := range d.Problems {
-		log.FromContext(ctx).V(1).Info("export not used as reported", "cluster", p.Cluster, "reason", p.Reason, "message", p.Message)
+		log.FromContext(ctx).V(1).Info("export not used as reported", "cluster", p.Cluster, "reason", p.Reason,
+			"message", p.Message)
 	}
 	r.Problems.set(ctx, shard, fleetWide(&in, &d))
 	if err := r.apply(ctx, targets, d); err != nil {
@@ -147,8 +148,10 @@ func sooner(a, b time.Duration) time.Duration {
 }
 
 // gather reads what the accepted members report on a shard, and says when to look again.
-func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet, shard int32) (Input, []target, time.Duration, error) {
-	in := Input{Shard: shard, Shards: set.Spec.Shards, Services: set.Spec.Services, Now: r.Now(), Scheduled: map[string][]string{}, Placed: map[string][]string{}}
+func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet,
+	shard int32) (Input, []target, time.Duration, error) {
+	in := Input{Shard: shard, Shards: set.Spec.Shards, Services: set.Spec.Services, Now: r.Now(),
+		Scheduled: map[string][]string{}, Placed: map[string][]string{}}
 	var policies v1alpha1.ServicePolicyList
 	if err := r.Client.List(ctx, &policies); err != nil {
 		return in, nil, 0, fmt.Errorf("list the ServicePolicies: %w", err)
@@ -206,7 +209,8 @@ func (r *Reconciler) gatherKarmada(ctx context.Context, in *Input) error {
 	for i := range services.Items {
 		k := key{services.Items[i].Namespace, services.Items[i].Name}.String()
 		karmada := in.Karmada[k]
-		karmada.MultiClusterService = slices.Contains(services.Items[i].Spec.Types, networkingv1alpha1.ExposureTypeCrossCluster)
+		karmada.MultiClusterService = slices.Contains(services.Items[i].Spec.Types,
+			networkingv1alpha1.ExposureTypeCrossCluster)
 		in.Karmada[k] = karmada
 	}
 	return nil
@@ -218,7 +222,8 @@ func (r *Reconciler) gatherScheduled(ctx context.Context, in *Input, services []
 		for kind, clusters := range map[string]map[string][]string{"ServiceExport": in.Scheduled, "Service": in.Placed} {
 			namespace, name, _ := strings.Cut(s, "/")
 			var binding workv1alpha2.ResourceBinding
-			err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: names.GenerateBindingName(kind, name)}, &binding)
+			err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: names.GenerateBindingName(kind, name)},
+				&binding)
 			if apierrors.IsNotFound(err) {
 				continue
 			}
@@ -234,7 +239,8 @@ func (r *Reconciler) gatherScheduled(ctx context.Context, in *Input, services []
 	return nil
 }
 
-func (r *Reconciler) gatherMember(ctx context.Context, state fleet.State, record *v1alpha1.Member, shard int32) (Member, target, time.Duration, error) {
+func (r *Reconciler) gatherMember(ctx context.Context, state fleet.State, record *v1alpha1.Member,
+	shard int32) (Member, target, time.Duration, error) {
 	now := r.Now()
 	t := target{cluster: record.Name, mem: r.memory(record, shard), writable: state.WireApplied(record.Name)}
 	m := Member{
@@ -310,7 +316,8 @@ func (r *Reconciler) bundle(ctx context.Context, cluster string, shard int32) (*
 }
 
 // gatherRecord reads the broker's record of a member, which is nothing if it is that of another Member.
-func (r *Reconciler) gatherRecord(ctx context.Context, m *Member, t *target, owner *v1alpha1.Member, shard int32) (time.Duration, error) {
+func (r *Reconciler) gatherRecord(ctx context.Context, m *Member, t *target, owner *v1alpha1.Member,
+	shard int32) (time.Duration, error) {
 	cached := new(v1alpha1.ExportRecord)
 	err := r.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ExportRecordName(owner.Name, shard)}, cached)
 	switch {
@@ -347,7 +354,8 @@ func (r *Reconciler) report(ctx context.Context, m *Member, mem *memory, raw []b
 		mem.refused = refused.message
 		m.Refused = &v1alpha1.Problem{
 			Cluster: m.Cluster, Reason: refused.reason,
-			Message: "the report of cluster " + m.Cluster + " on its exports is not used, what was last known stays in force: " + refused.message,
+			Message: "the report of cluster " + m.Cluster + " on its exports is not used, what was last known stays in force: " +
+				refused.message,
 		}
 	}
 	if mem.refused != "" && mem.refused != before {
@@ -388,7 +396,8 @@ func (r *Reconciler) apply(ctx context.Context, targets []target, d Decision) er
 	var g errgroup.Group
 	g.SetLimit(parallelWrites)
 	for _, t := range targets {
-		if record, ok := d.Records[t.cluster]; ok && (t.record == nil || !equality.Semantic.DeepEqual(t.record.Spec, record)) {
+		if record, ok := d.Records[t.cluster]; ok &&
+			(t.record == nil || !equality.Semantic.DeepEqual(t.record.Spec, record)) {
 			g.Go(func() error { return r.applyRecord(ctx, t, record) })
 		}
 		spec, ok := d.Bundles[t.cluster]

@@ -278,7 +278,8 @@ func (m *member) gather(in Input, permits *permits) {
 // placed says whether an export has a proper name that belongs in this shard.
 func (m *member) placed(in Input, e *v1alpha1.Export) bool {
 	if !named(e) {
-		m.problem(ReasonInvalidExport, "an export is refused: %s/%s cannot be the namespace and name of a Service", clip.Quote(e.Namespace), clip.Quote(e.Name))
+		m.problem(ReasonInvalidExport, "an export is refused: %s/%s cannot be the namespace and name of a Service",
+			clip.Quote(e.Namespace), clip.Quote(e.Name))
 		return false
 	}
 	if shard := v1alpha1.Shard(e.Namespace, e.Name, in.Shards); shard != in.Shard {
@@ -302,8 +303,10 @@ func (m *member) limit(shard int32) {
 		case i >= maxExports:
 			m.refuse(a.key(), "the cluster exports more than %d services in this shard, and older ones come first", maxExports)
 		case size+bytes > maxRecord:
-			m.refused[a.key()] = refusal{v1alpha1.ReasonBundleFull, fmt.Sprintf("the cluster's exports in this shard exceed %d KiB, and older ones come first", maxRecord>>10)}
-			m.problem(v1alpha1.ReasonBundleFull, "the cluster exports more than %d KiB in shard %d: younger exports are refused", maxRecord>>10, shard)
+			m.refused[a.key()] = refusal{v1alpha1.ReasonBundleFull, fmt.Sprintf("the cluster's exports in this shard exceed "+
+				"%d KiB, and older ones come first", maxRecord>>10)}
+			m.problem(v1alpha1.ReasonBundleFull, "the cluster exports more than %d KiB in shard %d: younger exports are refused",
+				maxRecord>>10, shard)
 		default:
 			size += bytes
 			kept = append(kept, a)
@@ -323,16 +326,20 @@ func (m *member) refuse(k key, format string, args ...any) {
 // noteLeftOut makes a Problem of what accept left out.
 func (m *member) noteLeftOut(a *accepted) {
 	if a.notRouted > 0 {
-		m.problem(ReasonNotRouted, "%d backends of %s have the address of their node, which is not routed between clusters: do not run these pods with hostNetwork", a.notRouted, a.key())
+		m.problem(ReasonNotRouted, "%d backends of %s have the address of their node, which is not routed between "+
+			"clusters: do not run these pods with hostNetwork", a.notRouted, a.key())
 	}
 	if a.outside > 0 {
-		m.problem(ReasonNotRouted, "%d backends of %s are outside the accepted pod CIDRs: complete them in the ClusterSet, spec.clusters", a.outside, a.key())
+		m.problem(ReasonNotRouted, "%d backends of %s are outside the accepted pod CIDRs: complete them in the ClusterSet, "+
+			"spec.clusters", a.outside, a.key())
 	}
 	if a.malformed > 0 {
-		m.problem(ReasonInvalidExport, "%d backends of %s are left out: they have no valid address, hostname, zone or ports", a.malformed, a.key())
+		m.problem(ReasonInvalidExport, "%d backends of %s are left out: they have no valid address, hostname, zone or ports",
+			a.malformed, a.key())
 	}
 	if a.foreignIPs > 0 {
-		m.problem(ReasonInvalidExport, "%d ClusterIPs of %s are left out, being outside the accepted service CIDRs or more than one of a family: complete the CIDRs in the ClusterSet, spec.clusters", a.foreignIPs, a.key())
+		m.problem(ReasonInvalidExport, "%d ClusterIPs of %s are left out, being outside the accepted service CIDRs or more "+
+			"than one of a family: complete the CIDRs in the ClusterSet, spec.clusters", a.foreignIPs, a.key())
 	}
 	for _, text := range a.dropped {
 		if text != "" {
@@ -348,7 +355,8 @@ func (m *member) sortedProblems() []v1alpha1.Problem {
 	})
 	if left := len(out) - maxProblems + 1; left > 1 {
 		out = append(out[:maxProblems-1], v1alpha1.Problem{
-			Cluster: m.Cluster, Reason: out[maxProblems-1].Reason, Message: fmt.Sprintf("and %d more problems with exports", left),
+			Cluster: m.Cluster, Reason: out[maxProblems-1].Reason, Message: fmt.Sprintf("and %d more problems with exports",
+				left),
 		})
 	}
 	return out

@@ -58,7 +58,8 @@ func port(name string, number int32) v1alpha1.ServicePort {
 func pods(n, count int, ports ...v1alpha1.BackendPort) v1alpha1.Backends {
 	g := v1alpha1.Backends{Ports: ports}
 	for i := range count {
-		g.Addresses = append(g.Addresses, v1alpha1.Backend{IP: fmt.Sprintf("10.%d.%d.%d", n, i/200, 1+i%200), Ready: true, Serving: true, Node: "n1"})
+		g.Addresses = append(g.Addresses, v1alpha1.Backend{IP: fmt.Sprintf("10.%d.%d.%d", n, i/200, 1+i%200), Ready: true,
+			Serving: true, Node: "n1"})
 	}
 	return g
 }
@@ -68,7 +69,8 @@ func withPorts(ports ...v1alpha1.ServicePort) func(*v1alpha1.Export) {
 		addresses := e.Backends[0].Addresses
 		e.Settings.Ports, e.Backends = ports, []v1alpha1.Backends{{Addresses: addresses}}
 		for _, p := range ports {
-			e.Backends[0].Ports = append(e.Backends[0].Ports, v1alpha1.BackendPort{Name: p.Name, Protocol: p.Protocol, Port: 8000 + p.Port})
+			e.Backends[0].Ports = append(e.Backends[0].Ports, v1alpha1.BackendPort{Name: p.Name, Protocol: p.Protocol,
+				Port: 8000 + p.Port})
 		}
 	}
 }
@@ -136,7 +138,9 @@ func TestMerge(t *testing.T) {
 	lasting := func(seconds int32) func(*v1alpha1.Export) {
 		return func(e *v1alpha1.Export) {
 			clientIP(e)
-			e.Settings.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
+			e.Settings.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+				ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds},
+			}
 		}
 	}
 	local := corev1.ServiceInternalTrafficPolicyLocal
@@ -146,7 +150,8 @@ func TestMerge(t *testing.T) {
 		c1, c2             []func(*v1alpha1.Export) // c1 is the older
 		imported, conflict string
 	}{
-		{"identical exports do not conflict", nil, nil, `ClusterSetIP http:80/TCP: c1["http"]×3 c2["http"]×3`, "False NoConflicts"},
+		{"identical exports do not conflict", nil, nil, `ClusterSetIP http:80/TCP: c1["http"]×3 c2["http"]×3`,
+			"False NoConflicts"},
 		{"ports are the union, and a cluster serves those it exposes",
 			nil, []func(*v1alpha1.Export){withPorts(port("http", 80), port("https", 443))},
 			`ClusterSetIP http:80/TCP,https:443/TCP: c1["http"]×3 c2["http" "https"]×3`, "True PortConflict"},
@@ -160,14 +165,17 @@ func TestMerge(t *testing.T) {
 			[]func(*v1alpha1.Export){withPorts(port("", 80))}, []func(*v1alpha1.Export){withPorts(port("", 80))},
 			`ClusterSetIP 80/TCP: c1[""]×3 c2[""]×3`, "False NoConflicts"},
 		{"unnamed ports are named in a union, and no name twice",
-			[]func(*v1alpha1.Export){withPorts(port("", 80))}, []func(*v1alpha1.Export){withPorts(port("tcp-80", 81), port("x", 80))},
+			[]func(*v1alpha1.Export){withPorts(port("", 80))}, []func(*v1alpha1.Export){withPorts(port("tcp-80", 81),
+				port("x", 80))},
 			`ClusterSetIP tcp-80-2:80/TCP,tcp-80:81/TCP: c1["tcp-80-2"]×3 c2["tcp-80" "tcp-80-2"]×3`, "True PortConflict"},
 		{"the order of ports is no conflict",
-			[]func(*v1alpha1.Export){withPorts(port("a", 1), port("b", 2))}, []func(*v1alpha1.Export){withPorts(port("b", 2), port("a", 1))},
+			[]func(*v1alpha1.Export){withPorts(port("a", 1), port("b", 2))}, []func(*v1alpha1.Export){withPorts(port("b", 2),
+				port("a", 1))},
 			`ClusterSetIP a:1/TCP,b:2/TCP: c1["a" "b"]×3 c2["a" "b"]×3`, "False NoConflicts"},
 		{"a cluster whose type lost contributes nothing",
 			nil, []func(*v1alpha1.Export){headless}, `ClusterSetIP http:80/TCP: c1["http"]×3 c2[]×0`, "True TypeConflict"},
-		{"session affinity", nil, []func(*v1alpha1.Export){clientIP}, `ClusterSetIP http:80/TCP: c1["http"]×3 c2["http"]×3`, "True SessionAffinityConflict"},
+		{"session affinity", nil, []func(*v1alpha1.Export){clientIP}, `ClusterSetIP http:80/TCP: c1["http"]×3 c2["http"]×3`,
+			"True SessionAffinityConflict"},
 		{"session affinity timeout", []func(*v1alpha1.Export){clientIP}, []func(*v1alpha1.Export){lasting(60)},
 			`ClusterSetIP http:80/TCP: c1["http"]×3 c2["http"]×3`, "True SessionAffinityConfigConflict"},
 		{"the default timeout is no conflict", []func(*v1alpha1.Export){clientIP}, []func(*v1alpha1.Export){lasting(10800)},
@@ -179,7 +187,8 @@ func TestMerge(t *testing.T) {
 			e.Settings.TrafficDistribution = &near
 			e.Settings.IPFamilies = append(e.Settings.IPFamilies, corev1.IPv6Protocol)
 		}}, `ClusterSetIP http:80/TCP: c1["http"]×3 c2["http"]×3`,
-			"True LabelsConflict,AnnotationsConflict,InternalTrafficPolicyConflict,TrafficDistributionConflict,IPFamilyConflict"},
+			"True LabelsConflict,AnnotationsConflict,InternalTrafficPolicyConflict,TrafficDistributionConflict," +
+				"IPFamilyConflict"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -206,7 +215,8 @@ func TestConflictMessageNamesFieldClustersAndWinner(t *testing.T) {
 	d := decide(cluster(1, web(2, func(e *v1alpha1.Export) { *e = web(1); e.CreatedAt = at(5) })),
 		cluster(2, web(2, withPorts(port("http", 8080)))))
 	got := d.Bundles["c1"].ExportConditions[0].Message
-	const want = "ports: c1 (http:80/TCP) differs from c2 (http:8080/TCP); all are imported, and where they clash those of the oldest export, of c2"
+	const want = "ports: c1 (http:80/TCP) differs from c2 (http:8080/TCP); all are imported, and where they clash those " +
+		"of the oldest export, of c2"
 	if got != want {
 		t.Errorf("message\n %s, want\n %s", got, want)
 	}
@@ -215,7 +225,8 @@ func TestConflictMessageNamesFieldClustersAndWinner(t *testing.T) {
 func TestIPFamiliesAreTheUnion(t *testing.T) {
 	six := func(e *v1alpha1.Export) { e.Settings.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} }
 	d := decide(cluster(1, web(1, six)), cluster(2, web(2)))
-	if got := d.Bundles["c1"].Imports[0].Settings.IPFamilies; !slices.Equal(got, []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}) {
+	if got := d.Bundles["c1"].Imports[0].Settings.IPFamilies; !slices.Equal(got, []corev1.IPFamily{corev1.IPv6Protocol,
+		corev1.IPv4Protocol}) {
 		t.Errorf("families %v", got)
 	}
 }
@@ -277,7 +288,8 @@ func TestBundleFull(t *testing.T) {
 		}
 	}
 	imports := d.Bundles["c2"].Imports
-	if len(full) == 0 || len(full)+len(imports) != 40 || imports[0].Name != "web-00" || imports[len(imports)-1].Name != "web-39" || full[len(full)-1] != "web-38" {
+	if len(full) == 0 || len(full)+len(imports) != 40 || imports[0].Name != "web-00" ||
+		imports[len(imports)-1].Name != "web-39" || full[len(full)-1] != "web-38" {
 		t.Errorf("imported %d, full %v", len(imports), full)
 	}
 	unknown := cluster(1)

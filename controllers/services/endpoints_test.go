@@ -64,7 +64,8 @@ func TestEndpoints(t *testing.T) {
 	dual := func(e *v1alpha1.Export) {
 		e.ClusterIPs = append(e.ClusterIPs, "fd00:1:1::10")
 		e.Settings.IPFamilies = append(e.Settings.IPFamilies, corev1.IPv6Protocol)
-		e.Backends[0].Addresses = append(e.Backends[0].Addresses, v1alpha1.Backend{IP: "fd00:1::5", Ready: true, Serving: true})
+		e.Backends[0].Addresses = append(e.Backends[0].Addresses, v1alpha1.Backend{IP: "fd00:1::5", Ready: true,
+			Serving: true})
 	}
 	byIP := v1alpha1.ServicesSpec{Endpoints: v1alpha1.EndpointModeClusterIP}
 	tests := []struct {
@@ -74,27 +75,38 @@ func TestEndpoints(t *testing.T) {
 		export   []func(*v1alpha1.Export)
 		want     string
 	}{
-		{"pods by default", v1alpha1.ServicesSpec{}, nil, []func(*v1alpha1.Export){backends(2)}, "10.1.0.1 10.1.0.2 on http:8080"},
+		{"pods by default", v1alpha1.ServicesSpec{}, nil, []func(*v1alpha1.Export){backends(2)},
+			"10.1.0.1 10.1.0.2 on http:8080"},
 		{"a hundred pods", v1alpha1.ServicesSpec{}, nil, []func(*v1alpha1.Export){backends(100)}, "100 pods on http:8080"},
-		{"more pods are the ClusterIP", v1alpha1.ServicesSpec{}, nil, []func(*v1alpha1.Export){backends(101)}, "10.101.0.10 on http:80"},
-		{"and are counted for a failover", v1alpha1.ServicesSpec{}, failover, []func(*v1alpha1.Export){backends(300)}, "10.101.0.10 on http:80; 101 behind"},
+		{"more pods are the ClusterIP", v1alpha1.ServicesSpec{}, nil, []func(*v1alpha1.Export){backends(101)},
+			"10.101.0.10 on http:80"},
+		{"and are counted for a failover", v1alpha1.ServicesSpec{}, failover, []func(*v1alpha1.Export){backends(300)},
+			"10.101.0.10 on http:80; 101 behind"},
 		{"the ClusterSet asks for ClusterIPs", byIP, nil, nil, "10.101.0.10 on http:80"},
 		{"the count is there for a failover", byIP, failover, nil, "10.101.0.10 on http:80; 3 behind"},
 		{"and not for weights", byIP, weights, nil, "10.101.0.10 on http:80"},
-		{"pods are not counted: they are there", v1alpha1.ServicesSpec{}, failover, []func(*v1alpha1.Export){backends(1)}, "10.1.0.1 on http:8080"},
+		{"pods are not counted: they are there", v1alpha1.ServicesSpec{}, failover, []func(*v1alpha1.Export){backends(1)},
+			"10.1.0.1 on http:8080"},
 		{"a ClusterIP with nothing ready behind it is none", byIP, failover, []func(*v1alpha1.Export){notReady}, ""},
 		{"only ports with a ready backend", byIP, nil, []func(*v1alpha1.Export){onePortReady}, "10.101.0.10 on http:80"},
-		{"without a ClusterIP pods stand for themselves", byIP, nil, []func(*v1alpha1.Export){noIP, backends(1)}, "10.1.0.1 on http:8080"},
-		{"but not where DNS answers the ClusterIP", v1alpha1.ServicesSpec{Mode: "ClusterIP"}, nil, []func(*v1alpha1.Export){noIP}, ""},
+		{"without a ClusterIP pods stand for themselves", byIP, nil, []func(*v1alpha1.Export){noIP, backends(1)},
+			"10.1.0.1 on http:8080"},
+		{"but not where DNS answers the ClusterIP", v1alpha1.ServicesSpec{Mode: "ClusterIP"}, nil,
+			[]func(*v1alpha1.Export){noIP}, ""},
 		{"the mode of the ClusterSet", v1alpha1.ServicesSpec{Mode: "ClusterIP"}, nil, nil, "10.101.0.10 on http:80"},
-		{"the mode of the export", v1alpha1.ServicesSpec{}, nil, []func(*v1alpha1.Export){mode("ClusterIP")}, "10.101.0.10 on http:80"},
-		{"the mode of the export against the ClusterSet's", v1alpha1.ServicesSpec{Mode: "ClusterIP"}, nil, []func(*v1alpha1.Export){mode("ClusterSetIP"), backends(1)}, "10.1.0.1 on http:8080"},
-		{"one ClusterIP of each family", byIP, failover, []func(*v1alpha1.Export){dual}, "10.101.0.10 fd00:1:1::10 on http:80; 3 behind"},
-		{"a headless service has its pods", v1alpha1.ServicesSpec{Mode: "ClusterIP", Endpoints: "ClusterIP"}, failover, []func(*v1alpha1.Export){backends(120), headless}, "120 pods on http:8080"},
+		{"the mode of the export", v1alpha1.ServicesSpec{}, nil, []func(*v1alpha1.Export){mode("ClusterIP")},
+			"10.101.0.10 on http:80"},
+		{"the mode of the export against the ClusterSet's", v1alpha1.ServicesSpec{Mode: "ClusterIP"}, nil,
+			[]func(*v1alpha1.Export){mode("ClusterSetIP"), backends(1)}, "10.1.0.1 on http:8080"},
+		{"one ClusterIP of each family", byIP, failover, []func(*v1alpha1.Export){dual}, "10.101.0.10 fd00:1:1::10 on " +
+			"http:80; 3 behind"},
+		{"a headless service has its pods", v1alpha1.ServicesSpec{Mode: "ClusterIP", Endpoints: "ClusterIP"}, failover,
+			[]func(*v1alpha1.Export){backends(120), headless}, "120 pods on http:8080"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			in := Input{Shards: 1, Now: now, Services: tt.services, Members: []Member{cluster(1, web(1, tt.export...)), cluster(2)}}
+			in := Input{Shards: 1, Now: now, Services: tt.services, Members: []Member{cluster(1, web(1, tt.export...)),
+				cluster(2)}}
 			in.Policies = []v1alpha1.ServicePolicy{servicePolicy("web", tt.choice, nil), servicePolicy("other", failover, nil)}
 			i := Decide(in).Bundles["c2"].Imports[0]
 			if got := of(i, "c1"); got != tt.want {
@@ -114,8 +126,10 @@ func TestHoveringAroundTheCapDoesNotFlap(t *testing.T) {
 		pods int
 		want string
 	}{
-		{99, "99 pods on http:8080"}, {100, "100 pods on http:8080"}, {101, "10.101.0.10 on http:80"}, {100, "10.101.0.10 on http:80"},
-		{102, "10.101.0.10 on http:80"}, {81, "10.101.0.10 on http:80"}, {80, "80 pods on http:8080"}, {81, "81 pods on http:8080"}, {100, "100 pods on http:8080"},
+		{99, "99 pods on http:8080"}, {100, "100 pods on http:8080"}, {101, "10.101.0.10 on http:80"},
+		{100, "10.101.0.10 on http:80"},
+		{102, "10.101.0.10 on http:80"}, {81, "10.101.0.10 on http:80"}, {80, "80 pods on http:8080"},
+		{81, "81 pods on http:8080"}, {100, "100 pods on http:8080"},
 	} {
 		members[0].Exports = []v1alpha1.Export{web(1, backends(step.pods))}
 		d := decide(members...)
@@ -132,7 +146,8 @@ func TestHoveringAroundTheCapDoesNotFlap(t *testing.T) {
 
 // Only the number of pods is remembered, not that a mode once hid them.
 func TestTheClusterIPOfAModeIsNoMemory(t *testing.T) {
-	members := []Member{cluster(1, web(1, backends(90), func(e *v1alpha1.Export) { e.Mode = v1alpha1.ServiceModeClusterIP })), cluster(2)}
+	members := []Member{cluster(1, web(1, backends(90),
+		func(e *v1alpha1.Export) { e.Mode = v1alpha1.ServiceModeClusterIP })), cluster(2)}
 	d := decide(members...)
 	for i := range members {
 		members[i].Last, members[i].Record = written(t, d, members[i].Cluster)
@@ -159,7 +174,8 @@ func TestModeIsThatOfTheOldestVisibleExport(t *testing.T) {
 		{"the oldest asks", "", ask("ClusterIP", nil), ask("", nil), "ClusterIP", "True ServiceModeConflict"},
 		{"the newer asks", "", ask("", nil), ask("ClusterIP", nil), "", "True ServiceModeConflict"},
 		{"all ask for the default", "", ask("ClusterSetIP", nil), ask("", nil), "", "False NoConflicts"},
-		{"the oldest is not to be seen", "", ask("ClusterSetIP", scopeOf()), ask("ClusterIP", nil), "ClusterIP", "True ServiceModeConflict"},
+		{"the oldest is not to be seen", "", ask("ClusterSetIP", scopeOf()), ask("ClusterIP", nil), "ClusterIP",
+			"True ServiceModeConflict"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := Input{Shards: 1, Now: now, Services: v1alpha1.ServicesSpec{Mode: tt.set}}
@@ -184,7 +200,8 @@ func TestUnknownModeIsRefused(t *testing.T) {
 
 func TestChoiceIsFilledIn(t *testing.T) {
 	in := Input{Shards: 1, Now: now, Members: []Member{cluster(1, web(1))}}
-	in.Policies = []v1alpha1.ServicePolicy{servicePolicy("web", &v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c2"}}}, nil)}
+	in.Policies = []v1alpha1.ServicePolicy{servicePolicy("web",
+		&v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c2"}}}, nil)}
 	if c := Decide(in).Bundles["c1"].Imports[0].Choice; c == nil || c.Failover.MinReadyBackends != 1 {
 		t.Errorf("choice %+v: a default that Karmada would fill in is drift", c)
 	}

@@ -82,7 +82,8 @@ func (s *service) leaveOut(exporter, importer string) {
 // import may take from it.
 func (v *view) costOf(a *accepted, m *member) int {
 	const around = 256 // the import's other fields, and names generated for ports
-	cost := around + len(a.export.Namespace) + len(a.export.Name) + sizeOf(a.export.Settings) + 16*len(a.export.Settings.Ports)
+	cost := around + len(a.export.Namespace) + len(a.export.Name) + sizeOf(a.export.Settings) + 16*len(
+		a.export.Settings.Ports)
 	if v.imported.Choice != nil {
 		cost += sizeOf(v.imported.Choice)
 	}
@@ -133,7 +134,10 @@ func (o *overdraft) tell(m *member) {
 	if o.bundles == 0 {
 		return
 	}
-	m.problem(v1alpha1.ReasonBundleFull, "the exports of cluster %s exceed its fair share of %d Bundles; in that of %s they take %d KiB of the %d that are its share: "+
-		"some are not imported, and no other cluster's are left out for them. Let it export fewer, or with fewer ports and annotations; "+
-		"spec.services.exporters of the ClusterSet says who may export", m.Cluster, o.bundles, o.first, o.asked>>10, o.share>>10)
+	m.problem(v1alpha1.ReasonBundleFull, "the exports of cluster %s exceed its fair share of %d Bundles; in that of %s "+
+		"they take %d KiB of the %d that are its share: "+
+		"some are not imported, and no other cluster's are left out for them. Let it export fewer, or with fewer ports and "+
+		"annotations; "+
+		"spec.services.exporters of the ClusterSet says who may export", m.Cluster, o.bundles, o.first,
+		o.asked>>10, o.share>>10)
 }

@@ -57,7 +57,8 @@ func TestOneMemberCannotStarveTheOthers(t *testing.T) {
 	for i := range joined {
 		joined[i].Name = fmt.Sprintf("web-%03d", i)
 	}
-	for name, hostile := range map[string][]v1alpha1.Export{"names of its own": padded(1, 150), "names of others": joined} {
+	for name, hostile := range map[string][]v1alpha1.Export{"names of its own": padded(1, 150),
+		"names of others": joined} {
 		t.Run(name, func(t *testing.T) {
 			d := decide(cluster(1, hostile...), cluster(2, honest(2, 100)...), cluster(3, honest(3, 100)...))
 			for _, c := range []string{"c2", "c3"} {

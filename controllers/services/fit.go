@@ -51,7 +51,8 @@ func fit(members []*member, services []*service, follow *rules) {
 		live := s.live()
 		for i := range live {
 			a := &live[i]
-			size := max(sizeOf(ready(a, nil)), sizeOf(ready(a, worst)), sizeOf(byName[a.cluster].last(ready(a, nil)))) + sizeOf(s.conflict)
+			size := max(sizeOf(ready(a, nil)), sizeOf(ready(a, worst)), sizeOf(byName[a.cluster].last(ready(a, nil)))) + sizeOf(
+				s.conflict)
 			kept[a] = byName[a.cluster].reserve(size)
 		}
 	}
@@ -131,7 +132,8 @@ func (v *view) forMember(m *member) (v1alpha1.Import, int) {
 // reserve takes room for conditions, if there is any.
 func (m *member) reserve(size int) bool {
 	if m.size+size > maxConditions {
-		m.problem(v1alpha1.ReasonBundleFull, "the cluster exports so many services that the conditions of some have no room: expect these to be pending, and export fewer or use a ClusterSet with more shards")
+		m.problem(v1alpha1.ReasonBundleFull, "the cluster exports so many services that the conditions of some have no "+
+			"room: expect these to be pending, and export fewer or use a ClusterSet with more shards")
 		return false
 	}
 	m.size += size
@@ -204,7 +206,8 @@ func ready(a *accepted, full []string) v1alpha1.ExportCondition {
 	}
 	if len(full) > 0 {
 		out.Status, out.Reason = metav1.ConditionFalse, v1alpha1.ReasonBundleFull
-		out.Message = fmt.Sprintf("no room in the Bundle (%d KiB) of %d clusters, the first being %s: the cluster's share is used up by its older exports; export fewer, or use a ClusterSet with more shards",
+		out.Message = fmt.Sprintf("no room in the Bundle (%d KiB) of %d clusters, the first being %s: the cluster's share "+
+			"is used up by its older exports; export fewer, or use a ClusterSet with more shards",
 			maxBundle>>10, len(full), full[0])
 	}
 	return out

@@ -29,12 +29,15 @@ func (r KarmadaServices) Conflict(conflict metav1.Condition, namespace, name str
 	var reasons, texts []string
 	if r.ServiceImport && !strings.Contains(conflict.Reason, ReasonDerivedService) {
 		reasons = append(reasons, ReasonDerivedService)
-		texts = append(texts, fmt.Sprintf("a ServiceImport on the Karmada API has Karmada import the service as derived-%s, beside the ServiceImport of every member: delete it there with kubectl -n %s delete serviceimport %s",
+		texts = append(texts, fmt.Sprintf("a ServiceImport on the Karmada API has Karmada import the service as "+
+			"derived-%s, beside the ServiceImport of every member: delete it there with kubectl -n %s delete serviceimport %s",
 			name, namespace, name))
 	}
 	if r.MultiClusterService && !strings.Contains(conflict.Reason, ReasonMultiClusterService) {
 		reasons = append(reasons, ReasonMultiClusterService)
-		texts = append(texts, fmt.Sprintf("a MultiClusterService on the Karmada API has Karmada put pods of other clusters behind the Service itself: delete it there with kubectl -n %s delete multiclusterservice %s, or stop exporting the service",
+		texts = append(texts, fmt.Sprintf("a MultiClusterService on the Karmada API has Karmada put pods of other clusters "+
+			"behind the Service itself: delete it there with kubectl -n %s delete multiclusterservice %s, or stop exporting "+
+			"the service",
 			namespace, name))
 	}
 	if len(reasons) == 0 {
@@ -43,6 +46,7 @@ func (r KarmadaServices) Conflict(conflict metav1.Condition, namespace, name str
 	if conflict.Status == metav1.ConditionTrue {
 		reasons, texts = append([]string{conflict.Reason}, reasons...), append([]string{conflict.Message}, texts...)
 	}
-	conflict.Status, conflict.Reason, conflict.Message = metav1.ConditionTrue, strings.Join(reasons, ","), strings.Join(texts, ". ")
+	conflict.Status, conflict.Reason, conflict.Message = metav1.ConditionTrue, strings.Join(reasons, ","),
+		strings.Join(texts, ". ")
 	return conflict
 }

@@ -69,13 +69,15 @@ var kep1645 = []struct {
 		"ports", `[{"name":"http","protocol":"TCP","port":80}]`, "True PortConflict"},
 	{"Service Port: one number with two protocols is two ports",
 		changes{withPorts(port("dns-tcp", 53))}, changes{withPorts(udp(port("dns", 53)))},
-		"ports", `[{"name":"dns-tcp","protocol":"TCP","port":53},{"name":"dns","protocol":"UDP","port":53}]`, "True PortConflict"},
+		"ports", `[{"name":"dns-tcp","protocol":"TCP","port":53},{"name":"dns","protocol":"UDP","port":53}]`,
+		"True PortConflict"},
 	{"Service Port: a name with another protocol clashes",
 		changes{withPorts(port("dns", 53))}, changes{withPorts(udp(port("dns", 53)))},
 		"ports", `[{"name":"dns","protocol":"TCP","port":53}]`, "True PortConflict"},
 	{"Service Port: no two ports have one name, the empty one included",
 		changes{withPorts(port("", 80))}, changes{withPorts(port("", 81))},
-		"ports", `[{"name":"tcp-80","protocol":"TCP","port":80},{"name":"tcp-81","protocol":"TCP","port":81}]`, "True PortConflict"},
+		"ports", `[{"name":"tcp-80","protocol":"TCP","port":80},{"name":"tcp-81","protocol":"TCP","port":81}]`,
+		"True PortConflict"},
 	{"Service Port: the application protocol is the oldest's",
 		changes{withPorts(app(port("http", 80), "kubernetes.io/h2c"))}, changes{withPorts(app(port("http", 80), "http"))},
 		"ports", `[{"name":"http","protocol":"TCP","port":80,"appProtocol":"kubernetes.io/h2c"}]`, "True PortConflict"},
@@ -104,17 +106,19 @@ var kep1645 = []struct {
 		local := corev1.ServiceInternalTrafficPolicyLocal
 		s.InternalTrafficPolicy = &local
 	})}, nil, "internalTrafficPolicy", `"Local"`, "True InternalTrafficPolicyConflict"},
-	{"InternalTrafficPolicy: the default, stated or not, is no conflict", changes{settings(func(s *v1alpha1.ServiceSettings) {
-		cluster := corev1.ServiceInternalTrafficPolicyCluster
-		s.InternalTrafficPolicy = &cluster
-	})}, nil, "internalTrafficPolicy", `"Cluster"`, "False NoConflicts"},
+	{"InternalTrafficPolicy: the default, stated or not, is no conflict",
+		changes{settings(func(s *v1alpha1.ServiceSettings) {
+			cluster := corev1.ServiceInternalTrafficPolicyCluster
+			s.InternalTrafficPolicy = &cluster
+		})}, nil, "internalTrafficPolicy", `"Cluster"`, "False NoConflicts"},
 	{"TrafficDistribution: that of the oldest", changes{settings(func(s *v1alpha1.ServiceSettings) {
 		near := "PreferClose"
 		s.TrafficDistribution = &near
 	})}, nil, "trafficDistribution", `"PreferClose"`, "True TrafficDistributionConflict"},
 	{"IPFamilies: the union, in the order of the oldest", changes{withFamilies("IPv6")}, changes{withFamilies("IPv4")},
 		"ipFamilies", `["IPv6","IPv4"]`, "True IPFamilyConflict"},
-	{"IPFamilies: another order is no conflict", changes{withFamilies("IPv6", "IPv4")}, changes{withFamilies("IPv4", "IPv6")},
+	{"IPFamilies: another order is no conflict", changes{withFamilies("IPv6", "IPv4")},
+		changes{withFamilies("IPv4", "IPv6")},
 		"ipFamilies", `["IPv6","IPv4"]`, "False NoConflicts"},
 	{"IPFamilies: a cluster whose type lost adds none", nil, changes{headless, withFamilies("IPv6")},
 		"ipFamilies", `["IPv4"]`, "True TypeConflict,IPFamilyConflict"},
@@ -171,7 +175,8 @@ func TestPrecedenceGoesFromOldestToNewest(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
-	second := decide(cluster(1, web(1)), cluster(2, web(2, withPorts(port("a", 1)))), cluster(3, web(3, withPorts(port("a", 2)))))
+	second := decide(cluster(1, web(1)), cluster(2, web(2, withPorts(port("a", 1)))),
+		cluster(3, web(3, withPorts(port("a", 2)))))
 	if got := portsText(&second.Bundles["c1"].Imports[0].Settings); got != "a:1/TCP,http:80/TCP" {
 		t.Errorf("of the two newer ports %s", got)
 	}
@@ -197,15 +202,18 @@ func TestConflictClears(t *testing.T) {
 
 // All reasons are joined by commas, in one order, and the message names every field.
 func TestReasonsAreJoined(t *testing.T) {
-	d := decide(cluster(1, web(1)), cluster(2, web(2, headless, affinity(1), withLabels(map[string]string{"a": "1"}), withFamilies("IPv6"))))
+	d := decide(cluster(1, web(1)), cluster(2, web(2, headless, affinity(1), withLabels(map[string]string{"a": "1"}),
+		withFamilies("IPv6"))))
 	for _, c := range d.Bundles["c2"].ExportConditions {
 		if c.Type != "Conflict" {
 			continue
 		}
-		if c.Reason != "TypeConflict,SessionAffinityConflict,LabelsConflict,IPFamilyConflict" || c.Status != metav1.ConditionTrue {
+		if c.Reason != "TypeConflict,SessionAffinityConflict,LabelsConflict,IPFamilyConflict" ||
+			c.Status != metav1.ConditionTrue {
 			t.Errorf("%s %s", c.Status, c.Reason)
 		}
-		for _, field := range []string{"type: c2 (Headless)", "sessionAffinity: c2 (ClientIP)", "exportedLabels: c2", "ipFamilies: c2 (IPv6)"} {
+		for _, field := range []string{"type: c2 (Headless)", "sessionAffinity: c2 (ClientIP)", "exportedLabels: c2",
+			"ipFamilies: c2 (IPv6)"} {
 			if !strings.Contains(c.Message, field) {
 				t.Errorf("%q does not name %s", c.Message, field)
 			}

@@ -47,7 +47,8 @@ func merge(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) v1a
 		}
 		e := &exports[i].export
 		c := v1alpha1.ImportCluster{
-			Cluster: exports[i].cluster, CreatedAt: metav1.NewTime(exports[i].age.Truncate(time.Second)), // as the wire carries it
+			// as the wire carries it
+			Cluster: exports[i].cluster, CreatedAt: metav1.NewTime(exports[i].age.Truncate(time.Second)),
 			Ports: []string{}, ClusterIPs: []string{}, Backends: []v1alpha1.Backends{},
 		}
 		// A cluster whose type lost contributes nothing.

@@ -48,9 +48,11 @@ func (p *permits) refuses(m *Member, k key) string {
 	}
 	switch {
 	case covered && !admitted:
-		return fmt.Sprintf("no rule in spec.services.exporters of the ClusterSet that covers %s admits cluster %s: add the cluster to one, or delete the ServiceExport there", k, m.Cluster)
+		return fmt.Sprintf("no rule in spec.services.exporters of the ClusterSet that covers %s admits cluster %s: add the "+
+			"cluster to one, or delete the ServiceExport there", k, m.Cluster)
 	case !p.policies[k].exporters.admits(m):
-		return fmt.Sprintf("spec.exporters of ServicePolicy %s on the Karmada API does not admit cluster %s: add it there, or delete the ServiceExport in the cluster", k, m.Cluster)
+		return fmt.Sprintf("spec.exporters of ServicePolicy %s on the Karmada API does not admit cluster %s: add it there, "+
+			"or delete the ServiceExport in the cluster", k, m.Cluster)
 	}
 	return ""
 }

@@ -33,17 +33,25 @@ func TestExporters(t *testing.T) {
 		want   string // who exports sample/web, of c1 (zone a), c2
 		says   string // to c2 if it may not
 	}{
-		"nothing is stated":              {nil, nil, "c1 c2", ""},
-		"a rule for all":                 {[]v1alpha1.ExporterRule{rule("", "", named("c1"))}, nil, "c1", "spec.services.exporters"},
-		"a rule for the namespace":       {[]v1alpha1.ExporterRule{rule("sample", "", named("c1"))}, nil, "c1", "spec.services.exporters"},
-		"a rule for another namespace":   {[]v1alpha1.ExporterRule{rule("other", "", named("c1"))}, nil, "c1 c2", ""},
-		"a rule for another service":     {[]v1alpha1.ExporterRule{rule("sample", "db", named("c1"))}, nil, "c1 c2", ""},
-		"rules add up":                   {[]v1alpha1.ExporterRule{rule("", "", named("c1")), rule("sample", "web", named("c2"))}, nil, "c1 c2", ""},
-		"by labels":                      {[]v1alpha1.ExporterRule{rule("sample", "", byZone)}, nil, "c1", "spec.services.exporters"},
-		"nobody":                         {[]v1alpha1.ExporterRule{rule("sample", "", named())}, nil, "", "spec.services.exporters"},
-		"a selector that cannot be used": {[]v1alpha1.ExporterRule{rule("sample", "", broken)}, nil, "c1", "spec.services.exporters"},
-		"a policy":                       {nil, &v1alpha1.ExporterScope{ClusterNames: []string{"c1"}}, "c1", "ServicePolicy sample/web"},
-		"a policy narrows, and no more":  {[]v1alpha1.ExporterRule{rule("sample", "", named("c1"))}, &v1alpha1.ExporterScope{ClusterNames: []string{"c2"}}, "", "spec.services.exporters"},
+		"nothing is stated": {nil, nil, "c1 c2", ""},
+		"a rule for all": {[]v1alpha1.ExporterRule{rule("", "", named("c1"))}, nil, "c1",
+			"spec.services.exporters"},
+		"a rule for the namespace": {[]v1alpha1.ExporterRule{rule("sample", "", named("c1"))}, nil, "c1",
+			"spec.services.exporters"},
+		"a rule for another namespace": {[]v1alpha1.ExporterRule{rule("other", "", named("c1"))}, nil, "c1 c2", ""},
+		"a rule for another service":   {[]v1alpha1.ExporterRule{rule("sample", "db", named("c1"))}, nil, "c1 c2", ""},
+		"rules add up": {[]v1alpha1.ExporterRule{rule("", "", named("c1")),
+			rule("sample", "web", named("c2"))}, nil, "c1 c2", ""},
+		"by labels": {[]v1alpha1.ExporterRule{rule("sample", "", byZone)}, nil, "c1",
+			"spec.services.exporters"},
+		"nobody": {[]v1alpha1.ExporterRule{rule("sample", "", named())}, nil, "",
+			"spec.services.exporters"},
+		"a selector that cannot be used": {[]v1alpha1.ExporterRule{rule("sample", "", broken)}, nil, "c1",
+			"spec.services.exporters"},
+		"a policy": {nil, &v1alpha1.ExporterScope{ClusterNames: []string{"c1"}}, "c1",
+			"ServicePolicy sample/web"},
+		"a policy narrows, and no more": {[]v1alpha1.ExporterRule{rule("sample", "", named("c1"))},
+			&v1alpha1.ExporterScope{ClusterNames: []string{"c2"}}, "", "spec.services.exporters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := Input{Shards: 1, Now: now, Members: []Member{cluster(1, web(1)), cluster(2, web(2)), cluster(3)}}
@@ -68,7 +76,8 @@ func TestExporters(t *testing.T) {
 			switch {
 			case c.says == "" && ready.Status != metav1.ConditionTrue:
 				t.Errorf("c2 is told %s %s: %s", ready.Status, ready.Reason, ready.Message)
-			case c.says != "" && (ready.Status != metav1.ConditionFalse || ready.Reason != ReasonNotPermitted || !strings.Contains(ready.Message, c.says) ||
+			case c.says != "" && (ready.Status != metav1.ConditionFalse || ready.Reason != ReasonNotPermitted ||
+				!strings.Contains(ready.Message, c.says) ||
 				!strings.Contains(ready.Message, "delete the ServiceExport")):
 				t.Errorf("c2 is told %s %s: %s", ready.Status, ready.Reason, ready.Message)
 			}
@@ -85,7 +94,9 @@ func TestExporters(t *testing.T) {
 // What was exported before the rule came is withdrawn by it, and what is kept of it serves nobody.
 func TestARuleEndsAnExport(t *testing.T) {
 	w := newWalk(t, cluster(1, web(1)), cluster(2))
-	w.in.Services.Exporters = []v1alpha1.ExporterRule{{ExporterScope: v1alpha1.ExporterScope{ClusterNames: []string{"c2"}}}}
+	w.in.Services.Exporters = []v1alpha1.ExporterRule{{
+		ExporterScope: v1alpha1.ExporterScope{ClusterNames: []string{"c2"}},
+	}}
 	w.in.Scheduled = map[string][]string{"sample/web": {"c1", "c2"}}
 	w.after(0)
 	if got := w.has("c2"); got != "" {

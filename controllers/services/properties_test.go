@@ -47,7 +47,8 @@ func random(r *rand.Rand) Input {
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 func randomScope(r *rand.Rand) *v1alpha1.ImportScope {
-	return pick(r, nil, &v1alpha1.ImportScope{}, scopeOf("c1"), scopeOf("c2", "c3"), labelled("zone", "1"), labelled("zone", "0"))
+	return pick(r, nil, &v1alpha1.ImportScope{}, scopeOf("c1"), scopeOf("c2", "c3"), labelled("zone", "1"),
+		labelled("zone", "0"))
 }
 
 func randomPolicy(r *rand.Rand, name string) v1alpha1.ServicePolicy {
@@ -125,7 +126,8 @@ func TestUnknownMembersKeepEverything(t *testing.T) {
 				x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 				for k := range min(len(x), len(y)) {
 					if x[k] != y[k] {
-						t.Fatalf("seed %d, round %d: now %s, before %s, after\n%s", seed, round, x[k], y[k], strings.Join(y[max(0, k-30):k], "\n"))
+						t.Fatalf("seed %d, round %d: now %s, before %s, after\n%s", seed, round, x[k], y[k],
+							strings.Join(y[max(0, k-30):k], "\n"))
 					}
 				}
 				t.Fatalf("seed %d, round %d: the length changed", seed, round)

@@ -66,10 +66,14 @@ func TestABackdatedExportTakesNothing(t *testing.T) {
 		want     string // of c3
 		conflict string
 	}{
-		"the type": {[]func(*v1alpha1.Export){headless}, `ClusterSetIP http:80/TCP: c1["http"]×3 c2[]×0`, "True TypeConflict"},
+		"the type": {[]func(*v1alpha1.Export){headless}, `ClusterSetIP http:80/TCP: c1["http"]×3 c2[]×0`,
+			"True TypeConflict"},
 		"the ports": {[]func(*v1alpha1.Export){withPorts(port("http", 8080))},
 			`ClusterSetIP http:80/TCP: c1["http"]×3 c2[]×0`, "True PortConflict"},
-		"the session affinity": {[]func(*v1alpha1.Export){func(e *v1alpha1.Export) { e.Settings.SessionAffinity = corev1.ServiceAffinityClientIP }},
+		"the session affinity": {[]func(*v1alpha1.Export){func(
+			e *v1alpha1.Export) {
+			e.Settings.SessionAffinity = corev1.ServiceAffinityClientIP
+		}},
 			`ClusterSetIP http:80/TCP: c1["http"]×3 c2["http"]×3`, "True SessionAffinityConflict"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,13 +126,15 @@ func TestAgeOfAnExport(t *testing.T) {
 		recorded bool
 		want     time.Time
 	}{
-		"an honest clock":                     {start.Add(-time.Second), time.Time{}, true, start},
-		"a clock that is ahead":               {start.Add(time.Minute), time.Time{}, true, start.Add(time.Minute)},
-		"a backdated one":                     {time.Unix(0, 0), time.Time{}, true, start},
-		"after an upgrade":                    {start.Add(-time.Hour), start.Add(-24 * time.Hour), false, start.Add(-time.Hour)},
-		"after an upgrade, older than a join": {start.Add(-24 * time.Hour), start.Add(-time.Hour), false, start.Add(-time.Hour)},
-		"after an upgrade, in the future":     {start.Add(time.Hour), start.Add(-time.Hour), false, start.Add(time.Hour)},
-		"of a cluster that joins, backdated":  {time.Unix(0, 0), start, false, start},
+		"an honest clock":       {start.Add(-time.Second), time.Time{}, true, start},
+		"a clock that is ahead": {start.Add(time.Minute), time.Time{}, true, start.Add(time.Minute)},
+		"a backdated one":       {time.Unix(0, 0), time.Time{}, true, start},
+		"after an upgrade": {start.Add(-time.Hour), start.Add(-24 * time.Hour), false,
+			start.Add(-time.Hour)},
+		"after an upgrade, older than a join": {start.Add(-24 * time.Hour), start.Add(-time.Hour), false,
+			start.Add(-time.Hour)},
+		"after an upgrade, in the future":    {start.Add(time.Hour), start.Add(-time.Hour), false, start.Add(time.Hour)},
+		"of a cluster that joins, backdated": {time.Unix(0, 0), start, false, start},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := cluster(1, web(1, created(c.created)))

@@ -40,7 +40,8 @@ func readReport(raw []byte) (*report, error) {
 		return nil, nil
 	}
 	if len(raw) > maxReport {
-		return nil, &unusable{v1alpha1.ReasonStatusTooLarge, fmt.Sprintf("it has %d bytes, at most %d are read", len(raw), maxReport)}
+		return nil, &unusable{v1alpha1.ReasonStatusTooLarge, fmt.Sprintf("it has %d bytes, at most %d are read",
+			len(raw), maxReport)}
 	}
 	var status struct {
 		ObservedRevision int64             `json:"observedRevision"`
@@ -51,7 +52,8 @@ func readReport(raw []byte) (*report, error) {
 		return nil, &unusable{ReasonInvalidReport, "it cannot be decoded: " + clip.Quote(err.Error())}
 	}
 	if len(status.Exports) > maxReported {
-		return nil, &unusable{v1alpha1.ReasonStatusTooLarge, fmt.Sprintf("it has %d exports, at most %d are read", len(status.Exports), maxReported)}
+		return nil, &unusable{v1alpha1.ReasonStatusTooLarge, fmt.Sprintf("it has %d exports, at most %d are read",
+			len(status.Exports), maxReported)}
 	}
 	if status.ObservedRevision == 0 {
 		return nil, nil

@@ -30,18 +30,23 @@ func TestReports(t *testing.T) {
 		raw  string
 		want string
 	}{
-		"good":                          {good, "revision 7, 1 exports, 0 malformed"},
-		"nothing yet":                   {`{}`, "no report"},
-		"an older agent's silence":      {`{"exports":[]}`, "no report"},
-		"one export that is malformed":  {strings.Replace(good, `"exports":[`, `"exports":[`+bad+`,`, 1), "revision 7, 1 exports, 1 malformed"},
-		"an export of another type":     {`{"observedRevision":7,"exports":[null,1,"x",[],{}]}`, "revision 7, 2 exports, 3 malformed"},
-		"unknown fields of a newer one": {`{"observedRevision":7,"exports":[],"more":{"a":1}}`, "revision 7, 0 exports, 0 malformed"},
-		"no JSON":                       {`{"observedRevision":`, ReasonInvalidReport},
-		"a list":                        {`[]`, ReasonInvalidReport},
-		"exports of another type":       {`{"observedRevision":7,"exports":"all"}`, ReasonInvalidReport},
-		"deep":                          {strings.Repeat("[", 1<<16), ReasonInvalidReport},
-		"long":                          {`{"observedRevision":7,"x":"` + strings.Repeat("x", maxReport) + `"}`, v1alpha1.ReasonStatusTooLarge},
-		"many":                          {`{"observedRevision":7,"exports":[{}` + strings.Repeat(",{}", maxReported) + `]}`, v1alpha1.ReasonStatusTooLarge},
+		"good":                     {good, "revision 7, 1 exports, 0 malformed"},
+		"nothing yet":              {`{}`, "no report"},
+		"an older agent's silence": {`{"exports":[]}`, "no report"},
+		"one export that is malformed": {strings.Replace(good, `"exports":[`, `"exports":[`+bad+`,`, 1),
+			"revision 7, 1 exports, 1 malformed"},
+		"an export of another type": {`{"observedRevision":7,"exports":[null,1,"x",[],{}]}`,
+			"revision 7, 2 exports, 3 malformed"},
+		"unknown fields of a newer one": {`{"observedRevision":7,"exports":[],"more":{"a":1}}`,
+			"revision 7, 0 exports, 0 malformed"},
+		"no JSON":                 {`{"observedRevision":`, ReasonInvalidReport},
+		"a list":                  {`[]`, ReasonInvalidReport},
+		"exports of another type": {`{"observedRevision":7,"exports":"all"}`, ReasonInvalidReport},
+		"deep":                    {strings.Repeat("[", 1<<16), ReasonInvalidReport},
+		"long": {`{"observedRevision":7,"x":"` + strings.Repeat("x", maxReport) + `"}`,
+			v1alpha1.ReasonStatusTooLarge},
+		"many": {`{"observedRevision":7,"exports":[{}` + strings.Repeat(",{}", maxReported) + `]}`,
+			v1alpha1.ReasonStatusTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := readReport([]byte(c.raw))
@@ -72,7 +77,8 @@ func TestProblemsWithReports(t *testing.T) {
 	}
 	first = cluster(1)
 	first.Malformed = 3
-	if d := decide(first, second); len(d.Problems) != 1 || !strings.Contains(d.Problems[0].Message, "3 exports are refused") {
+	if d := decide(first, second); len(d.Problems) != 1 || !strings.Contains(d.Problems[0].Message,
+		"3 exports are refused") {
 		t.Errorf("problems %v", d.Problems)
 	}
 }
@@ -112,7 +118,8 @@ func TestTenThousandExportsOfOneMember(t *testing.T) {
 		if n := len(mine.ExportConditions); n < 500 || len(d.Bundles["c3"].Imports) < 500 {
 			t.Errorf("%d shards: %d conditions, %d imports", shards, n, len(d.Bundles["c3"].Imports))
 		}
-		if !slices.ContainsFunc(d.Problems, func(p v1alpha1.Problem) bool { return p.Cluster == "c1" }) || len(d.Problems) > maxProblems {
+		if !slices.ContainsFunc(d.Problems, func(p v1alpha1.Problem) bool { return p.Cluster == "c1" }) ||
+			len(d.Problems) > maxProblems {
 			t.Errorf("%d shards: %d problems", shards, len(d.Problems))
 		}
 		if shards > 1 {
@@ -188,7 +195,10 @@ func checkBounds(t *testing.T, d Decision) {
 	if spec, err := json.Marshal(m); err != nil || len(spec) > maxBundle {
 		t.Fatalf("%d bytes, %v", len(spec), err)
 	}
-	if !slices.ContainsFunc(m.Imports, func(i v1alpha1.Import) bool { return i.Name == "web" && i.Namespace == "sample" }) {
+	if !slices.ContainsFunc(m.Imports, func(i v1alpha1.Import) bool {
+		return i.Name == "web" &&
+			i.Namespace == "sample"
+	}) {
 		t.Fatal("the export of another cluster is gone")
 	}
 	for _, i := range m.Imports {

@@ -27,7 +27,8 @@ func broken(clusters ...string) *v1alpha1.ImportScope {
 	}}
 }
 
-func servicePolicy(name string, choice *v1alpha1.ClusterChoice, importers *v1alpha1.ImportScope) v1alpha1.ServicePolicy {
+func servicePolicy(name string, choice *v1alpha1.ClusterChoice,
+	importers *v1alpha1.ImportScope) v1alpha1.ServicePolicy {
 	p := v1alpha1.ServicePolicy{Spec: v1alpha1.ServicePolicySpec{Choice: choice, Importers: importers}}
 	p.Namespace, p.Name = "sample", name
 	return p
@@ -66,14 +67,16 @@ func TestImportScope(t *testing.T) {
 		{"by label", labelled("zone", "a"), nil, "c1:c1,c2 c2:c1,c2 c3:c2 c4:c2"},
 		{"by name or label", both, nil, "c1:c1,c2 c2:c1,c2 c3:c1,c2 c4:c2"},
 		{"an empty scope admits nobody but the exporter", &v1alpha1.ImportScope{}, nil, "c1:c1,c2 c2:c2 c3:c2 c4:c2"},
-		{"an empty selector selects all", &v1alpha1.ImportScope{ClusterSelector: &metav1.LabelSelector{}}, nil, "c1:c1,c2 c2:c1,c2 c3:c1,c2 c4:c1,c2"},
+		{"an empty selector selects all", &v1alpha1.ImportScope{ClusterSelector: &metav1.LabelSelector{}}, nil,
+			"c1:c1,c2 c2:c1,c2 c3:c1,c2 c4:c1,c2"},
 		{"the policy narrows", nil, scopeOf("c4"), "c1:c1 c2:c2 c4:c1,c2"},
 		{"the policy never widens", scopeOf("c3"), scopeOf("c3", "c4"), "c1:c1 c2:c2 c3:c1,c2 c4:c2"},
 		{"a policy's selector that cannot be used selects nobody", nil, broken("c4"), "c1:c1 c2:c2 c4:c1,c2"},
 		{"a name that nobody has", scopeOf("c9"), nil, "c1:c1,c2 c2:c2 c3:c2 c4:c2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			in := Input{Shards: 1, Now: now, Members: []Member{cluster(1, web(1, scoped(tt.scope))), cluster(2, web(2)), cluster(3), cluster(4)}}
+			in := Input{Shards: 1, Now: now, Members: []Member{cluster(1, web(1, scoped(tt.scope))), cluster(2, web(2)),
+				cluster(3), cluster(4)}}
 			in.Members[0].Labels = map[string]string{"zone": "a"}
 			in.Members[1].Labels = map[string]string{"zone": "a"}
 			in.Members[2].Labels = map[string]string{"zone": "b"}
@@ -89,7 +92,8 @@ func TestImportScope(t *testing.T) {
 
 // The merge is of what a member sees, the conflict is of all.
 func TestMergeIsPerScopeAndConflictIsNot(t *testing.T) {
-	d := decide(cluster(1, web(1, withPorts(port("http", 8080)), func(e *v1alpha1.Export) { e.Scope = scopeOf() })), cluster(2, web(2)), cluster(3))
+	d := decide(cluster(1, web(1, withPorts(port("http", 8080)), func(e *v1alpha1.Export) { e.Scope = scopeOf() })),
+		cluster(2, web(2)), cluster(3))
 	for c, want := range map[string]string{
 		"c1": `ClusterSetIP http:8080/TCP: c1["http"]×0 c2[]×0`,
 		"c2": `ClusterSetIP http:80/TCP: c2["http"]×0`,
@@ -110,14 +114,16 @@ func TestHostileScopesAreRefused(t *testing.T) {
 	long := broken()
 	long.ClusterSelector.MatchLabels = map[string]string{"a": strings.Repeat("x", maxSelector)}
 	for name, s := range map[string]*v1alpha1.ImportScope{
-		"names": scopeOf(make([]string, maxScopeNames+1)...), "a name": scopeOf("../c1"), "a selector": broken("c2"), "a long selector": long,
+		"names": scopeOf(make([]string, maxScopeNames+1)...), "a name": scopeOf("../c1"), "a selector": broken("c2"),
+		"a long selector": long,
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := decide(cluster(1, web(1, func(e *v1alpha1.Export) { e.Scope = s })), cluster(2, web(2)))
 			if got := imports(d); got != "c1:c2 c2:c2" {
 				t.Errorf("imports %s", got)
 			}
-			if len(d.Problems) != 1 || !strings.Contains(d.Problems[0].Message, "import scope") || len(d.Problems[0].Message) > maxMessage {
+			if len(d.Problems) != 1 || !strings.Contains(d.Problems[0].Message, "import scope") ||
+				len(d.Problems[0].Message) > maxMessage {
 				t.Errorf("problems %v", d.Problems)
 			}
 			if got := condition(d, "c1", "Ready"); got != "False Failed" {
@@ -129,7 +135,8 @@ func TestHostileScopesAreRefused(t *testing.T) {
 
 // The record has the backends of an exporter that cannot be heard, whoever imported them before.
 func TestWiderScopeOfAnUnknownExporterIsFollowed(t *testing.T) {
-	in := Input{Shards: 1, Now: now, Members: []Member{cluster(1, web(1)), cluster(2)}, Policies: []v1alpha1.ServicePolicy{servicePolicy("web", nil, scopeOf("c1"))}}
+	in := Input{Shards: 1, Now: now, Members: []Member{cluster(1, web(1)), cluster(2)},
+		Policies: []v1alpha1.ServicePolicy{servicePolicy("web", nil, scopeOf("c1"))}}
 	before := Decide(in)
 	if got := imports(before); got != "c1:c1" {
 		t.Fatalf("imports %s", got)

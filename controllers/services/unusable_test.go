@@ -20,14 +20,18 @@ func TestClustersThatCannotUseAnImportAreNamed(t *testing.T) {
 	members[0].Unusable[0].Reason = "a b;c"
 	members[1].Known = false
 	got := unusableIn(members)
-	if len(got) != 2 || !strings.HasPrefix(got[key{"shop", "pay"}], `; not usable in c1 (Unknown: "xxx`) || strings.Contains(got[key{"shop", "pay"}], "c2") {
+	if len(got) != 2 || !strings.HasPrefix(got[key{"shop", "pay"}], `; not usable in c1 (Unknown: "xxx`) ||
+		strings.Contains(got[key{"shop", "pay"}], "c2") {
 		t.Errorf("got %v", got)
 	}
 	members[1].Known = true
 	if text := unusableIn(members)[key{"shop", "cart"}]; !strings.HasSuffix(text, " and 1 more") || len(text) > 700 {
 		t.Errorf("got %s", text)
 	}
-	if raw, err := readReport([]byte(`{"observedRevision":1,"imports":"nonsense","exports":[{"namespace":"a","name":"b"}]}`)); err != nil || len(raw.exports) != 1 || raw.imports != nil {
+	if raw,
+		err := readReport(
+		[]byte(`{"observedRevision":1,"imports":"nonsense","exports":[{"namespace":"a","name":"b"}]}`)); err != nil ||
+		len(raw.exports) != 1 || raw.imports != nil {
 		t.Errorf("malformed problems cost the exports: %v, %v", raw, err)
 	}
 }

@@ -148,7 +148,8 @@ func validPorts(ports []v1alpha1.ServicePort) error {
 			return err
 		}
 		if p.AppProtocol != nil && len(validation.IsQualifiedName(*p.AppProtocol)) > 0 {
-			return fmt.Errorf("the application protocol of port %d is %s, which is no qualified name", p.Port, clip.Quote(*p.AppProtocol))
+			return fmt.Errorf("the application protocol of port %d is %s, which is no qualified name", p.Port,
+				clip.Quote(*p.AppProtocol))
 		}
 		number := v1alpha1.BackendPort{Protocol: p.Protocol, Port: p.Port}
 		if names[p.Name] || numbers[number] {
@@ -178,13 +179,15 @@ func validPort(name string, protocol corev1.Protocol, port int32) error {
 }
 
 func validTraffic(s *v1alpha1.ServiceSettings) error {
-	if s.SessionAffinity != "" && s.SessionAffinity != corev1.ServiceAffinityNone && s.SessionAffinity != corev1.ServiceAffinityClientIP {
+	if s.SessionAffinity != "" && s.SessionAffinity != corev1.ServiceAffinityNone &&
+		s.SessionAffinity != corev1.ServiceAffinityClientIP {
 		return fmt.Errorf("its session affinity %s is none of None, ClientIP", clip.Quote(string(s.SessionAffinity)))
 	}
 	if t := affinityTimeout(s.SessionAffinityConfig); t < 1 || t > maxAffinity {
 		return fmt.Errorf("its session affinity lasts %d s, expected 1-%d", t, maxAffinity)
 	}
-	if p := s.InternalTrafficPolicy; p != nil && *p != corev1.ServiceInternalTrafficPolicyCluster && *p != corev1.ServiceInternalTrafficPolicyLocal {
+	if p := s.InternalTrafficPolicy; p != nil && *p != corev1.ServiceInternalTrafficPolicyCluster &&
+		*p != corev1.ServiceInternalTrafficPolicyLocal {
 		return fmt.Errorf("its internal traffic policy %s is none of Cluster, Local", clip.Quote(string(*p)))
 	}
 	if d := s.TrafficDistribution; d != nil && *d != "" && len(validation.IsQualifiedName(*d)) > 0 {
@@ -269,7 +272,8 @@ func backendPorts(ports []v1alpha1.BackendPort) ([]v1alpha1.BackendPort, bool) {
 
 func (a *accepted) backend(b v1alpha1.Backend, n *networks) (v1alpha1.Backend, bool) {
 	ip, ok := parseIP(b.IP)
-	if !ok || b.Hostname != "" && len(validation.IsDNS1123Label(b.Hostname)) > 0 || len(validation.IsValidLabelValue(b.Zone)) > 0 {
+	if !ok || b.Hostname != "" && len(validation.IsDNS1123Label(b.Hostname)) > 0 ||
+		len(validation.IsValidLabelValue(b.Zone)) > 0 {
 		a.malformed++
 		return b, false
 	}
@@ -313,7 +317,8 @@ func sortGroups(groups []v1alpha1.Backends) []v1alpha1.Backends {
 func compareBackends(a, b v1alpha1.Backend) int {
 	x, _ := netip.ParseAddr(a.IP)
 	y, _ := netip.ParseAddr(b.IP)
-	return cmp.Or(x.Compare(y), compareBool(b.Ready, a.Ready), compareBool(b.Serving, a.Serving), compareBool(a.Terminating, b.Terminating),
+	return cmp.Or(x.Compare(y), compareBool(b.Ready, a.Ready), compareBool(b.Serving, a.Serving),
+		compareBool(a.Terminating, b.Terminating),
 		cmp.Compare(a.Hostname, b.Hostname), cmp.Compare(a.Zone, b.Zone))
 }
 

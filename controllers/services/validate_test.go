@@ -34,10 +34,16 @@ func TestHostileExports(t *testing.T) {
 		{"too many ports", "at most 100", func(e *v1alpha1.Export) { e.Settings.Ports = make([]v1alpha1.ServicePort, 101) }},
 		{"affinity", "none of None, ClientIP", func(e *v1alpha1.Export) { e.Settings.SessionAffinity = "Always" }},
 		{"family", "none of IPv4, IPv6", func(e *v1alpha1.Export) { e.Settings.IPFamilies = []corev1.IPFamily{"IPX"} }},
-		{"families", "3 IP families", func(e *v1alpha1.Export) { e.Settings.IPFamilies = []corev1.IPFamily{"IPv4", "IPv6", "IPv4"} }},
+		{"families", "3 IP families", func(e *v1alpha1.Export) {
+			e.Settings.IPFamilies = []corev1.IPFamily{"IPv4",
+				"IPv6", "IPv4"}
+		}},
 		{"too many ClusterIPs", "at most 2", func(e *v1alpha1.Export) { e.ClusterIPs = []string{"", "", ""} }},
 		{"headless with ClusterIP", "headless and has", func(e *v1alpha1.Export) { e.Settings.Type = v1alpha1.Headless }},
-		{"too many backends", "at most 5000", func(e *v1alpha1.Export) { e.Backends[0].Addresses = make([]v1alpha1.Backend, 5001) }},
+		{"too many backends", "at most 5000", func(e *v1alpha1.Export) {
+			e.Backends[0].Addresses = make([]v1alpha1.Backend,
+				5001)
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -69,15 +75,22 @@ func TestBadLabelsAndAnnotationsAreDroppedAlone(t *testing.T) {
 	}{
 		"a value with spaces": {map[string]string{"a": "no spaces", "b": "x"}, nil, `label "a" is no valid label`, 1},
 		"too many":            {many(65), nil, `label "k38" is one of more than 32`, 32},
-		"a long annotation":   {nil, map[string]string{"a": strings.Repeat("x", 16<<10)}, `annotation "a" has more than 1024 bytes`, 0},
-		"Argo CD's label":     {map[string]string{"app.kubernetes.io/instance": "shop", "app.kubernetes.io/name": "web"}, nil, `label "app.kubernetes.io/instance" steers`, 1},
+		"a long annotation": {nil, map[string]string{"a": strings.Repeat("x", 16<<10)},
+			`annotation "a" has more than 1024 bytes`, 0},
+		"Argo CD's label": {map[string]string{"app.kubernetes.io/instance": "shop", "app.kubernetes.io/name": "web"}, nil,
+			`label "app.kubernetes.io/instance" steers`, 1},
 		"Argo CD's annotation": {nil, map[string]string{"argocd.argoproj.io/tracking-id": "shop:/Service:sample/web"},
 			`annotation "argocd.argoproj.io/tracking-id" steers`, 0},
-		"kubectl's annotation": {nil, map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}"}, "steers other controllers", 0},
-		"ours":                 {map[string]string{"sealane.io/import": "x"}, map[string]string{"sealane.io/service-mode": "ClusterIP"}, `label "sealane.io/import" steers`, 0},
+		"kubectl's annotation": {nil, map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+			"steers other controllers", 0},
+		"ours": {map[string]string{"sealane.io/import": "x"}, map[string]string{"sealane.io/service-mode": "ClusterIP"},
+			`label "sealane.io/import" steers`, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := decide(cluster(1, web(1, func(e *v1alpha1.Export) { e.Settings.Labels, e.Settings.Annotations = c.labels, c.annotations })), cluster(2))
+			d := decide(cluster(1, web(1, func(e *v1alpha1.Export) {
+				e.Settings.Labels, e.Settings.Annotations = c.labels,
+					c.annotations
+			})), cluster(2))
 			s := d.Bundles["c2"].Imports[0].Settings
 			if len(s.Labels)+len(s.Annotations) != c.kept {
 				t.Errorf("imported with %v %v", s.Labels, s.Annotations)
@@ -97,10 +110,12 @@ func TestRemarksOfTheMemberAreTold(t *testing.T) {
 		remarks []string
 		want    string
 	}{
-		"none":    {nil, "exported to the ClusterSet"},
-		"some":    {[]string{"the annotation a is malformed", "b"}, "exported to the ClusterSet; the annotation a is malformed; b"},
-		"hostile": {[]string{"a\x1b[2J\nb\u202e", "\xff", "", "c", "d", "e"}, "exported to the ClusterSet; a [2J b; ?; c; and 2 more"},
-		"long":    {[]string{strings.Repeat("x", 1<<20)}, "exported to the ClusterSet; " + strings.Repeat("x", 317) + "…"},
+		"none": {nil, "exported to the ClusterSet"},
+		"some": {[]string{"the annotation a is malformed", "b"}, "exported to the ClusterSet; the annotation a is " +
+			"malformed; b"},
+		"hostile": {[]string{"a\x1b[2J\nb\u202e", "\xff", "", "c", "d", "e"}, "exported to the ClusterSet; a [2J b; ?; c; " +
+			"and 2 more"},
+		"long": {[]string{strings.Repeat("x", 1<<20)}, "exported to the ClusterSet; " + strings.Repeat("x", 317) + "…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := decide(cluster(1, web(1, func(e *v1alpha1.Export) { e.Remarks = c.remarks })), cluster(2))
@@ -116,7 +131,8 @@ func TestLeftOutBackendsAreCountedAndExplained(t *testing.T) {
 	d := decide(cluster(1, web(1, func(e *v1alpha1.Export) {
 		e.Backends[0].Addresses[0].IP, e.Backends[0].Addresses[1].IP = "10.9.0.1", "192.168.1.7"
 	})), cluster(2))
-	want := "exported to the ClusterSet; 2 of 3 backends left out: 1 outside the cluster's accepted pod CIDRs: complete these in the ClusterSet, spec.clusters, " +
+	want := "exported to the ClusterSet; 2 of 3 backends left out: 1 outside the cluster's accepted pod CIDRs: complete " +
+		"these in the ClusterSet, spec.clusters, " +
 		"1 with the address of their node, which is not routed between clusters: do not use hostNetwork"
 	if ready := conditionOf(t, d, "c1", "Ready"); ready.Status != metav1.ConditionTrue || ready.Message != want {
 		t.Errorf("%s: %s", ready.Status, ready.Message)
@@ -152,12 +168,17 @@ func TestHostileAddresses(t *testing.T) {
 		backends     int
 	}{
 		{"node address", ReasonNotRouted, func(e *v1alpha1.Export) { e.Backends[0].Addresses[0].IP = "192.168.1.7" }, 2},
-		{"another cluster's pod", ReasonNotRouted, func(e *v1alpha1.Export) { e.Backends[0].Addresses[0].IP = "10.2.0.1" }, 2},
-		{"own ClusterIP as a pod", ReasonNotRouted, func(e *v1alpha1.Export) { e.Backends[0].Addresses[0].IP = "10.101.0.10" }, 2},
+		{"another cluster's pod", ReasonNotRouted, func(e *v1alpha1.Export) { e.Backends[0].Addresses[0].IP = "10.2.0.1" },
+			2},
+		{"own ClusterIP as a pod", ReasonNotRouted,
+			func(e *v1alpha1.Export) { e.Backends[0].Addresses[0].IP = "10.101.0.10" }, 2},
 		{"loopback", ReasonInvalidExport, func(e *v1alpha1.Export) { e.Backends[0].Addresses[0].IP = "127.0.0.1" }, 2},
 		{"zone", ReasonInvalidExport, func(e *v1alpha1.Export) { e.Backends[0].Addresses[0].IP = "fe80::1%eth0" }, 2},
 		{"hostname", ReasonInvalidExport, func(e *v1alpha1.Export) { e.Backends[0].Addresses[0].Hostname = "a.b" }, 2},
-		{"same address in another spelling", "", func(e *v1alpha1.Export) { e.Backends[0].Addresses[0].IP = "::ffff:10.1.0.2" }, 2},
+		{"same address in another spelling", "", func(
+			e *v1alpha1.Export) {
+			e.Backends[0].Addresses[0].IP = "::ffff:10.1.0.2"
+		}, 2},
 		{"backend port", ReasonInvalidExport, func(e *v1alpha1.Export) { e.Backends[0].Ports[0].Port = -1 }, 0},
 		{"another cluster's ClusterIP", ReasonInvalidExport, func(e *v1alpha1.Export) { e.ClusterIPs[0] = "10.102.0.10" }, 3},
 	}
@@ -172,7 +193,8 @@ func TestHostileAddresses(t *testing.T) {
 			if n != tt.backends {
 				t.Errorf("%d backends, want %d", n, tt.backends)
 			}
-			if tt.reason == "" && len(d.Problems) != 0 || tt.reason != "" && (len(d.Problems) != 1 || d.Problems[0].Reason != tt.reason) {
+			if tt.reason == "" && len(d.Problems) != 0 || tt.reason != "" && (len(d.Problems) != 1 ||
+				d.Problems[0].Reason != tt.reason) {
 				t.Errorf("problems %v, want %q", d.Problems, tt.reason)
 			}
 		})

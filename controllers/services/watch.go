@@ -41,11 +41,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&workv1alpha2.ClusterResourceBinding{}, toShards(func(ctx context.Context, _ client.Object) []Shard {
 			return all(ctx, fleet.Sets(ctx, r.Client)...)
 		})).
-		Watches(&workv1alpha2.ResourceBinding{}, toShards(r.shardsOfBinding), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.ServicePolicy{}, toShards(r.shardsOfService), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&mcsv1alpha1.ServiceImport{}, toShards(r.shardsOfService), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&networkingv1alpha1.MultiClusterService{}, toShards(r.shardsOfService), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&clusterv1alpha1.Cluster{}, toShards(r.shardsOfCluster), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&workv1alpha2.ResourceBinding{}, toShards(r.shardsOfBinding),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.ServicePolicy{}, toShards(r.shardsOfService),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&mcsv1alpha1.ServiceImport{}, toShards(r.shardsOfService),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&networkingv1alpha1.MultiClusterService{}, toShards(r.shardsOfService),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1alpha1.Cluster{}, toShards(r.shardsOfCluster),
+			builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Complete(reconcile.TypedFunc[Shard](r.Reconcile))
 }
 

@@ -81,7 +81,8 @@ func decode(work *workv1alpha1.Work) Verdicts {
 }
 
 // For returns the verdicts on one export of a member, nil if its Bundle does not tell of it.
-func (r *Reader) For(ctx context.Context, c client.Reader, member *v1alpha1.Member, set *v1alpha1.ClusterSet, export types.NamespacedName) ([]metav1.Condition, error) {
+func (r *Reader) For(ctx context.Context, c client.Reader, member *v1alpha1.Member, set *v1alpha1.ClusterSet,
+	export types.NamespacedName) ([]metav1.Condition, error) {
 	var work workv1alpha1.Work
 	shard := v1alpha1.Shard(export.Namespace, export.Name, set.Spec.Shards)
 	if err := c.Get(ctx, propagation.BundleKey(member.Name, shard), &work); err != nil {

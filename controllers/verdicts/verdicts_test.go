@@ -74,10 +74,20 @@ func TestHandlerRequestsWhatChanged(t *testing.T) {
 		want []string
 	}{
 		{"a new Work", func(q queue) { h.Create(t.Context(), event.CreateEvent{Object: one}, q) }, []string{"a", "b"}},
-		{"a report", func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: one, ObjectNew: one.DeepCopy()}, q) }, nil},
-		{"another verdict and a new one", func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: one, ObjectNew: two}, q) }, []string{"b", "c"}},
-		{"verdicts that are gone", func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: two, ObjectNew: three}, q) }, []string{"b", "c"}},
-		{"a Work without a manifest", func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: three, ObjectNew: broken}, q) }, []string{"a"}},
+		{"a report", func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: one, ObjectNew: one.DeepCopy()}, q) },
+			nil},
+		{"another verdict and a new one", func(q queue) {
+			h.Update(t.Context(), event.UpdateEvent{ObjectOld: one,
+				ObjectNew: two}, q)
+		}, []string{"b", "c"}},
+		{"verdicts that are gone", func(q queue) {
+			h.Update(t.Context(), event.UpdateEvent{ObjectOld: two, ObjectNew: three},
+				q)
+		}, []string{"b", "c"}},
+		{"a Work without a manifest", func(q queue) {
+			h.Update(t.Context(), event.UpdateEvent{ObjectOld: three,
+				ObjectNew: broken}, q)
+		}, []string{"a"}},
 		{"a Peering", func(q queue) { h.Create(t.Context(), event.CreateEvent{Object: peering}, q) }, nil},
 		{"a Work that is gone", func(q queue) { h.Delete(t.Context(), event.DeleteEvent{Object: three}, q) }, []string{"a"}},
 	} {

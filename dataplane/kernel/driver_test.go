@@ -123,7 +123,8 @@ func TestAnOldNameIsCleanedUp(t *testing.T) {
 	node := goldens(t, key)["spine.txtar/a-gw"]
 	node.become(t)
 	old := plan.Plan{
-		Links:   []plan.Link{{Name: "sl-wg0", Kind: plan.Cable, Driver: string(v1alpha1.CableWireGuard), MTU: 1420, RPFilter: 2}},
+		Links: []plan.Link{{Name: "sl-wg0", Kind: plan.Cable, Driver: string(v1alpha1.CableWireGuard), MTU: 1420,
+			RPFilter: 2}},
 		Tunnels: []plan.Tunnel{{Link: "sl-wg0", ListenPort: 4500, PublicKey: key}},
 	}
 	reach(t, k, old)

@@ -23,7 +23,8 @@ func failingNFT(t *testing.T) (switched string) {
 	}
 	dir := t.TempDir()
 	switched = filepath.Join(dir, "fails")
-	script := "#!/bin/sh\ncase \" $* \" in *' -f '*) [ -e " + switched + " ] && { echo refused >&2; exit 1; };; esac\nexec " + nft + " \"$@\"\n"
+	script := "#!/bin/sh\ncase \" $* \" in *' -f '*) [ -e " + switched + " ] && { echo refused >&2; exit 1; };; " +
+		"esac\nexec " + nft + " \"$@\"\n"
 	if err := os.WriteFile(filepath.Join(dir, "nft"), []byte(script), 0o700); err != nil { //nolint:gosec // it is run
 		t.Fatal(err)
 	}

@@ -58,12 +58,14 @@ func TestTablesAreEdited(t *testing.T) {
 		{"an element of a map is moved, in a map of verdicts too", func(t *plan.Table) {
 			t.Maps[1].Elements[0].Value = t.Maps[0].Elements[0].Key
 			t.Maps[2].Elements[1].Value = "goto web"
-		}, "replace table ip sealane: delete service { 100.64.0.1 . udp . 53 : drop }, add service { 100.64.0.1 . udp . 53 : goto web }", true},
+		}, "replace table ip sealane: delete service { 100.64.0.1 . udp . 53 : drop }, add service { 100.64.0.1 . udp . 53 " +
+			": goto web }", true},
 		{"a chain goes with the elements that lead there, another comes", func(t *plan.Table) {
 			t.Chains[0], t.Chains[1] = t.Chains[1], t.Chains[0]
 			t.Chains[0].Name = "api" // chains are sorted
 			t.Maps[2].Elements = []plan.MapElement{{Key: t.Maps[2].Elements[0].Key, Value: "goto api"}}
-		}, "replace table ip sealane: delete service { 100.64.0.1 . tcp . 80 : goto web }, delete service { 100.64.0.1 . udp . 53 : drop }, " +
+		}, "replace table ip sealane: delete service { 100.64.0.1 . tcp . 80 : goto web }, delete service { 100.64.0.1 . " +
+			"udp . 53 : drop }, " +
 			"add service { 100.64.0.1 . tcp . 80 : goto api }, write chain api, delete web", true},
 		{"a set and the rule that uses it go", func(t *plan.Table) {
 			t.Sets, t.Chains[0].Rules = nil, []string{"counter"}

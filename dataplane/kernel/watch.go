@@ -40,7 +40,8 @@ func (k *Kernel) WatchFirewall(ctx context.Context, changed func()) error {
 	return receive(ctx, s, changed, concernsFirewall)
 }
 
-func receive(ctx context.Context, s *nl.NetlinkSocket, changed func(), concerns func(syscall.NetlinkMessage) bool) error {
+func receive(ctx context.Context, s *nl.NetlinkSocket, changed func(),
+	concerns func(syscall.NetlinkMessage) bool) error {
 	stop := context.AfterFunc(ctx, s.Close)
 	defer stop()
 	for {

@@ -81,15 +81,18 @@ func Diff(want, have Plan) []Change {
 	step(diff(KindLink, want.Links, slices.DeleteFunc(slices.Clone(have.Links), func(l Link) bool { return anew[l.Name] }),
 		func(l Link) string { return l.Name }, equal))
 	step(diffOn(on, KindAddress, want.Addresses, have.Addresses,
-		func(a Address) string { return a.Link }, func(a Address) Address { return Address{Link: a.Link, Prefix: a.Prefix} }, equal))
+		func(a Address) string { return a.Link }, func(a Address) Address { return Address{Link: a.Link, Prefix: a.Prefix} },
+		equal))
 	step(diffOn(on, KindTunnel, want.Tunnels, have.Tunnels,
 		func(t Tunnel) string { return t.Link }, func(t Tunnel) string { return t.Link }, sameTunnel))
 	step(diffOn(on, KindPeer, peers(want.Tunnels), peers(have.Tunnels),
 		func(p TunnelPeer) string { return p.Link }, peerKey, samePeer))
 	step(diffOn(on, KindFDB, want.FDB, have.FDB,
-		func(f FDBEntry) string { return f.Link }, func(f FDBEntry) FDBEntry { return FDBEntry{Link: f.Link, MAC: f.MAC} }, equal))
+		func(f FDBEntry) string { return f.Link }, func(f FDBEntry) FDBEntry { return FDBEntry{Link: f.Link, MAC: f.MAC} },
+		equal))
 	step(diffOn(on, KindNeighbour, want.Neighbours, have.Neighbours,
-		func(n Neighbour) string { return n.Link }, func(n Neighbour) Neighbour { return Neighbour{Link: n.Link, IP: n.IP} }, equal))
+		func(n Neighbour) string { return n.Link }, func(n Neighbour) Neighbour { return Neighbour{Link: n.Link, IP: n.IP} },
+		equal))
 	linked := func(c Change) bool { return !c.standing() }
 	step(filter(routes, linked), filter(oldRoutes, linked))
 	step(diff(KindForward, accepts(want), accepts(have), func(f ForwardAccept) ForwardAccept { return f }, equal))
@@ -136,7 +139,8 @@ func lostLinks(want, have []Link) (anew, gone map[string]bool) {
 		switch {
 		case !ok:
 			gone[h.Name] = true
-		case w.Kind != h.Kind || w.Driver != h.Driver || w.VNI != h.VNI || w.Port != h.Port || w.Local != h.Local || w.MAC != h.MAC:
+		case w.Kind != h.Kind || w.Driver != h.Driver || w.VNI != h.VNI || w.Port != h.Port || w.Local != h.Local ||
+			w.MAC != h.MAC:
 			anew[h.Name] = true
 		}
 	}

@@ -30,7 +30,10 @@ func apply(t *testing.T, k *plan.Plan, changes []plan.Change) {
 			}
 		case plan.Address:
 			requireLink(t, k, c, e.Link)
-			k.Addresses = put(t, c, k.Addresses, e, func(x plan.Address) bool { return x.Link == e.Link && x.Prefix == e.Prefix })
+			k.Addresses = put(t, c, k.Addresses, e, func(x plan.Address) bool {
+				return x.Link == e.Link &&
+					x.Prefix == e.Prefix
+			})
 		case plan.Tunnel:
 			requireLink(t, k, c, e.Link)
 			if i := slices.IndexFunc(k.Tunnels, func(x plan.Tunnel) bool { return x.Link == e.Link }); i >= 0 {
@@ -42,7 +45,8 @@ func apply(t *testing.T, k *plan.Plan, changes []plan.Change) {
 			if i < 0 {
 				t.Fatalf("%s: no tunnel", c)
 			}
-			k.Tunnels[i].Peers = put(t, c, k.Tunnels[i].Peers, e.Peer, func(x plan.Peer) bool { return x.PublicKey == e.PublicKey })
+			k.Tunnels[i].Peers = put(t, c, k.Tunnels[i].Peers, e.Peer,
+				func(x plan.Peer) bool { return x.PublicKey == e.PublicKey })
 		case plan.FDBEntry:
 			requireLink(t, k, c, e.Link)
 			k.FDB = put(t, c, k.FDB, e, func(x plan.FDBEntry) bool { return x.Link == e.Link && x.MAC == e.MAC })
@@ -53,7 +57,10 @@ func apply(t *testing.T, k *plan.Plan, changes []plan.Change) {
 			for _, h := range e.NextHops {
 				requireLink(t, k, c, h.Link)
 			}
-			k.Routes = put(t, c, k.Routes, e, func(x plan.Route) bool { return x.Table == e.Table && x.Dst == e.Dst && x.Metric == e.Metric })
+			k.Routes = put(t, c, k.Routes, e, func(x plan.Route) bool {
+				return x.Table == e.Table && x.Dst == e.Dst &&
+					x.Metric == e.Metric
+			})
 		case plan.Rule:
 			k.Rules = put(t, c, k.Rules, e, func(x plan.Rule) bool { return x == e })
 		case plan.TableEdit:
@@ -290,7 +297,8 @@ func requireStanding(t *testing.T, top topology.Topology, n plan.NodeFacts, p pl
 			family := plan.FamilyOf(dst.Addr())
 			if !slices.ContainsFunc(p.Routes, func(r plan.Route) bool {
 				return r.Dst == dst && r.Type == plan.Unreachable && r.Table == plan.OutboundTable
-			}) || !slices.Contains(p.Rules, plan.Rule{Family: family, Priority: plan.OutboundPriority, Table: plan.OutboundTable}) {
+			}) || !slices.Contains(p.Rules, plan.Rule{Family: family, Priority: plan.OutboundPriority,
+				Table: plan.OutboundTable}) {
 				t.Errorf("node %s: %s may leave in clear:\n%s", n.Name, dst, p)
 			}
 		}

@@ -72,7 +72,8 @@ func unmarshal(t *testing.T, doc []byte, into any) {
 }
 
 // eachCase calls f with every golden file, its topology and the facts of its nodes.
-func eachCase(t *testing.T, f func(path string, archive *txtar.Archive, top topology.Topology, nodes []plan.NodeFacts)) {
+func eachCase(t *testing.T, f func(path string, archive *txtar.Archive, top topology.Topology,
+	nodes []plan.NodeFacts)) {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -95,7 +96,8 @@ func eachCase(t *testing.T, f func(path string, archive *txtar.Archive, top topo
 		}
 		var out []plan.NodeFacts
 		for _, n := range nodes {
-			fact := plan.NodeFacts{Name: n.Name, PodAddresses: n.PodAddresses, UnderlayMTU: n.UnderlayMTU, IPv6: n.IPv6, Alive: n.Alive}
+			fact := plan.NodeFacts{Name: n.Name, PodAddresses: n.PodAddresses, UnderlayMTU: n.UnderlayMTU, IPv6: n.IPv6,
+				Alive: n.Alive}
 			for _, g := range top.Local.Gateways {
 				if g.Node == n.Name {
 					fact.PublicKey = g.PublicKey
@@ -194,7 +196,8 @@ func load(t *testing.T, ruleset string) string {
 	if err := os.WriteFile(file, []byte(ruleset), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "unshare", "--net", "sh", "-c", `nft --check -f "$0" && nft -f "$0" && nft list ruleset`, file)
+	cmd := exec.CommandContext(t.Context(), "unshare", "--net", "sh", "-c",
+		`nft --check -f "$0" && nft -f "$0" && nft list ruleset`, file)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("nft: %v\n%s\n%s", err, out, ruleset)

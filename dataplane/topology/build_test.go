@@ -51,9 +51,10 @@ func input() topology.Input {
 			Cable:    v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
 			Networks: v1alpha1.Networks{PodCIDRs: []string{"10.8.0.0/16"}, ServiceCIDRs: []string{"10.88.0.0/16"}},
 			RemoteClusters: []v1alpha1.RemoteCluster{{
-				Name:      "c2",
-				Networks:  v1alpha1.Networks{PodCIDRs: []string{"10.9.0.0/16"}, ServiceCIDRs: []string{"10.99.0.0/16"}},
-				Endpoints: []v1alpha1.Endpoint{endpoint("g0", 0, key(2), "198.51.100.2"), endpoint("g1", 1, key(3), "198.51.100.3")},
+				Name:     "c2",
+				Networks: v1alpha1.Networks{PodCIDRs: []string{"10.9.0.0/16"}, ServiceCIDRs: []string{"10.99.0.0/16"}},
+				Endpoints: []v1alpha1.Endpoint{endpoint("g0", 0, key(2), "198.51.100.2"), endpoint("g1", 1, key(3),
+					"198.51.100.3")},
 			}, {
 				Name:      "c3",
 				Networks:  v1alpha1.Networks{PodCIDRs: []string{"10.10.0.0/16"}, ServiceCIDRs: []string{"10.110.0.0/16"}},
@@ -305,7 +306,8 @@ func TestTinyMTUIsUnknown(t *testing.T) {
 	in := input()
 	in.Peering.Spec.RemoteClusters[0].Endpoints[0].MTU = 68
 	got := topology.Build(in)
-	if len(got.Problems) != 1 || got.Problems[0].Reason != topology.ReasonInvalidMTU || got.Remotes[0].Gateways[0].MTU != 0 {
+	if len(got.Problems) != 1 || got.Problems[0].Reason != topology.ReasonInvalidMTU ||
+		got.Remotes[0].Gateways[0].MTU != 0 {
 		t.Errorf("problems %v, MTU %d", got.Problems, got.Remotes[0].Gateways[0].MTU)
 	}
 }
@@ -360,7 +362,8 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 // FuzzBuild feeds what a hostile member could make the broker pass on. Whatever it is, the result does
 // not depend on the order of lists, and no remote prefix overlaps the local cluster or another's.
 func FuzzBuild(f *testing.F) {
-	f.Add("evil", "10.9.0.0/16", "0.0.0.0/0", "gw", int32(0), key(7), "198.51.100.9", int32(1420), "172.31.1.9", "10.8.3.0/24", int32(4500))
+	f.Add("evil", "10.9.0.0/16", "0.0.0.0/0", "gw", int32(0), key(7), "198.51.100.9", int32(1420), "172.31.1.9",
+		"10.8.3.0/24", int32(4500))
 	f.Add("c2", "10.0.0.0/8", "fd51::/16", "g0", int32(16), key(0), "10.99.0.1", int32(-1), "::1", "::/0", int32(70000))
 	f.Fuzz(func(t *testing.T, name, pods, services, gateway string, slot int32, key, address string, mtu int32,
 		nodeAddress, nodePods string, port int32) {
@@ -369,7 +372,8 @@ func FuzzBuild(f *testing.F) {
 		spec.Cable.Port = port
 		spec.Networks.PodCIDRs = append(spec.Networks.PodCIDRs, nodePods)
 		in.Nodes = append(in.Nodes, node(gateway, nodeAddress, nodePods))
-		in.Gateways = append(in.Gateways, v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: gateway}, Spec: v1alpha1.GatewaySpec{Slot: slot}})
+		in.Gateways = append(in.Gateways, v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: gateway},
+			Spec: v1alpha1.GatewaySpec{Slot: slot}})
 		evil := v1alpha1.RemoteCluster{
 			Name:      name,
 			Networks:  v1alpha1.Networks{PodCIDRs: []string{pods, services}, ServiceCIDRs: []string{services}},

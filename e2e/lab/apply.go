@@ -41,7 +41,8 @@ func (l *Lab) applier(name string) (*applier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of %s: %w", name, err)
 	}
-	return &applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))}, nil
+	return &applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))},
+		nil
 }
 
 // ApplyFile applies a file's objects after edit, if any, changed its text.

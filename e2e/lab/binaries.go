@@ -29,8 +29,10 @@ const (
 
 // programs maps a program to its package where the two are called differently.
 func programs() map[string]string {
-	p := map[string]string{"etcd": "go.etcd.io/etcd/server/v3", "karmadactl": "github.com/karmada-io/karmada/cmd/karmadactl"}
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"} {
+	p := map[string]string{"etcd": "go.etcd.io/etcd/server/v3",
+		"karmadactl": "github.com/karmada-io/karmada/cmd/karmadactl"}
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet",
+		"kube-proxy", "kubectl"} {
 		p[name] = "k8s.io/kubernetes/cmd/" + name
 	}
 	for _, name := range []string{"controller-manager", "scheduler", "webhook", "aggregated-apiserver", "agent"} {
@@ -98,7 +100,8 @@ func buildTools(ctx context.Context, root string, say func(string)) (tools, erro
 			return tools{}, err
 		}
 	}
-	out, err := output(ctx, "", "go", "-C", src, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "github.com/karmada-io/karmada")
+	out, err := output(ctx, "", "go", "-C", src, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}",
+		"github.com/karmada-io/karmada")
 	if err != nil {
 		return tools{}, fmt.Errorf("find Karmada's source: %w", err)
 	}

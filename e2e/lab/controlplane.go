@@ -65,8 +65,10 @@ func (l *Lab) openPKI(cluster, server string, serverIPs ...netip.Addr) (*authori
 	if err := ca.IssueServiceAccountKey(); err != nil {
 		return nil, err
 	}
-	ips := append([]netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback(), l.address(), l.hostAddr(IPv6)}, serverIPs...)
-	names := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+	ips := append([]netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback(), l.address(), l.hostAddr(IPv6)},
+		serverIPs...)
+	names := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local",
 		"karmada-aggregated-apiserver.karmada-system.svc"}
 	if err := ca.Issue("server", pkix.Name{CommonName: cluster}, names, ips); err != nil {
 		return nil, err

@@ -114,7 +114,8 @@ func (l layout) removeNetwork(ctx context.Context) error {
 	}
 	// The link normally went with the namespace that held its other end.
 	if _, err := os.Stat("/sys/class/net/" + l.hostLink()); err == nil {
-		if err := run(ctx, "", "ip", "link", "delete", l.hostLink()); err != nil && !errors.Is(linkGone(l.hostLink()), os.ErrNotExist) {
+		if err := run(ctx, "", "ip", "link", "delete", l.hostLink()); err != nil && !errors.Is(linkGone(l.hostLink()),
+			os.ErrNotExist) {
 			return err
 		}
 	}

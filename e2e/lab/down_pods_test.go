@@ -15,7 +15,8 @@ import (
 
 // TestDownRemovesPodsWhateverDiedBefore kills what pods depend on, in an order that orphans them, as a crash or an
 // impatient administrator does: first the container runtime, which ends the containers of a shim that dies, then shims,
-// then the process that holds the node's namespaces. After Down no process, namespace, cgroup, mount or link of the lab is left.
+// then the process that holds the node's namespaces. After Down no process, namespace, cgroup, mount or link of the
+// lab is left.
 func TestDownRemovesPodsWhateverDiedBefore(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test boots a lab: expected root")
@@ -33,7 +34,8 @@ func TestDownRemovesPodsWhateverDiedBefore(t *testing.T) {
 		t.Fatalf("%v; progress:\n%s", err, &out)
 	}
 	// It writes nothing, so that it does not end by itself when its shim does.
-	_, err = l.Kubectl(t.Context(), "--context", "c1", "create", "deployment", "silent", "--replicas=2", "--image="+ImageWhereami)
+	_, err = l.Kubectl(t.Context(), "--context", "c1", "create", "deployment", "silent", "--replicas=2", "--image="+
+		ImageWhereami)
 	if err == nil {
 		_, err = l.Kubectl(t.Context(), "--context", "c1", "rollout", "status", "deployment/silent", "--timeout=120s")
 	}
@@ -50,7 +52,8 @@ func TestDownRemovesPodsWhateverDiedBefore(t *testing.T) {
 	}
 
 	for _, victims := range [][]process{
-		recorded(t, l, "c1-gw-containerd"), namedLike(l, "containerd-shim"), recorded(t, l, "c1-gw-init"), recorded(t, l, "etcd"),
+		recorded(t, l, "c1-gw-containerd"), namedLike(l, "containerd-shim"), recorded(t, l, "c1-gw-init"),
+		recorded(t, l, "etcd"),
 	} {
 		if len(victims) == 0 {
 			t.Fatal("expected a process to kill")

@@ -28,7 +28,8 @@ func TestDownAfterHalfFailedUp(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err == nil || !strings.Contains(err.Error(), "apiserver died") || !strings.Contains(err.Error(), "this API server is broken") {
+	if err == nil || !strings.Contains(err.Error(), "apiserver died") ||
+		!strings.Contains(err.Error(), "this API server is broken") {
 		t.Fatalf("got error %v, want the dead process and the end of its log; progress:\n%s", err, &out)
 	}
 	l, err := Open(name)

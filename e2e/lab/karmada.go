@@ -39,7 +39,9 @@ func (l *Lab) startKarmada(ctx context.Context) error {
 		// Members need no signer, and each signer costs an inotify instance, of which the host has few.
 		flag("cluster-signing-cert-file", l.path("pki", ContextKarmada, "ca.crt")),
 		flag("cluster-signing-key-file", l.path("pki", ContextKarmada, "ca.key")),
-		flag("controllers", "namespace,garbagecollector,serviceaccount-token,ttl-after-finished,bootstrapsigner,tokencleaner,csrcleaner,csrsigning,clusterrole-aggregation"),
+		flag("controllers",
+			"namespace,garbagecollector,serviceaccount-token,ttl-after-finished,"+
+				"bootstrapsigner,tokencleaner,csrcleaner,csrsigning,clusterrole-aggregation"),
 	)})
 	if err != nil {
 		return err
@@ -98,15 +100,17 @@ func (l *Lab) applyKarmada(ctx context.Context, api *applier) error {
 	if err := api.WaitServed(ctx, kinds); err != nil {
 		return err
 	}
-	return api.ApplyFile(ctx, filepath.Join(l.tools.Karmada, "artifacts/deploy/webhook-configuration.yaml"), func(text string) string {
-		text = strings.ReplaceAll(text, "{{caBundle}}", facts.CABundle)
-		return strings.ReplaceAll(text, "https://karmada-webhook.karmada-system.svc:443/", facts.WebhookURL+"/")
-	})
+	return api.ApplyFile(ctx, filepath.Join(l.tools.Karmada, "artifacts/deploy/webhook-configuration.yaml"),
+		func(text string) string {
+			text = strings.ReplaceAll(text, "{{caBundle}}", facts.CABundle)
+			return strings.ReplaceAll(text, "https://karmada-webhook.karmada-system.svc:443/", facts.WebhookURL+"/")
+		})
 }
 
 // definedKinds lists what the CRDs of an API server define.
 func definedKinds(ctx context.Context, client dynamic.Interface) ([]schema.GroupKind, error) {
-	resource := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	resource := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
 	list, err := client.Resource(resource).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list CRDs: %w", err)
@@ -203,7 +207,8 @@ func clusterStatusFlags() []string {
 
 // aggregatedAvailable waits until cluster.karmada.io is served.
 func aggregatedAvailable(ctx context.Context, client dynamic.Interface) error {
-	services := client.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
+	services := client.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",
+		Resource: "apiservices"})
 	return poll(ctx, 200*time.Millisecond, func(ctx context.Context) error {
 		u, err := services.Get(ctx, "v1alpha1.cluster.karmada.io", metav1.GetOptions{})
 		if err != nil {

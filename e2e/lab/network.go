@@ -94,7 +94,8 @@ func (l *Lab) underlay(ctx context.Context) error {
 		bridge := fmt.Sprintf("br%d", i+1)
 		inside = append(inside, fmt.Sprintf("link add %s type bridge forward_delay 0", bridge), "link set "+bridge+" up")
 		for _, f := range c.nodeFamilies() {
-			inside = append(inside, fmt.Sprintf("addr add %s/%d dev %s%s", l.routerAddr(f, i), l.subnet(f, i+1).Bits(), bridge, nodad(f)))
+			inside = append(inside, fmt.Sprintf("addr add %s/%d dev %s%s", l.routerAddr(f, i), l.subnet(f, i+1).Bits(),
+				bridge, nodad(f)))
 		}
 	}
 	if err := ip(ctx, "", host); err != nil {

@@ -98,7 +98,8 @@ func (l *Lab) startRuntime(ctx context.Context, i, j int) error {
 		return err
 	}
 	holder := []string{"unshare", "--mount", "--uts", "--propagation=private", "--", "sh", l.nodePath(f.Name, "init.sh")}
-	if err := l.procs.Ensure(process{Name: holderName(f.Name), Node: f.Name, Namespaces: nsNet, Argv: holder}); err != nil {
+	if err := l.procs.Ensure(process{Name: holderName(f.Name), Node: f.Name, Namespaces: nsNet,
+		Argv: holder}); err != nil {
 		return err
 	}
 	err := poll(ctx, 20*time.Millisecond, func(context.Context) error {
@@ -158,7 +159,8 @@ func (l *Lab) writeNodeFiles(f nodeFacts) error {
 
 // render fills in one of the embedded templates.
 func render(name string, data any) ([]byte, error) {
-	t, err := template.New(name).Funcs(template.FuncMap{"json": toJSON, "join": strings.Join}).ParseFS(manifests, "manifests/"+name)
+	t, err := template.New(name).Funcs(template.FuncMap{"json": toJSON, "join": strings.Join}).ParseFS(manifests,
+		"manifests/"+name)
 	if err != nil {
 		return nil, fmt.Errorf("parse template %s: %w", name, err)
 	}
@@ -186,7 +188,8 @@ func (l *Lab) registerNode(ctx context.Context, i, j int) error {
 	if err != nil {
 		return fmt.Errorf("client of %s: %w", l.Topology.Clusters[i].Name, err)
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.Name, Labels: map[string]string{corev1.LabelHostname: f.Name}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.Name,
+		Labels: map[string]string{corev1.LabelHostname: f.Name}}}
 	for _, p := range f.PodCIDRs {
 		node.Spec.PodCIDRs = append(node.Spec.PodCIDRs, p.String())
 	}

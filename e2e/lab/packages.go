@@ -58,7 +58,8 @@ func installPackages(ctx context.Context, needed map[string]string, say func(str
 			strings.Join(programs, ", "), strings.Join(packages, ", "))
 	}
 	say("installing " + strings.Join(packages, ", "))
-	install := append([]string{"DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-q", "--no-install-recommends"}, packages...)
+	install := append([]string{"DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-q",
+		"--no-install-recommends"}, packages...)
 	if run(ctx, "", "env", install...) == nil {
 		return nil
 	}

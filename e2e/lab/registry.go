@@ -60,7 +60,8 @@ func (r registry) Acquire(dir string) (int, error) {
 		}
 		return i, r.write(i, entry{Dir: dir})
 	}
-	return 0, fmt.Errorf("no room for another lab: %d of %d registered in %s, the rest overlap the machine's own networks", len(entries), maxLabs, r.Dir)
+	return 0, fmt.Errorf("no room for another lab: %d of %d registered in %s, the rest overlap the machine's own networks",
+		len(entries), maxLabs, r.Dir)
 }
 
 // Find returns the index of the lab in dir, if it has one.

@@ -51,7 +51,8 @@ func TestPortsOfOneLabDiffer(t *testing.T) {
 		}
 		used[port] = what
 	}
-	for i, port := range []int{portEtcdClient, portEtcdPeer, portKarmadaAPI, portKarmadaKCM, portKarmadaCM, portKarmadaCMHealth,
+	for i, port := range []int{portEtcdClient, portEtcdPeer, portKarmadaAPI, portKarmadaKCM, portKarmadaCM,
+		portKarmadaCMHealth,
 		portKarmadaSched, portKarmadaSchedHealth, portKarmadaWebhook, portWebhookMetrics, portWebhookHealth} {
 		claim(port, fmt.Sprintf("karmada %d", i))
 	}

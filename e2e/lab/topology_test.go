@@ -43,7 +43,8 @@ clusters:
 }
 
 func TestNodesShareSeveralPodCIDRs(t *testing.T) {
-	c := Cluster{Name: "c1", PodCIDRs: []string{"10.8.0.0/16", "10.18.0.0/24"}, IPFamilies: []string{IPv4}, Nodes: make([]Node, 4)}
+	c := Cluster{Name: "c1", PodCIDRs: []string{"10.8.0.0/16", "10.18.0.0/24"}, IPFamilies: []string{IPv4},
+		Nodes: make([]Node, 4)}
 	var got []string
 	for j := range c.Nodes {
 		got = append(got, join(c.nodePodCIDRs(j)))
@@ -56,21 +57,24 @@ func TestNodesShareSeveralPodCIDRs(t *testing.T) {
 
 func TestParseTopologyNamesEveryMistake(t *testing.T) {
 	for name, tc := range map[string]struct{ yaml, want string }{
-		"no clusters":        {"clusters: []", "expected 1 to 14, found 0"},
-		"unknown field":      {"clusters: [{name: c1, podCidr: 10.0.0.0/8}]", `unknown field "podCidr"`},
-		"reserved name":      {"clusters: [{name: karmada}]", `name "karmada"`},
-		"bad name":           {"clusters: [{name: C_1}]", `name "C_1": expected a DNS label`},
-		"same name":          {"clusters: [{name: c1}, {name: c1}]", `name "c1": already used by clusters[0]`},
-		"same node":          {"clusters: [{name: c1, nodes: [{name: m1}]}, {name: c2, nodes: [{name: m1}]}]", `name "m1": already used`},
-		"mode":               {"clusters: [{name: c1, mode: pusch}]", `mode: expected one of ["push" "pull"], found "pusch"`},
-		"kube-proxy mode":    {"clusters: [{name: c1, kubeProxyMode: ipvs}]", `found "ipvs"`},
-		"forward policy":     {"clusters: [{name: c1, forwardPolicy: reject}]", `found "reject"`},
-		"not a CIDR":         {"clusters: [{name: c1, podCIDRs: [10.8.0.0]}]", "podCIDRs"},
-		"host bits":          {"clusters: [{name: c1, podCIDRs: [10.8.0.1/16]}]", "expected 10.8.0.0/16"},
-		"narrow pods":        {"clusters: [{name: c1, podCIDRs: [10.8.0.0/26]}]", "at most /24"},
-		"wide services":      {"clusters: [{name: c1, podCIDRs: ['fd00::/48'], serviceCIDRs: ['fd01::/64']}]", "/108 or longer"},
-		"family without":     {"clusters: [{name: c1, ipFamilies: [IPv4, IPv6]}]", "no IPv6 prefix"},
-		"family not named":   {"clusters: [{name: c1, serviceCIDRs: [10.88.0.0/16, 'fd01::/112']}]", "ipFamilies does not name IPv6"},
+		"no clusters":   {"clusters: []", "expected 1 to 14, found 0"},
+		"unknown field": {"clusters: [{name: c1, podCidr: 10.0.0.0/8}]", `unknown field "podCidr"`},
+		"reserved name": {"clusters: [{name: karmada}]", `name "karmada"`},
+		"bad name":      {"clusters: [{name: C_1}]", `name "C_1": expected a DNS label`},
+		"same name":     {"clusters: [{name: c1}, {name: c1}]", `name "c1": already used by clusters[0]`},
+		"same node": {"clusters: [{name: c1, nodes: [{name: m1}]}, {name: c2, nodes: [{name: m1}]}]",
+			`name "m1": already used`},
+		"mode":            {"clusters: [{name: c1, mode: pusch}]", `mode: expected one of ["push" "pull"], found "pusch"`},
+		"kube-proxy mode": {"clusters: [{name: c1, kubeProxyMode: ipvs}]", `found "ipvs"`},
+		"forward policy":  {"clusters: [{name: c1, forwardPolicy: reject}]", `found "reject"`},
+		"not a CIDR":      {"clusters: [{name: c1, podCIDRs: [10.8.0.0]}]", "podCIDRs"},
+		"host bits":       {"clusters: [{name: c1, podCIDRs: [10.8.0.1/16]}]", "expected 10.8.0.0/16"},
+		"narrow pods":     {"clusters: [{name: c1, podCIDRs: [10.8.0.0/26]}]", "at most /24"},
+		"wide services": {"clusters: [{name: c1, podCIDRs: ['fd00::/48'], serviceCIDRs: ['fd01::/64']}]",
+			"/108 or longer"},
+		"family without": {"clusters: [{name: c1, ipFamilies: [IPv4, IPv6]}]", "no IPv6 prefix"},
+		"family not named": {"clusters: [{name: c1, serviceCIDRs: [10.88.0.0/16, 'fd01::/112']}]",
+			"ipFamilies does not name IPv6"},
 		"family twice":       {"clusters: [{name: c1, ipFamilies: [IPv4, IPv4]}]", "expected IPv4, IPv6 or both"},
 		"two mistakes":       {"clusters: [{name: c1, mode: x, kubeProxyMode: y}]", "kubeProxyMode"},
 		"not even an object": {"clusters: 7", "parse topology"},

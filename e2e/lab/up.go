@@ -42,7 +42,10 @@ type Options struct {
 func Deps(ctx context.Context, out io.Writer, tests bool) error {
 	p := newProgress(out)
 	if tests {
-		if err := p.Step("packages of tests", func() error { return installPackages(ctx, testPrograms(), p.Line) }); err != nil {
+		if err := p.Step("packages of tests", func() error {
+			return installPackages(ctx, testPrograms(),
+				p.Line)
+		}); err != nil {
 			return err
 		}
 	}
@@ -91,7 +94,8 @@ func Up(ctx context.Context, options Options) (*Lab, error) {
 	if err := l.boot(ctx, p, root, options.Images); err != nil {
 		return nil, err
 	}
-	p.Line(fmt.Sprintf("lab %s is up: kubectl --kubeconfig %s --context %s", l.Name, l.Kubeconfig(), strings.Join(l.Contexts(), "|")))
+	p.Line(fmt.Sprintf("lab %s is up: kubectl --kubeconfig %s --context %s", l.Name, l.Kubeconfig(),
+		strings.Join(l.Contexts(), "|")))
 	return l, nil
 }
 

@@ -86,7 +86,8 @@ func newAPI(config *rest.Config) (*API, error) {
 // Exec runs a command in a pod and returns its standard output. Standard error is part of the error.
 func (a *API) Exec(ctx context.Context, namespace, pod string, argv ...string) (string, error) {
 	url := a.core.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Command: argv, Stdout: true, Stderr: true}, clientgoscheme.ParameterCodec).URL()
+		VersionedParams(&corev1.PodExecOptions{Command: argv, Stdout: true, Stderr: true},
+			clientgoscheme.ParameterCodec).URL()
 	executor, err := remotecommand.NewWebSocketExecutor(a.config, "GET", url.String())
 	if err != nil {
 		return "", fmt.Errorf("exec in %s: %w", pod, err)

@@ -40,7 +40,8 @@ func (s *Sealane) Install(ctx context.Context) error {
 	install := []string{"install", "--controller=external", "--controller-kubeconfig=" + kubeconfig,
 		"--agent-image=" + lab.ImageAgent, "--dns-image=" + lab.ImageDNS}
 	// A controller whose identity an uninstall took is of no more use.
-	_, err := s.Lab.Kubectl(ctx, "--context", lab.ContextKarmada, "-n", v1alpha1.Namespace, "get", "serviceaccount", controllerProcess)
+	_, err := s.Lab.Kubectl(ctx, "--context", lab.ContextKarmada, "-n", v1alpha1.Namespace, "get", "serviceaccount",
+		controllerProcess)
 	if err != nil && s.Lab.Running(controllerProcess) {
 		if err := s.Lab.StopProcess(ctx, controllerProcess); err != nil {
 			return fmt.Errorf("stop the controller of an earlier installation: %w", err)

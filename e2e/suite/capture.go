@@ -121,7 +121,8 @@ func (c *Capture) watch(ctx context.Context, ended chan<- struct{}) {
 			continue
 		}
 		c.mu.Lock()
-		c.seen = append(c.seen, sighting{c.links[link.Ifindex], link.Pkttype == unix.PACKET_OUTGOING, bytes.Clone(packet[:n])})
+		c.seen = append(c.seen, sighting{c.links[link.Ifindex], link.Pkttype == unix.PACKET_OUTGOING,
+			bytes.Clone(packet[:n])})
 		c.mu.Unlock()
 	}
 }
@@ -134,7 +135,8 @@ func (c *Capture) Sent(to netip.Prefix) []string {
 	var out []string
 	for _, s := range c.seen {
 		const ipv4Header = 20
-		if !s.outgoing || s.link == "" || strings.HasPrefix(s.link, "sl-") || len(s.packet) < ipv4Header || s.packet[0]>>4 != 4 {
+		if !s.outgoing || s.link == "" || strings.HasPrefix(s.link, "sl-") || len(s.packet) < ipv4Header ||
+			s.packet[0]>>4 != 4 {
 			continue
 		}
 		if to.Contains(netip.AddrFrom4([4]byte(s.packet[16:20]))) {

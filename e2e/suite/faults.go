@@ -89,7 +89,9 @@ func Reboot(t *testing.T, node string, meanwhile func()) {
 				t.Errorf("kill the agent of %s: %v", node, err)
 			}
 		}
-		const remove = `for l in $(ip -o link | grep -o 'sl-[a-z0-9]*' | sort -u); do ip link del "$l" 2>/dev/null || true; done
+		const remove = `for l in $(ip -o link | grep -o 'sl-[a-z0-9]*' | sort -u); do
+				ip link del "$l" 2>/dev/null || true
+			done
 			for f in -4 -6; do
 				ip $f route flush table 5100 2>/dev/null || true
 				while ip $f rule del lookup 5100 2>/dev/null; do :; done

@@ -24,7 +24,8 @@ import (
 func WhereamiPods(app string) corev1.PodTemplateSpec {
 	grace := int64(0)
 	field := func(name, path string) corev1.EnvVar {
-		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+		return corev1.EnvVar{Name: name,
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 	}
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
@@ -64,7 +65,9 @@ func NewKarmadaNamespace(t *testing.T) Namespace {
 func deployment() *appsv1.Deployment {
 	replicas, grace, pods := int32(2), int64(10), WhereamiPods("web")
 	pods.Spec.TerminationGracePeriodSeconds = &grace
-	pods.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}}}
+	pods.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+		PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}},
+	}
 	return &appsv1.Deployment{ObjectMeta: Named("web"), Spec: appsv1.DeploymentSpec{
 		Replicas: &replicas, Template: pods,
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},

@@ -56,7 +56,8 @@ func logsOfSealane(ctx context.Context) (map[string]string, error) {
 }
 
 func logsOfNode(ctx context.Context, node lab.Node) (string, error) {
-	log, err := Lab().InNode(ctx, node.Name, "find", "/var/log/pods", "-path", "*/"+v1alpha1.Namespace+"_*", "-name", "*.log",
+	log, err := Lab().InNode(ctx, node.Name, "find", "/var/log/pods", "-path", "*/"+v1alpha1.Namespace+"_*",
+		"-name", "*.log",
 		"-exec", "cat", "{}", "+")
 	return string(log), err
 }
@@ -92,8 +93,8 @@ func isFault(line string) bool {
 		!slices.ContainsFunc(conflictsOfLibraries, func(by string) bool { return strings.Contains(line, `"msg":"`+by) })
 }
 
-// conflictsOfLibraries are the beginnings of what libraries log at ERROR when their own write was refused. Whoever calls
-// them gets the error too, and tries again.
+// conflictsOfLibraries are the beginnings of what libraries log at ERROR when their own write was refused. Whoever
+// calls them gets the error too, and tries again.
 var conflictsOfLibraries = []string{
 	// Karmada's CreateOrUpdateWork, when its five tries met updates of the Work's status by Karmada.
 	"Failed to create/update work ",

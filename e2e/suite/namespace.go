@@ -25,7 +25,8 @@ import (
 // Backends replaces the endpoints of web in a cluster.
 func (s Namespace) Backends(cluster string, list ...discoveryv1.Endpoint) {
 	s.Helper()
-	Update(s, cluster, &discoveryv1.EndpointSlice{ObjectMeta: Named("web")}, func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = list })
+	Update(s, cluster, &discoveryv1.EndpointSlice{ObjectMeta: Named("web")},
+		func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = list })
 }
 
 // ClusterIP is the ClusterIP of web in a cluster.
@@ -143,8 +144,8 @@ func (s Namespace) Export(cluster string, edits ...func(*mcs.ServiceExport)) *mc
 	return e
 }
 
-// ExportAfter creates web's ServiceExport in a cluster when the broker has seen that of an older one: an export's age is
-// at most since then, however early its cluster created it.
+// ExportAfter creates web's ServiceExport in a cluster when the broker has seen that of an older one: an export's age
+// is at most since then, however early its cluster created it.
 func (s Namespace) ExportAfter(older, cluster string) {
 	s.Helper()
 	s.WaitCondition(mcs.ServiceExportConditionReady, metav1.ConditionTrue, mcs.ServiceExportReasonExported, older)

@@ -39,7 +39,8 @@ func Ports(list ...corev1.ServicePort) func(*corev1.Service) {
 
 // EndpointSlice is the EndpointSlice of a Service without a selector.
 func EndpointSlice(of *corev1.Service, list ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
-	out := &discoveryv1.EndpointSlice{ObjectMeta: Named(of.Name), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: list}
+	out := &discoveryv1.EndpointSlice{ObjectMeta: Named(of.Name), AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: list}
 	out.Labels = map[string]string{discoveryv1.LabelServiceName: of.Name}
 	for _, p := range of.Spec.Ports {
 		number := int32(8080)

@@ -27,8 +27,8 @@ func RestoreAfter(t *testing.T, undo ...[]string) {
 	})
 }
 
-// Restore boots, joins, installs and deploys what is missing of the lab, and waits until it is ready. What Karmada takes
-// away with a cluster that is unjoined, the workload's namespace among it, is there again.
+// Restore boots, joins, installs and deploys what is missing of the lab, and waits until it is ready. What Karmada
+// takes away with a cluster that is unjoined, the workload's namespace among it, is there again.
 func Restore(ctx context.Context) error {
 	return complete(ctx, lab.Options{Name: Lab().Dir, Topology: Lab().Topology, Out: os.Stderr})
 }

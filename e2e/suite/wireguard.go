@@ -29,7 +29,8 @@ func WireGuardOf(t *testing.T, node string) WireGuard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, at := range []string{"/root/var/run/wireguard/" + CableLink + ".sock", "/root/run/wireguard/" + CableLink + ".sock"} {
+	for _, at := range []string{"/root/var/run/wireguard/" + CableLink + ".sock", "/root/run/wireguard/" +
+		CableLink + ".sock"} {
 		found, err := filepath.Glob("/proc/[0-9]*" + at)
 		if err != nil {
 			t.Fatal(err)

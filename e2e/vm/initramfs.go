@@ -46,7 +46,8 @@ func (a *archive) add(files hostprogram.Files) error {
 			return err
 		}
 		target := files.Links[dst]
-		if err := a.w.WriteHeader(&cpio.Header{Name: dst[1:], Mode: cpio.TypeSymlink | 0o777, Size: int64(len(target))}); err != nil {
+		if err := a.w.WriteHeader(&cpio.Header{Name: dst[1:], Mode: cpio.TypeSymlink | 0o777,
+			Size: int64(len(target))}); err != nil {
 			return err
 		}
 		if _, err := io.WriteString(a.w, target); err != nil {
@@ -86,7 +87,8 @@ func (a *archive) file(dst, src string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.w.WriteHeader(&cpio.Header{Name: dst[1:], Mode: cpio.TypeReg | cpio.FileMode(info.Mode().Perm()), Size: info.Size()}); err != nil {
+	if err := a.w.WriteHeader(&cpio.Header{Name: dst[1:], Mode: cpio.TypeReg | cpio.FileMode(info.Mode().Perm()),
+		Size: info.Size()}); err != nil {
 		return err
 	}
 	_, err = io.Copy(a.w, f)

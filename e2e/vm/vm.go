@@ -48,7 +48,8 @@ func (g Guest) Run(ctx context.Context, dir string, out io.Writer) (int, error) 
 		return 0, err
 	}
 	var console bytes.Buffer
-	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1536",
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2",
+		"-m", "1536",
 		"-nodefaults", "-display", "none", "-serial", "stdio", "-nic", "none", "-no-reboot",
 		"-kernel", g.Kernel.Image, "-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1 random.trust_cpu=on")
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(out, &console), out

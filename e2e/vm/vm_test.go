@@ -53,9 +53,10 @@ func guest(t *testing.T) vm.Guest {
 		t.Fatal(err)
 	}
 	return vm.Guest{
-		Kernel:   kernel,
-		Init:     program(t, "build", "./guest"),
-		Programs: []string{"sh", "sleep", "grep", "sort", "nsenter", "ip", "nft", "iptables", "iptables-nft", "ip6tables-nft", "ping"},
+		Kernel: kernel,
+		Init:   program(t, "build", "./guest"),
+		Programs: []string{"sh", "sleep", "grep", "sort", "nsenter", "ip", "nft", "iptables", "iptables-nft", "ip6tables-nft",
+			"ping"},
 	}
 }
 

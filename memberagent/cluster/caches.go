@@ -18,7 +18,8 @@ import (
 )
 
 // cacheOptions keep the caches small: nowhere what the API server or kubectl keeps for itself, of nodes,
-// Services and pods only what is read, pods of Sealane's own namespace only, and of ConfigMaps the one with the Corefile.
+// Services and pods only what is read, pods of Sealane's own namespace only, and of ConfigMaps the one with the
+// Corefile.
 func cacheOptions(corefile types.NamespacedName) cache.Options {
 	return cache.Options{
 		DefaultTransform: strip,

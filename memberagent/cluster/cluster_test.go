@@ -120,7 +120,8 @@ func (m *member) start(config *rest.Config) {
 	done := make(chan error, 1)
 	go func() {
 		done <- Run(ctx, config, Options{
-			Version: "test", LeaderElection: true, Metrics: cmp.Or(m.metrics, "0"), Health: "0", Registry: prometheus.NewRegistry(),
+			Version: "test", LeaderElection: true, Metrics: cmp.Or(m.metrics, "0"), Health: "0",
+			Registry: prometheus.NewRegistry(),
 			Corefile: types.NamespacedName{Namespace: "kube-system", Name: "coredns"},
 			DNS:      types.NamespacedName{Namespace: v1alpha1.Namespace, Name: "sealane-dns"},
 		})
@@ -160,7 +161,8 @@ func (m *member) namespace(name string) {
 
 func (m *member) node(name, podCIDR, address string) {
 	m.t.Helper()
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: podCIDR, PodCIDRs: []string{podCIDR}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: podCIDR,
+		PodCIDRs: []string{podCIDR}}}
 	m.create(n)
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
 	if err := m.Status().Update(m.t.Context(), n); err != nil {
@@ -190,7 +192,8 @@ func (m *member) peering(shards int32) *v1alpha1.Peering {
 func bundle(shard int32) *v1alpha1.Bundle {
 	return &v1alpha1.Bundle{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BundleName(shard)},
-		Spec:       v1alpha1.BundleSpec{Revision: 1, Shard: shard, Imports: []v1alpha1.Import{}, ExportConditions: []v1alpha1.ExportCondition{}},
+		Spec: v1alpha1.BundleSpec{Revision: 1, Shard: shard, Imports: []v1alpha1.Import{},
+			ExportConditions: []v1alpha1.ExportCondition{}},
 	}
 }
 
@@ -238,10 +241,12 @@ func (m *member) service(namespace, name string, ips ...string) *discoveryv1.End
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
 	m.create(s)
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name + "-x", Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-x",
+			Labels: map[string]string{discoveryv1.LabelServiceName: name}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   endpointsOf(ips...),
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Protocol: ptr(corev1.ProtocolTCP), Port: ptr(int32(8080))}},
+		Ports: []discoveryv1.EndpointPort{{Name: ptr("http"), Protocol: ptr(corev1.ProtocolTCP),
+			Port: ptr(int32(8080))}},
 	}
 	m.create(slice)
 	return slice
@@ -250,7 +255,8 @@ func (m *member) service(namespace, name string, ips ...string) *discoveryv1.End
 func endpointsOf(ips ...string) []discoveryv1.Endpoint {
 	out := []discoveryv1.Endpoint{}
 	for _, ip := range ips {
-		out = append(out, discoveryv1.Endpoint{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: ptr(true)}, NodeName: ptr("node-a")})
+		out = append(out, discoveryv1.Endpoint{Addresses: []string{ip},
+			Conditions: discoveryv1.EndpointConditions{Ready: ptr(true)}, NodeName: ptr("node-a")})
 	}
 	return out
 }

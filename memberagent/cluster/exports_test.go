@@ -65,7 +65,8 @@ func (m *member) condition(namespace, name, kind string, status metav1.Condition
 		if c == nil {
 			return errors.New("not there")
 		}
-		return errors.Join(expect("status", c.Status, status), expect("reason", c.Reason, reason), expect("generation", c.ObservedGeneration, e.Generation))
+		return errors.Join(expect("status", c.Status, status), expect("reason", c.Reason, reason),
+			expect("generation", c.ObservedGeneration, e.Generation))
 	})
 }
 
@@ -115,13 +116,15 @@ func TestExports(t *testing.T) {
 
 	m.run("annotations narrow an export, and a malformed one changes nobody's import", func(t *testing.T) {
 		m.service("sample", "scoped")
-		scoped := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "scoped", Annotations: map[string]string{
-			v1alpha1.AnnotationImportClusters: "c2", v1alpha1.AnnotationServiceMode: "ClusterIP",
-		}}}
+		scoped := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "scoped",
+			Annotations: map[string]string{
+				v1alpha1.AnnotationImportClusters: "c2", v1alpha1.AnnotationServiceMode: "ClusterIP",
+			}}}
 		m.create(scoped)
 		m.exports("sample/early;sample/scoped ClusterIP [c2];sample/web 10.8.0.6;")
 		change(m, scoped, func(e *mcs.ServiceExport) {
-			e.Annotations[v1alpha1.AnnotationImportClusters], e.Annotations[v1alpha1.AnnotationServiceMode] = "c2;c3", "ClusterSetIP"
+			e.Annotations[v1alpha1.AnnotationImportClusters], e.Annotations[v1alpha1.AnnotationServiceMode] = "c2;c3",
+				"ClusterSetIP"
 		})
 		m.exports("sample/early;sample/scoped ClusterSetIP [c2];sample/web 10.8.0.6;")
 		m.condition("sample", "scoped", "Valid", metav1.ConditionTrue, "Valid")
@@ -130,9 +133,11 @@ func TestExports(t *testing.T) {
 
 		t.Log("of an export that is new it admits nobody else")
 		m.service("sample", "unscoped")
-		unscoped := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "unscoped", Annotations: map[string]string{
-			v1alpha1.AnnotationImportClusters: "c2;c3", v1alpha1.AnnotationServiceMode: "clusterip", v1alpha1.AnnotationExportedLabels: "{",
-		}}}
+		unscoped := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "unscoped",
+			Annotations: map[string]string{
+				v1alpha1.AnnotationImportClusters: "c2;c3", v1alpha1.AnnotationServiceMode: "clusterip",
+				v1alpha1.AnnotationExportedLabels: "{",
+			}}}
 		m.create(unscoped)
 		m.exports("sample/early;sample/unscoped [];sample/web 10.8.0.6;")
 		for _, annotation := range []string{
@@ -171,8 +176,10 @@ func TestExports(t *testing.T) {
 	change(m, b, func(b *v1alpha1.Bundle) {
 		b.Spec.Revision = 2
 		b.Spec.ExportConditions = []v1alpha1.ExportCondition{
-			{Namespace: "sample", Name: "web", Type: "Ready", Status: metav1.ConditionTrue, Reason: "Exported", Message: "exported"},
-			{Namespace: "sample", Name: "web", Type: "Conflict", Status: metav1.ConditionTrue, Reason: "PortConflict,TypeConflict", Message: "c2 differs"},
+			{Namespace: "sample", Name: "web", Type: "Ready", Status: metav1.ConditionTrue, Reason: "Exported",
+				Message: "exported"},
+			{Namespace: "sample", Name: "web", Type: "Conflict", Status: metav1.ConditionTrue,
+				Reason: "PortConflict,TypeConflict", Message: "c2 differs"},
 		}
 	})
 	m.condition("sample", "web", "Ready", metav1.ConditionTrue, "Exported")
@@ -187,7 +194,8 @@ func TestExports(t *testing.T) {
 	m.create(bundle(0))
 	m.exports("sample/early;sample/web 10.8.0.6;")
 
-	if err := m.Delete(t.Context(), &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web"}}); err != nil {
+	if err := m.Delete(t.Context(), &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample",
+		Name: "web"}}); err != nil {
 		t.Fatal(err)
 	}
 	m.exports("sample/early;")

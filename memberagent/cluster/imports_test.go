@@ -25,14 +25,16 @@ import (
 
 // imported returns an import with the port http, exported by clusters that each have backends.
 func imported(namespace, name string, backends map[string][]string) v1alpha1.Import {
-	out := v1alpha1.Import{Namespace: namespace, Name: name, Clusters: []v1alpha1.ImportCluster{}, Settings: v1alpha1.ServiceSettings{
-		Type:            v1alpha1.ClusterSetIP,
-		Ports:           []v1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
-		SessionAffinity: corev1.ServiceAffinityNone,
-		IPFamilies:      []corev1.IPFamily{corev1.IPv4Protocol},
-	}}
+	out := v1alpha1.Import{Namespace: namespace, Name: name, Clusters: []v1alpha1.ImportCluster{},
+		Settings: v1alpha1.ServiceSettings{
+			Type:            v1alpha1.ClusterSetIP,
+			Ports:           []v1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
+			SessionAffinity: corev1.ServiceAffinityNone,
+			IPFamilies:      []corev1.IPFamily{corev1.IPv4Protocol},
+		}}
 	for cluster, ips := range backends {
-		c := v1alpha1.ImportCluster{Cluster: cluster, CreatedAt: metav1.Unix(1700000000, 0), Ports: []string{"http"}, ClusterIPs: []string{"10.99.0.10"}, Backends: []v1alpha1.Backends{}}
+		c := v1alpha1.ImportCluster{Cluster: cluster, CreatedAt: metav1.Unix(1700000000, 0), Ports: []string{"http"},
+			ClusterIPs: []string{"10.99.0.10"}, Backends: []v1alpha1.Backends{}}
 		g := v1alpha1.Backends{Ports: []v1alpha1.BackendPort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 8080}}}
 		for _, ip := range ips {
 			g.Addresses = append(g.Addresses, v1alpha1.Backend{IP: ip, Ready: true, Serving: true, Node: "far"})
@@ -65,10 +67,12 @@ func (m *member) derived(service types.NamespacedName) (*mcs.ServiceImport, *cor
 	i, s := &mcs.ServiceImport{}, &corev1.Service{}
 	m.eventually("import "+service.String(), func(ctx context.Context) error {
 		i, s = &mcs.ServiceImport{}, &corev1.Service{}
-		if err := errors.Join(m.Get(ctx, service, i), m.Get(ctx, key(service.Namespace, imports.DerivedName(service)), s)); err != nil {
+		if err := errors.Join(m.Get(ctx, service, i), m.Get(ctx, key(service.Namespace, imports.DerivedName(service)),
+			s)); err != nil {
 			return err
 		}
-		return errors.Join(expect("ips", i.Spec.IPs, s.Spec.ClusterIPs), expect("selector", s.Spec.Selector, map[string]string(nil)),
+		return errors.Join(expect("ips", i.Spec.IPs, s.Spec.ClusterIPs), expect("selector", s.Spec.Selector,
+			map[string]string(nil)),
 			expect("ready", meta.IsStatusConditionTrue(i.Status.Conditions, "Ready"), true))
 	})
 	return i, s
@@ -98,7 +102,8 @@ func (m *member) endpoints(service types.NamespacedName, want string) {
 
 func (m *member) slices(ctx context.Context, service types.NamespacedName) []discoveryv1.EndpointSlice {
 	list := &discoveryv1.EndpointSliceList{}
-	if err := m.List(ctx, list, client.InNamespace(service.Namespace), client.MatchingLabels{mcs.LabelServiceName: service.Name}); err != nil {
+	if err := m.List(ctx, list, client.InNamespace(service.Namespace),
+		client.MatchingLabels{mcs.LabelServiceName: service.Name}); err != nil {
 		m.t.Fatal(err)
 	}
 	return list.Items
@@ -129,7 +134,8 @@ func (m *member) peeringCondition(kind string, status metav1.ConditionStatus, re
 		if c == nil {
 			return errors.New("not there")
 		}
-		return errors.Join(expect("status", c.Status, status), expect("reason", c.Reason, reason), expect("mentions "+c.Message, strings.Contains(c.Message, mentions), true))
+		return errors.Join(expect("status", c.Status, status), expect("reason", c.Reason, reason),
+			expect("mentions "+c.Message, strings.Contains(c.Message, mentions), true))
 	})
 }
 
@@ -155,7 +161,8 @@ func TestImports(t *testing.T) {
 			if err := m.Get(ctx, client.ObjectKeyFromObject(s), s); err != nil {
 				return err
 			}
-			return errors.Join(expect("ports", len(s.Spec.Ports), 1), expect("selector", len(s.Spec.Selector), 0), expect("label", s.Labels[v1alpha1.LabelImport], "web"))
+			return errors.Join(expect("ports", len(s.Spec.Ports), 1), expect("selector", len(s.Spec.Selector), 0),
+				expect("label", s.Labels[v1alpha1.LabelImport], "web"))
 		})
 		change(m, i, func(i *mcs.ServiceImport) { i.Spec.IPs, i.Spec.Ports[0].Port = []string{"192.0.2.99"}, 99 })
 		m.derived(web)
@@ -190,11 +197,13 @@ func TestImports(t *testing.T) {
 		for _, s := range m.slices(t.Context(), web) {
 			before[s.Labels[mcs.LabelSourceCluster]] = s.ResourceVersion
 		}
-		m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4", "10.9.0.5"}, "c3": {"10.7.0.1", "10.7.0.2"}}))
+		m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4", "10.9.0.5"},
+			"c3": {"10.7.0.1", "10.7.0.2"}}))
 		m.endpoints(web, "c2 10.9.0.4:8080, c2 10.9.0.5:8080, c3 10.7.0.1:8080, c3 10.7.0.2:8080")
 		for _, s := range m.slices(t.Context(), web) {
-			if same := before[s.Labels[mcs.LabelSourceCluster]] == s.ResourceVersion; same != (s.Labels[mcs.LabelSourceCluster] == "c2") {
-				t.Errorf("slice of %s: unchanged is %t", s.Labels[mcs.LabelSourceCluster], same)
+			source := s.Labels[mcs.LabelSourceCluster]
+			if same := before[source] == s.ResourceVersion; same != (source == "c2") {
+				t.Errorf("slice of %s: unchanged is %t", source, same)
 			}
 		}
 	})
@@ -220,7 +229,8 @@ func TestImports(t *testing.T) {
 	})
 
 	m.run("a namespace that comes later", func(t *testing.T) {
-		m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}}), imported("later", "web", map[string][]string{"c2": {"10.9.0.6"}}))
+		m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}}), imported("later", "web",
+			map[string][]string{"c2": {"10.9.0.6"}}))
 		m.peeringCondition("ImportsApplied", metav1.ConditionFalse, "NamespaceMissing", "later")
 		m.namespace("later")
 		m.endpoints(key("later", "web"), "c2 10.9.0.6:8080")
@@ -231,7 +241,8 @@ func TestImports(t *testing.T) {
 		own := &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "own"}}
 		own.Spec.Type, own.Spec.Ports = mcs.ClusterSetIP, []mcs.ServicePort{{Port: 1}}
 		m.create(own)
-		m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}}), imported("sample", "own", map[string][]string{"c2": {"10.9.0.6"}}))
+		m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}}), imported("sample", "own",
+			map[string][]string{"c2": {"10.9.0.6"}}))
 		m.peeringCondition("ImportsApplied", metav1.ConditionFalse, "NameTaken", "sample/own")
 		if err := m.Get(t.Context(), client.ObjectKeyFromObject(own), own); err != nil || own.Spec.Ports[0].Port != 1 {
 			t.Errorf("the ServiceImport was touched: %v %v", own.Spec, err)
@@ -241,7 +252,8 @@ func TestImports(t *testing.T) {
 	m.run("the Peering or the Bundle is missing", func(t *testing.T) {
 		m.delete(bundle(0))
 		m.eventually("the Bundle gone", func(ctx context.Context) error {
-			return expect("not found", apierrors.IsNotFound(m.Get(ctx, types.NamespacedName{Name: "sealane-0"}, bundle(0))), true)
+			return expect("not found", apierrors.IsNotFound(m.Get(ctx, types.NamespacedName{Name: "sealane-0"}, bundle(0))),
+				true)
 		})
 		slice := m.slices(t.Context(), web)[0]
 		change(m, &slice, func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{"poke": "it"} })
@@ -285,8 +297,10 @@ func (m *member) gatewayReports(status v1alpha1.ConnectionStatus) {
 			return err
 		}
 		g.Status.HAState, g.Status.ReportedAt = v1alpha1.GatewayActive, ptr(metav1.Now())
-		g.Status.Endpoint = &v1alpha1.Endpoint{Gateway: "node-a", PublicKey: "k", Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: "192.0.2.1"}}}
-		g.Status.Connections = []v1alpha1.Connection{{Cluster: "c2", Gateway: "x", Link: "sl-c0", Status: status, Active: true}}
+		g.Status.Endpoint = &v1alpha1.Endpoint{Gateway: "node-a", PublicKey: "k",
+			Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: "192.0.2.1"}}}
+		g.Status.Connections = []v1alpha1.Connection{{Cluster: "c2", Gateway: "x", Link: "sl-c0", Status: status,
+			Active: true}}
 		return m.Status().Update(ctx, g)
 	})
 }

@@ -62,12 +62,15 @@ func TestOnlyV1Alpha1IsServed(t *testing.T) {
 	})
 	m.run("what v1alpha1 lacks comes from annotations", func(t *testing.T) {
 		m.service("sample", "annotated", "10.8.0.6")
-		m.create(&mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "annotated", Annotations: map[string]string{
-			v1alpha1.AnnotationServiceMode: "ClusterIP", v1alpha1.AnnotationImportClusters: "c2,c1", v1alpha1.AnnotationExportedLabels: `{"a":"b"}`,
-		}}})
+		m.create(&mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "annotated",
+			Annotations: map[string]string{
+				v1alpha1.AnnotationServiceMode: "ClusterIP", v1alpha1.AnnotationImportClusters: "c2,c1",
+				v1alpha1.AnnotationExportedLabels: `{"a":"b"}`,
+			}}})
 		m.exports("sample/annotated ClusterIP [c1 c2] 10.8.0.6;sample/db 10.8.0.5;")
 		b := bundle(0)
-		if err := m.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil || b.Status.Exports[0].Settings.Labels["a"] != "b" {
+		if err := m.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil ||
+			b.Status.Exports[0].Settings.Labels["a"] != "b" {
 			t.Errorf("labels %v, %v", b.Status.Exports[0].Settings.Labels, err)
 		}
 	})
@@ -83,8 +86,14 @@ func TestOnlyV1Alpha1IsServed(t *testing.T) {
 
 	t.Log("what the old version drops is not written again and again")
 	version := m.settled(i)
-	change(m, bundle(0), func(b *v1alpha1.Bundle) { b.Spec.Imports = append(b.Spec.Imports, imported("sample", "other", nil)) })
-	m.eventually("the next import", func(ctx context.Context) error { return m.Get(ctx, key("sample", "other"), &mcs.ServiceImport{}) })
+	change(m, bundle(0), func(b *v1alpha1.Bundle) {
+		b.Spec.Imports = append(b.Spec.Imports,
+			imported("sample", "other", nil))
+	})
+	m.eventually("the next import", func(ctx context.Context) error {
+		return m.Get(ctx, key("sample", "other"),
+			&mcs.ServiceImport{})
+	})
 	if after := m.settled(i); after != version {
 		t.Errorf("the ServiceImport was written without a change: %s, was %s", after, version)
 	}

@@ -34,8 +34,10 @@ func TestUsersObjectsWithOurLabels(t *testing.T) {
 	}
 	port := []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}
 
-	service := &corev1.Service{ObjectMeta: labelled("sl-mine", v1alpha1.LabelManagedBy, "web"), Spec: corev1.ServiceSpec{Ports: port}}
-	exported := &corev1.Service{ObjectMeta: labelled("own", v1alpha1.LabelManagedBy, "own"), Spec: corev1.ServiceSpec{Ports: port}}
+	service := &corev1.Service{ObjectMeta: labelled("sl-mine", v1alpha1.LabelManagedBy, "web"),
+		Spec: corev1.ServiceSpec{Ports: port}}
+	exported := &corev1.Service{ObjectMeta: labelled("own", v1alpha1.LabelManagedBy, "own"),
+		Spec: corev1.ServiceSpec{Ports: port}}
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: labelled("own-by-hand", discoveryv1.LabelManagedBy, "web"), AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.8.0.77"}}},
@@ -50,7 +52,8 @@ func TestUsersObjectsWithOurLabels(t *testing.T) {
 	}
 	m.create(&mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "own"}})
 
-	m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}}), imported("sample", "foreign", map[string][]string{"c2": {"10.9.0.5"}}))
+	m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}}), imported("sample", "foreign",
+		map[string][]string{"c2": {"10.9.0.5"}}))
 	_, derived := m.derived(web)
 	m.endpoints(web, "c2 10.9.0.4:8080")
 	m.peeringCondition("ImportsApplied", metav1.ConditionFalse, "NameTaken", "sample/foreign")
@@ -63,7 +66,8 @@ func TestUsersObjectsWithOurLabels(t *testing.T) {
 	ready := func(want string) {
 		m.imported(web, func(i *mcs.ServiceImport) error {
 			c := meta.FindStatusCondition(i.Status.Conditions, "Ready")
-			return expect(want, c != nil && c.Status == metav1.ConditionTrue && strings.Contains(c.Message, "claims") == (want != ""), true)
+			return expect(want, c != nil && c.Status == metav1.ConditionTrue &&
+				strings.Contains(c.Message, "claims") == (want != ""), true)
 		})
 	}
 	ready("the slice that claims the derived Service is told")
@@ -88,7 +92,10 @@ func TestUsersObjectsWithOurLabels(t *testing.T) {
 	})
 	m.gone(derived)
 	change(m, p, func(p *v1alpha1.Peering) { p.Spec.Phase = v1alpha1.MemberLeaving })
-	m.reports("nothing of the user's is waited for", func(s *v1alpha1.PeeringStatus) error { return expect("cleaned", s.Cleaned, true) })
+	m.reports("nothing of the user's is waited for", func(s *v1alpha1.PeeringStatus) error {
+		return expect("cleaned",
+			s.Cleaned, true)
+	})
 	for _, o := range users {
 		have := o.DeepCopyObject().(client.Object)
 		if err := m.Get(t.Context(), client.ObjectKeyFromObject(o), have); err != nil || have.GetUID() != o.GetUID() {

@@ -50,13 +50,15 @@ const corefile = ".:53 {\n    kubernetes cluster.local\n    reload\n}\n"
 
 func TestPeering(t *testing.T) {
 	m := newMember(t)
-	coredns := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns"}, Data: map[string]string{"Corefile": corefile}}
+	coredns := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns"},
+		Data: map[string]string{"Corefile": corefile}}
 	m.create(coredns)
 	m.start(m.config)
 	p := m.peering(1)
 
 	m.reports("the networks", func(s *v1alpha1.PeeringStatus) error {
-		return errors.Join(expect("pods", s.Networks.PodCIDRs, "[10.8.0.0/24]"), expect("services", s.Networks.ServiceCIDRs, "[10.96.0.0/16]"),
+		return errors.Join(expect("pods", s.Networks.PodCIDRs, "[10.8.0.0/24]"), expect("services", s.Networks.ServiceCIDRs,
+			"[10.96.0.0/16]"),
 			expect("nodes", s.NodeCIDRs, "[192.0.2.1/32]"), expect("version", s.AgentVersion, "test"),
 			expect("connections", s.Connections, "[{c2 Connecting}]"))
 	})
@@ -71,7 +73,8 @@ func TestPeering(t *testing.T) {
 			p.Spec.Revision, p.Spec.Override = 2, v1alpha1.Networks{PodCIDRs: []string{"10.8.0.0/16"}}
 		})
 		m.reports("the override", func(s *v1alpha1.PeeringStatus) error {
-			return errors.Join(expect("pods", s.Networks.PodCIDRs, "[10.8.0.0/16]"), expect("services", s.Networks.ServiceCIDRs, "[10.96.0.0/16]"))
+			return errors.Join(expect("pods", s.Networks.PodCIDRs, "[10.8.0.0/16]"), expect("services", s.Networks.ServiceCIDRs,
+				"[10.96.0.0/16]"))
 		})
 	})
 
@@ -87,9 +90,11 @@ func TestPeering(t *testing.T) {
 
 	m.run("labelled gateways", func(*testing.T) {
 		m.node("node-b", "10.8.1.0/24", "192.0.2.2")
-		change(m, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b"}}, func(n *corev1.Node) { metav1.SetMetaDataLabel(&n.ObjectMeta, v1alpha1.LabelGateway, "true") })
+		change(m, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b"}},
+			func(n *corev1.Node) { metav1.SetMetaDataLabel(&n.ObjectMeta, v1alpha1.LabelGateway, "true") })
 		m.gateways("node-b=0")
-		change(m, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}, func(n *corev1.Node) { metav1.SetMetaDataLabel(&n.ObjectMeta, v1alpha1.LabelGateway, "true") })
+		change(m, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}},
+			func(n *corev1.Node) { metav1.SetMetaDataLabel(&n.ObjectMeta, v1alpha1.LabelGateway, "true") })
 		m.gateways("node-a=1 node-b=0")
 		m.delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b"}})
 		m.gateways("node-a=1")
@@ -97,11 +102,16 @@ func TestPeering(t *testing.T) {
 
 	m.run("the Corefile", func(t *testing.T) {
 		dns := &corev1.Service{}
-		if err := m.Get(t.Context(), types.NamespacedName{Namespace: v1alpha1.Namespace, Name: "sealane-dns"}, dns); err != nil {
+		if err := m.Get(t.Context(), types.NamespacedName{Namespace: v1alpha1.Namespace, Name: "sealane-dns"},
+			dns); err != nil {
 			t.Fatal(err)
 		}
-		block := fmt.Sprintf("# BEGIN sealane\nclusterset.local:53 {\n    errors\n    forward . %s\n}\n# END sealane\n", dns.Spec.ClusterIP)
-		m.eventually("the block", func(ctx context.Context) error { return expect("Corefile", m.corefile(ctx), block+corefile) })
+		block := fmt.Sprintf("# BEGIN sealane\nclusterset.local:53 {\n    errors\n    forward . %s\n}\n# END sealane\n",
+			dns.Spec.ClusterIP)
+		m.eventually("the block", func(ctx context.Context) error {
+			return expect("Corefile", m.corefile(ctx),
+				block+corefile)
+		})
 		m.peeringCondition("DNSConfigured", metav1.ConditionTrue, "Configured", "")
 
 		change(m, coredns, func(c *corev1.ConfigMap) { c.Data["Corefile"] = "# BEGIN sealane\n" + corefile })
@@ -110,12 +120,18 @@ func TestPeering(t *testing.T) {
 			t.Error(err)
 		}
 		change(m, coredns, func(c *corev1.ConfigMap) { c.Data["Corefile"] = corefile })
-		m.eventually("the block again", func(ctx context.Context) error { return expect("Corefile", m.corefile(ctx), block+corefile) })
+		m.eventually("the block again", func(ctx context.Context) error {
+			return expect("Corefile", m.corefile(ctx),
+				block+corefile)
+		})
 		m.delete(coredns.DeepCopy())
 		m.peeringCondition("DNSConfigured", metav1.ConditionFalse, "NoCorefile", "")
 		coredns.ResourceVersion, coredns.UID, coredns.Data = "", "", map[string]string{"Corefile": corefile}
 		m.create(coredns)
-		m.eventually("the block in the new ConfigMap", func(ctx context.Context) error { return expect("Corefile", m.corefile(ctx), block+corefile) })
+		m.eventually("the block in the new ConfigMap", func(ctx context.Context) error {
+			return expect("Corefile",
+				m.corefile(ctx), block+corefile)
+		})
 	})
 
 	m.run("a domain that the cluster's DNS serves", func(t *testing.T) {
@@ -130,7 +146,10 @@ func TestPeering(t *testing.T) {
 		}
 		taken := "# BEGIN sealane\ncluster.local:53 {\n    forward . 10.96.0.7\n}\n# END sealane\n"
 		change(m, coredns, func(c *corev1.ConfigMap) { c.Data["Corefile"] = taken + stubs })
-		m.eventually("the cluster's own names back", func(ctx context.Context) error { return expect("Corefile", m.corefile(ctx), stubs) })
+		m.eventually("the cluster's own names back", func(ctx context.Context) error {
+			return expect("Corefile",
+				m.corefile(ctx), stubs)
+		})
 		change(m, p, func(p *v1alpha1.Peering) { p.Spec.DNS.Domains = []string{"clusterset.local"} })
 		change(m, coredns, func(c *corev1.ConfigMap) { c.Data["Corefile"] = corefile })
 		m.peeringCondition("DNSConfigured", metav1.ConditionTrue, "Configured", "")
@@ -171,7 +190,10 @@ func testLeave(m *member) {
 	m.gone(derived)
 	m.gone(&mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web"}})
 	m.endpoints(key("sample", "web"), "")
-	m.eventually("the Corefile as it was", func(ctx context.Context) error { return expect("Corefile", m.corefile(ctx), corefile) })
+	m.eventually("the Corefile as it was", func(ctx context.Context) error {
+		return expect("Corefile", m.corefile(ctx),
+			corefile)
+	})
 	m.peeringCondition("Cleaned", metav1.ConditionFalse, "Cleaning", "pod "+pod.Name)
 	m.gateways("node-a=1")
 	m.exports("")
@@ -190,7 +212,8 @@ func testLeave(m *member) {
 	}
 	m.gateways("")
 	m.reports("cleaned", func(s *v1alpha1.PeeringStatus) error {
-		return errors.Join(expect("cleaned", s.Cleaned, true), expect("condition", meta.IsStatusConditionTrue(s.Conditions, "Cleaned"), true))
+		return errors.Join(expect("cleaned", s.Cleaned, true), expect("condition", meta.IsStatusConditionTrue(s.Conditions,
+			"Cleaned"), true))
 	})
 }
 
@@ -207,7 +230,8 @@ func (m *member) nodeAgent() *corev1.Pod {
 	if err := m.Status().Update(m.t.Context(), set); err != nil {
 		m.t.Fatal(err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "sealane-node-1", Labels: labels}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "sealane-node-1",
+		Labels: labels}}
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: set.Name, UID: set.UID}}
 	pod.Spec = template.Spec
 	m.create(pod)

@@ -35,14 +35,15 @@ func oneProblem(namespace, reason, name string) func([]v1alpha1.ImportProblem) e
 		if len(all) != 1 || len(all[0].Names) != 1 || all[0].Message == "" {
 			return errors.New("not one problem with a message")
 		}
-		return errors.Join(expect("namespace", all[0].Namespace, namespace), expect("reason", all[0].Reason, reason), expect("name", all[0].Names[0], name))
+		return errors.Join(expect("namespace", all[0].Namespace, namespace), expect("reason", all[0].Reason, reason),
+			expect("name", all[0].Names[0], name))
 	}
 }
 
 func none(all []v1alpha1.ImportProblem) error { return expect("problems", len(all), 0) }
 
-// TestAnImportThatCannotBeMade: what the API server refuses is said on the ServiceImport, the Peering and the Bundle, and
-// is made once it can be.
+// TestAnImportThatCannotBeMade: what the API server refuses is said on the ServiceImport, the Peering and the Bundle,
+// and is made once it can be.
 func TestAnImportThatCannotBeMade(t *testing.T) {
 	m := newMember(t)
 	m.start(m.config)
@@ -65,7 +66,8 @@ func TestAnImportThatCannotBeMade(t *testing.T) {
 	usable := func() {
 		t.Helper()
 		m.imported(web, func(i *mcs.ServiceImport) error {
-			return errors.Join(expect("ready", meta.IsStatusConditionTrue(i.Status.Conditions, "Ready"), true), expect("ips", len(i.Spec.IPs), 1))
+			return errors.Join(expect("ready", meta.IsStatusConditionTrue(i.Status.Conditions, "Ready"), true),
+				expect("ips", len(i.Spec.IPs), 1))
 		})
 		m.peeringCondition("ImportsApplied", metav1.ConditionTrue, "Applied", "")
 		m.problems("nothing", none)
@@ -75,7 +77,8 @@ func TestAnImportThatCannotBeMade(t *testing.T) {
 	quota.Spec.Hard = corev1.ResourceList{corev1.ResourceServices: resource.MustParse("0")}
 	m.create(quota)
 	// Nobody else here counts what is used.
-	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{corev1.ResourceServices: resource.MustParse("0")}}
+	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard,
+		Used: corev1.ResourceList{corev1.ResourceServices: resource.MustParse("0")}}
 	if err := m.Status().Update(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
@@ -104,26 +107,30 @@ func TestAnImportThatCannotBeMade(t *testing.T) {
 		open()
 		poke(m, web)
 		m.imported(web, func(i *mcs.ServiceImport) error {
-			return errors.Join(expect("ready", meta.IsStatusConditionTrue(i.Status.Conditions, "Ready"), true), expect("ips", len(i.Spec.IPs), 1))
+			return errors.Join(expect("ready", meta.IsStatusConditionTrue(i.Status.Conditions, "Ready"), true),
+				expect("ips", len(i.Spec.IPs), 1))
 		})
 		m.problems("nothing", none)
 	})
 	m.run("for want of a namespace", func(t *testing.T) {
-		m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}}), imported("absent", "web", map[string][]string{"c2": {"10.9.0.5"}}))
+		m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}}), imported("absent", "web",
+			map[string][]string{"c2": {"10.9.0.5"}}))
 		m.problems("NamespaceMissing", oneProblem("absent", "NamespaceMissing", "web"))
 		m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}}))
 		usable()
 	})
 	m.run("for a name that is taken", func(t *testing.T) {
 		m.namespace("other")
-		other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: v1alpha1.DerivedName("other", "web")}}
+		other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "other",
+			Name: v1alpha1.DerivedName("other", "web")}}
 		other.Spec.Ports = []corev1.ServicePort{{Port: 1}}
 		m.create(other)
 		m.imports(imported("other", "web", map[string][]string{"c2": {"10.9.0.4"}}))
 		web = key("other", "web")
 		m.imported(web, func(i *mcs.ServiceImport) error {
 			ready := meta.FindStatusCondition(i.Status.Conditions, "Ready")
-			return errors.Join(expect("not ready", ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == "NameTaken", true),
+			return errors.Join(expect("not ready", ready != nil && ready.Status == metav1.ConditionFalse &&
+				ready.Reason == "NameTaken", true),
 				expect("ips", len(i.Spec.IPs), 0))
 		})
 		m.problems("NameTaken", oneProblem("other", "NameTaken", "web"))
@@ -136,25 +143,30 @@ func TestAnImportThatCannotBeMade(t *testing.T) {
 // poke makes the agent look at an import again, which without an event it does every 15 seconds.
 func poke(m *member, service client.ObjectKey) {
 	m.t.Helper()
-	change(m, &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name}}, func(i *mcs.ServiceImport) {
-		i.Annotations = map[string]string{"poke": "it"}
-	})
+	change(m, &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name}},
+		func(i *mcs.ServiceImport) {
+			i.Annotations = map[string]string{"poke": "it"}
+		})
 }
 
 // guard has the API server refuse derived Services in a namespace, with a message, until the function is called that it
 // returns.
 func (m *member) guard(namespace, message string) (open func()) {
 	m.t.Helper()
-	services := admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+	var services admissionregistrationv1.NamedRuleWithOperations
+	services.RuleWithOperations = admissionregistrationv1.RuleWithOperations{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
-	}}
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "no-derived-services"}}
+		Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+			Resources: []string{"services"}},
+	}
+	policy := new(admissionregistrationv1.ValidatingAdmissionPolicy)
+	policy.Name = "no-derived-services"
 	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
 		ResourceRules:     []admissionregistrationv1.NamedRuleWithOperations{services},
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 	}
-	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: `!object.metadata.name.startsWith("sl-")`, Message: message}}
+	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: `!object.metadata.name.startsWith("sl-")`,
+		Message: message}}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}}
 	binding.Spec.PolicyName = policy.Name
 	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
@@ -165,7 +177,10 @@ func (m *member) guard(namespace, message string) (open func()) {
 		s.Spec.Ports = []corev1.ServicePort{{Port: 1}}
 		return m.Create(ctx, s, client.DryRunAll) != nil
 	}
-	m.eventually("the policy is enforced", func(ctx context.Context) error { return expect("refused", refused(ctx), true) })
+	m.eventually("the policy is enforced", func(ctx context.Context) error {
+		return expect("refused",
+			refused(ctx), true)
+	})
 	return func() {
 		m.t.Helper()
 		m.delete(binding)

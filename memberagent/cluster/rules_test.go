@@ -88,25 +88,31 @@ func TestRulesOfAServiceImport(t *testing.T) {
 		m.imported(web, func(i *mcs.ServiceImport) error {
 			ready := meta.FindStatusCondition(i.Status.Conditions, "Ready")
 			return errors.Join(expect("clusters", i.Status.Clusters, []mcs.ClusterStatus{{Cluster: "c2"}, {Cluster: "c3"}}),
-				expect("ready", ready != nil && ready.Status == metav1.ConditionTrue && ready.Reason == "Ready" && ready.ObservedGeneration == i.Generation, true),
+				expect("ready", ready != nil && ready.Status == metav1.ConditionTrue && ready.Reason == "Ready" &&
+					ready.ObservedGeneration == i.Generation, true),
 				expect("slices", i.Status.EndpointSliceObjects, "Present"), expect("families", i.Spec.IPFamilies, "[IPv4]"))
 		})
 	})
 	m.run("settings follow the merge: ports, session affinity, traffic policies", func(*testing.T) {
 		i := imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}})
-		i.Settings.Ports = append(i.Settings.Ports, v1alpha1.ServicePort{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53, AppProtocol: ptr("example.org/dns")})
+		i.Settings.Ports = append(i.Settings.Ports, v1alpha1.ServicePort{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53,
+			AppProtocol: ptr("example.org/dns")})
 		i.Settings.SessionAffinity = corev1.ServiceAffinityClientIP
-		i.Settings.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr(int32(77))}}
-		i.Settings.InternalTrafficPolicy, i.Settings.TrafficDistribution = ptr(corev1.ServiceInternalTrafficPolicyLocal), ptr("PreferClose")
+		i.Settings.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr(
+			int32(77))}}
+		i.Settings.InternalTrafficPolicy, i.Settings.TrafficDistribution = ptr(corev1.ServiceInternalTrafficPolicyLocal),
+			ptr("PreferClose")
 		i.Settings.Labels, i.Settings.Annotations = map[string]string{"team": "a"}, map[string]string{"note": "b"}
 		m.imports(i)
 		m.imported(web, func(i *mcs.ServiceImport) error {
 			s := m.behind(t.Context(), web)
-			if s == nil || s.Spec.SessionAffinityConfig == nil || i.Spec.InternalTrafficPolicy == nil || i.Spec.TrafficDistribution == nil {
+			if s == nil || s.Spec.SessionAffinityConfig == nil || i.Spec.InternalTrafficPolicy == nil ||
+				i.Spec.TrafficDistribution == nil {
 				return errors.New("not yet")
 			}
 			return errors.Join(expect("ports", len(i.Spec.Ports), 2), expect("ports of the Service", len(s.Spec.Ports), 2),
-				expect("affinity", i.Spec.SessionAffinity, s.Spec.SessionAffinity), expect("affinity", s.Spec.SessionAffinity, "ClientIP"),
+				expect("affinity", i.Spec.SessionAffinity, s.Spec.SessionAffinity), expect("affinity", s.Spec.SessionAffinity,
+					"ClientIP"),
 				expect("timeout", *s.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds, 77),
 				expect("policy", *s.Spec.InternalTrafficPolicy, "Local"), expect("policy", *i.Spec.InternalTrafficPolicy, "Local"),
 				expect("distribution", *i.Spec.TrafficDistribution, "PreferClose"),
@@ -114,7 +120,8 @@ func TestRulesOfAServiceImport(t *testing.T) {
 		})
 		m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}}))
 		m.imported(web, func(i *mcs.ServiceImport) error {
-			return errors.Join(expect("ports", len(i.Spec.Ports), 1), expect("affinity", i.Spec.SessionAffinity, "None"), expect("label", i.Labels["team"], ""))
+			return errors.Join(expect("ports", len(i.Spec.Ports), 1), expect("affinity", i.Spec.SessionAffinity, "None"),
+				expect("label", i.Labels["team"], ""))
 		})
 	})
 	m.run("the type changes: to headless and back", func(*testing.T) {
@@ -122,7 +129,8 @@ func TestRulesOfAServiceImport(t *testing.T) {
 		i.Settings.Type = v1alpha1.Headless
 		m.imports(i)
 		m.imported(web, func(i *mcs.ServiceImport) error {
-			return errors.Join(expect("type", i.Spec.Type, mcs.Headless), expect("ips", len(i.Spec.IPs), 0), expect("families", i.Spec.IPFamilies, "[IPv4]"))
+			return errors.Join(expect("type", i.Spec.Type, mcs.Headless), expect("ips", len(i.Spec.IPs), 0),
+				expect("families", i.Spec.IPFamilies, "[IPv4]"))
 		})
 		m.imports(imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}}))
 		m.derived(web)
@@ -136,7 +144,8 @@ func TestRulesOfAServiceImport(t *testing.T) {
 			if ready == nil {
 				return errors.New("no condition")
 			}
-			return errors.Join(expect("reason", ready.Reason, "IPFamilyNotSupported"), expect("ips", len(i.Spec.IPs), 0), expect("families", i.Spec.IPFamilies, "[]"))
+			return errors.Join(expect("reason", ready.Reason, "IPFamilyNotSupported"), expect("ips", len(i.Spec.IPs), 0),
+				expect("families", i.Spec.IPFamilies, "[]"))
 		})
 	})
 	m.run("an export without a ready backend keeps the import and its address", func(*testing.T) {
@@ -182,12 +191,14 @@ func TestEverythingOfAnImportIsRestored(t *testing.T) {
 		restored(t)
 	})
 	m.run("a headless ServiceImport loses every label and its ports", func(t *testing.T) {
-		change(m, &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "ss"}}, func(i *mcs.ServiceImport) {
-			stripped(i)
-			i.Spec.Ports, i.Spec.Type = []mcs.ServicePort{}, mcs.ClusterSetIP
-		})
+		change(m, &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "ss"}},
+			func(i *mcs.ServiceImport) {
+				stripped(i)
+				i.Spec.Ports, i.Spec.Type = []mcs.ServicePort{}, mcs.ClusterSetIP
+			})
 		m.imported(ss, func(i *mcs.ServiceImport) error {
-			return errors.Join(expect("label", i.Labels[v1alpha1.LabelImport], "ss"), expect("ports", len(i.Spec.Ports), 1), expect("type", i.Spec.Type, mcs.Headless))
+			return errors.Join(expect("label", i.Labels[v1alpha1.LabelImport], "ss"), expect("ports", len(i.Spec.Ports), 1),
+				expect("type", i.Spec.Type, mcs.Headless))
 		})
 		restored(t)
 	})
@@ -200,7 +211,8 @@ func TestEverythingOfAnImportIsRestored(t *testing.T) {
 			return m.Status().Update(ctx, i)
 		})
 		m.imported(web, func(i *mcs.ServiceImport) error {
-			return errors.Join(expect("clusters", i.Status.Clusters, "[{c2}]"), expect("slices", i.Status.EndpointSliceObjects, "Present"))
+			return errors.Join(expect("clusters", i.Status.Clusters, "[{c2}]"), expect("slices", i.Status.EndpointSliceObjects,
+				"Present"))
 		})
 		restored(t)
 	})
@@ -260,13 +272,15 @@ func TestModeOfAServiceInUse(t *testing.T) {
 	m.imports(other)
 	m.endpoints(web, "c2 10.99.0.10:80")
 	m.imported(web, func(i *mcs.ServiceImport) error {
-		return errors.Join(expect("type", i.Spec.Type, mcs.ClusterSetIP), expect("ips", len(i.Spec.IPs), 0), expect("ready", meta.IsStatusConditionTrue(i.Status.Conditions, "Ready"), true))
+		return errors.Join(expect("type", i.Spec.Type, mcs.ClusterSetIP), expect("ips", len(i.Spec.IPs), 0),
+			expect("ready", meta.IsStatusConditionTrue(i.Status.Conditions, "Ready"), true))
 	})
 	if behind := m.orphaned(web); behind.Spec.ClusterIP != s.Spec.ClusterIP {
 		t.Errorf("address %s, was %s", behind.Spec.ClusterIP, s.Spec.ClusterIP)
 	}
 	list := &discoveryv1.EndpointSliceList{}
-	if err := m.List(t.Context(), list, client.InNamespace("sample"), client.MatchingLabels{discoveryv1.LabelServiceName: s.Name}); err != nil || len(list.Items) != 1 {
+	if err := m.List(t.Context(), list, client.InNamespace("sample"),
+		client.MatchingLabels{discoveryv1.LabelServiceName: s.Name}); err != nil || len(list.Items) != 1 {
 		t.Errorf("the address should go on working: %v, %v", list.Items, err)
 	}
 
@@ -277,7 +291,8 @@ func TestModeOfAServiceInUse(t *testing.T) {
 	}
 
 	m.imports(other)
-	change(m, m.orphaned(web), func(s *corev1.Service) { s.Annotations["sealane.io/orphaned-at"] = "2020-01-01T00:00:00Z" })
+	change(m, m.orphaned(web),
+		func(s *corev1.Service) { s.Annotations["sealane.io/orphaned-at"] = "2020-01-01T00:00:00Z" })
 	m.gone(s)
 	m.eventually("only the published slice", func(ctx context.Context) error {
 		list := &discoveryv1.EndpointSliceList{}
@@ -319,7 +334,8 @@ func TestEndpointsOfAnImport(t *testing.T) {
 			before = versions
 			return expect("slices and endpoints", []int{n, endpoints}, []int{10, 1000})
 		})
-		changed := imported("sample", "big", map[string][]string{"c2": slices.Replace(slices.Clone(ips), 500, 501, "10.9.100.100")})
+		changed := imported("sample", "big", map[string][]string{"c2": slices.Replace(slices.Clone(ips), 500, 501,
+			"10.9.100.100")})
 		changed.Settings.Type = v1alpha1.Headless
 		m.imports(changed)
 		m.eventually("the change", func(ctx context.Context) error {
@@ -330,7 +346,8 @@ func TestEndpointsOfAnImport(t *testing.T) {
 					written++
 				}
 			}
-			return errors.Join(expect("slices and endpoints", []int{n, endpoints}, []int{10, 1000}), expect("written", written, 1))
+			return errors.Join(expect("slices and endpoints", []int{n, endpoints}, []int{10, 1000}),
+				expect("written", written, 1))
 		})
 	})
 
@@ -348,9 +365,12 @@ func TestEndpointsOfAnImport(t *testing.T) {
 				return fmt.Errorf("got %v", list)
 			}
 			one, two := list[0].Endpoints[0], list[0].Endpoints[1]
-			return errors.Join(expect("zone and hostname", *one.Zone+" "+*one.Hostname, "zone-a first"), expect("node", one.NodeName == nil, true),
-				expect("zone hint", one.Hints.ForZones, "[{zone-a}]"), expect("hints of one that is not ready", two.Hints == nil, true),
-				expect("conditions", fmt.Sprint(*two.Conditions.Ready, *two.Conditions.Serving, *two.Conditions.Terminating), "false true true"))
+			return errors.Join(expect("zone and hostname", *one.Zone+" "+*one.Hostname, "zone-a first"),
+				expect("node", one.NodeName == nil, true),
+				expect("zone hint", one.Hints.ForZones, "[{zone-a}]"), expect("hints of one that is not ready", two.Hints == nil,
+					true),
+				expect("conditions", fmt.Sprint(*two.Conditions.Ready, *two.Conditions.Serving, *two.Conditions.Terminating),
+					"false true true"))
 		})
 	})
 
@@ -372,7 +392,8 @@ func TestEndpointsOfAnImport(t *testing.T) {
 
 	m.run("weights are numbers of pods", func(t *testing.T) {
 		i := imported("sample", "weighted", map[string][]string{"c2": run("10.9", 9), "c3": run("10.7", 9)})
-		i.Choice = &v1alpha1.ClusterChoice{Weights: []v1alpha1.ClusterWeight{{Cluster: "c2", Weight: 1}, {Cluster: "c3", Weight: 3}}}
+		i.Choice = &v1alpha1.ClusterChoice{Weights: []v1alpha1.ClusterWeight{{Cluster: "c2", Weight: 1},
+			{Cluster: "c3", Weight: 3}}}
 		m.imports(i)
 		m.eventually("the shares", func(ctx context.Context) error {
 			got := map[string]int{}
@@ -388,7 +409,8 @@ func TestEndpointsOfAnImport(t *testing.T) {
 		s.Spec.ClusterIP = corev1.ClusterIPNone
 		m.create(s)
 		byHand := &discoveryv1.EndpointSlice{
-			ObjectMeta:  metav1.ObjectMeta{Namespace: "sample", Name: "by-hand", Labels: map[string]string{discoveryv1.LabelServiceName: "ss"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "by-hand",
+				Labels: map[string]string{discoveryv1.LabelServiceName: "ss"}},
 			AddressType: discoveryv1.AddressTypeIPv4,
 			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.8.0.77"}, Hostname: ptr("db-0")}},
 			Ports:       []discoveryv1.EndpointPort{{Name: ptr("sql"), Port: ptr(int32(5432))}},
@@ -398,7 +420,8 @@ func TestEndpointsOfAnImport(t *testing.T) {
 		m.exports("sample/ss 10.8.0.77;")
 		i := imported("sample", "ss", map[string][]string{"c1": nil, "c2": {"10.9.0.77"}})
 		i.Settings.Type, i.Settings.Ports = v1alpha1.Headless, []v1alpha1.ServicePort{}
-		i.Clusters[1].Backends[0].Ports, i.Clusters[0].Ports, i.Clusters[1].Ports = []v1alpha1.BackendPort{}, []string{}, []string{}
+		i.Clusters[1].Backends[0].Ports, i.Clusters[0].Ports, i.Clusters[1].Ports = []v1alpha1.BackendPort{},
+			[]string{}, []string{}
 		m.imports(i)
 		m.eventually("both", func(ctx context.Context) error {
 			var got []string
@@ -413,8 +436,10 @@ func TestEndpointsOfAnImport(t *testing.T) {
 	})
 
 	m.run("what no slice may hold does not cost the rest", func(t *testing.T) {
-		i := imported("sample", "bad", map[string][]string{"c2": {"127.0.0.1", "fe80::1%eth0", "fd00::1", "junk", "0.0.0.0", "10.9.0.1", "10.9.0.1", "::ffff:10.9.0.2"}})
-		i.Settings.Ports = append(i.Settings.Ports, v1alpha1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 81}, v1alpha1.ServicePort{Name: "http-again", Protocol: corev1.ProtocolTCP, Port: 80})
+		i := imported("sample", "bad", map[string][]string{"c2": {"127.0.0.1", "fe80::1%eth0", "fd00::1", "junk", "0.0.0.0",
+			"10.9.0.1", "10.9.0.1", "::ffff:10.9.0.2"}})
+		i.Settings.Ports = append(i.Settings.Ports, v1alpha1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP,
+			Port: 81}, v1alpha1.ServicePort{Name: "http-again", Protocol: corev1.ProtocolTCP, Port: 80})
 		i.Settings.Labels = map[string]string{"not a label": "!"}
 		g := &i.Clusters[0].Backends[0]
 		g.Ports = append(g.Ports, v1alpha1.BackendPort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 9090})
@@ -457,7 +482,8 @@ func TestKarmadaTakesAServiceImportOver(t *testing.T) {
 
 	// Karmada reports the EndpointSlices that carry the name of a service with a ServiceExport: none of ours does.
 	list := &discoveryv1.EndpointSliceList{}
-	if err := m.List(t.Context(), list, client.InNamespace("sample"), client.MatchingLabels{discoveryv1.LabelServiceName: "web"}); err != nil || len(list.Items) > 0 {
+	if err := m.List(t.Context(), list, client.InNamespace("sample"),
+		client.MatchingLabels{discoveryv1.LabelServiceName: "web"}); err != nil || len(list.Items) > 0 {
 		t.Errorf("slices that Karmada would collect: %v, %v", list.Items, err)
 	}
 	m.export("sample", imports.DerivedName(web))

@@ -154,7 +154,8 @@ func stopped(ctx context.Context, err error) error {
 
 func baseScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
+		v1alpha1.AddToScheme} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)
 		}
@@ -197,7 +198,8 @@ func options() controller.Options {
 	skip := true
 	return controller.Options{
 		SkipNameValidation: &skip,
-		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, 30*time.Second),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond,
+			30*time.Second),
 	}
 }
 
@@ -211,13 +213,18 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 	for _, r := range []interface {
 		SetupWithManager(ctrl.Manager, controller.Options) error
 	}{
-		&gateways.Reconciler{Client: cached, NodesCleaned: func(ctx context.Context) (bool, error) { return mailbox.NodesCleaned(ctx, cached, live) }},
+		&gateways.Reconciler{Client: cached, NodesCleaned: func(ctx context.Context) (bool,
+			error) {
+			return mailbox.NodesCleaned(ctx, cached, live)
+		}},
 		&exports.Reconciler{Client: cached, WithoutGeneration: limited},
 		reach,
-		&imports.Reconciler{Client: cached, Families: found.Families, Reachability: reach, Limited: limited, Refusals: refusals, Written: counters.changed},
+		&imports.Reconciler{Client: cached, Families: found.Families, Reachability: reach, Limited: limited,
+			Refusals: refusals, Written: counters.changed},
 		&clusterdns.Reconciler{Client: cached, Wiring: wiring},
 		&mailbox.Bundles{Client: cached, Refusals: refusals, Limited: limited, Written: counters.reported("Bundle")},
-		&mailbox.Peering{Client: cached, Live: live, Discovery: found, Wiring: wiring, Version: o.Version, Limited: limited, Refusals: refusals, Written: counters.reported("Peering"), Now: time.Now},
+		&mailbox.Peering{Client: cached, Live: live, Discovery: found, Wiring: wiring, Version: o.Version, Limited: limited,
+			Refusals: refusals, Written: counters.reported("Peering"), Now: time.Now},
 		&servedVersion{live: live, served: served},
 	} {
 		if err := r.SetupWithManager(m, options()); err != nil {
@@ -230,7 +237,8 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 			o.Registry.Unregister(c)
 		}
 	}
-	if err := errors.Join(o.Registry.Register(counters.reports), o.Registry.Register(counters.changes), o.Registry.Register(state)); err != nil {
+	if err := errors.Join(o.Registry.Register(counters.reports), o.Registry.Register(counters.changes),
+		o.Registry.Register(state)); err != nil {
 		return unregister, fmt.Errorf("register metrics: %w", err)
 	}
 	return unregister, nil

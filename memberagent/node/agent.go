@@ -391,7 +391,8 @@ func refused(problems []topology.Problem) string {
 
 func (a *Agent) logProblems(ctx context.Context, top topology.Topology) {
 	for _, p := range top.Problems {
-		logr.FromContextOrDiscard(ctx).V(1).Info("left out of the network", "object", p.Ref, "reason", p.Reason, "message", p.Message)
+		logr.FromContextOrDiscard(ctx).V(1).Info("left out of the network", "object", p.Ref, "reason", p.Reason,
+			"message", p.Message)
 	}
 }
 

@@ -79,7 +79,8 @@ func newMachine(t *testing.T, name, cluster string, number int, pods, pods6 stri
 	}
 	m.holder, m.pod = namespace(t), namespace(t)
 	t.Cleanup(func() { m.stop(t, syscall.SIGKILL) })
-	run(t, fmt.Sprintf("ip link add %s type veth peer name eth0 netns %d; ip link set %s master under up", name, m.holder.Process.Pid, name))
+	run(t, fmt.Sprintf("ip link add %s type veth peer name eth0 netns %d; ip link set %s master under up", name,
+		m.holder.Process.Pid, name))
 	m.run(t, fmt.Sprintf(`for f in forwarding accept_dad; do
 			for d in all default; do echo $([ $f = forwarding ] && echo 1 || echo 0) > /proc/sys/net/ipv6/conf/$d/$f; done
 		done
@@ -114,7 +115,8 @@ func namespace(t *testing.T) *exec.Cmd {
 
 // within prepares a script in a holder's network namespace.
 func within(holder *exec.Cmd, script string) *exec.Cmd {
-	return exec.CommandContext(context.Background(), "nsenter", "-t", fmt.Sprint(holder.Process.Pid), "-n", "sh", "-ec", script)
+	return exec.CommandContext(context.Background(), "nsenter", "-t", fmt.Sprint(holder.Process.Pid), "-n", "sh",
+		"-ec", script)
 }
 
 func (m *machine) command(script string) *exec.Cmd { return within(m.holder, script) }
@@ -130,7 +132,8 @@ func (m *machine) run(t *testing.T, script string) string {
 
 func run(t *testing.T, script string) {
 	t.Helper()
-	if out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-ec", script).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-ec",
+		script).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", script, err, out)
 	}
 }
@@ -144,7 +147,8 @@ func (m *machine) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.agent = exec.CommandContext(context.WithoutCancel(t.Context()), "nsenter", "-t", fmt.Sprint(m.holder.Process.Pid), "-n", self, "-agent", string(m.directory))
+	m.agent = exec.CommandContext(context.WithoutCancel(t.Context()), "nsenter", "-t", fmt.Sprint(m.holder.Process.Pid),
+		"-n", self, "-agent", string(m.directory))
 	m.agent.Stderr = os.Stderr
 	m.agent.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	m.agent.Stdin = strings.NewReader("go\n")
@@ -232,8 +236,10 @@ func (m *machine) endpoint(t *testing.T, slot int) v1alpha1.Endpoint {
 		t.Fatal(err)
 	}
 	public := key.PublicKey()
-	return v1alpha1.Endpoint{Gateway: m.name, Slot: int32(slot), PublicKey: base64.StdEncoding.EncodeToString(public[:]), MTU: 1420,
-		Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: "172.31.1.99"}, {Type: v1alpha1.AddressPrivate, IP: m.ip}}}
+	return v1alpha1.Endpoint{Gateway: m.name, Slot: int32(slot), PublicKey: base64.StdEncoding.EncodeToString(public[:]),
+		MTU: 1420,
+		Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: "172.31.1.99"},
+			{Type: v1alpha1.AddressPrivate, IP: m.ip}}}
 }
 
 // eventually polls until the condition holds.
@@ -284,7 +290,10 @@ func TestTwoClusters(t *testing.T) {
 	eventually(t, 5*time.Second, "gateway to gateway", func() bool { return n.gw1.pings("10.9.0.10", "") })
 	eventually(t, 5*time.Second, "worker to gateway", func() bool { return n.worker1.pings("10.9.0.10", "") })
 	eventually(t, 5*time.Second, "gateway to worker", func() bool { return n.gw2.pings("10.8.1.10", "") })
-	eventually(t, 5*time.Second, "both, by IPv6", func() bool { return n.worker1.pings("fd09::10", "") && n.gw2.pings("fd08::1:0:0:0:10", "") })
+	eventually(t, 5*time.Second, "both, by IPv6", func() bool {
+		return n.worker1.pings("fd09::10", "") &&
+			n.gw2.pings("fd08::1:0:0:0:10", "")
+	})
 	for _, to := range []string{"10.9.0.10", "fd09::10"} {
 		if !n.worker1.pings(to, "-s 20000") {
 			t.Errorf("a large packet to %s is lost", to)
@@ -433,7 +442,8 @@ func (m *machine) routes(prefix string) bool {
 
 // remoteClaimsTooMuch: nodes whose default gateways are in no connected network, one of several next hops.
 func (n *network) remoteClaimsTooMuch(t *testing.T) {
-	n.gw1.run(t, `ip route add default via 192.0.2.129 dev eth0 onlink; ip -6 route add default via 2001:db8:1::1 dev eth0 onlink`)
+	n.gw1.run(t,
+		`ip route add default via 192.0.2.129 dev eth0 onlink; ip -6 route add default via 2001:db8:1::1 dev eth0 onlink`)
 	n.worker1.run(t, `ip route add default nexthop via 172.31.1.254 nexthop via 192.0.2.129 dev eth0 onlink
 		ip -6 route add default nexthop via fd31::254 nexthop via 2001:db8:1::1 dev eth0 onlink`)
 	defer func() {

@@ -26,7 +26,8 @@ type dialler struct {
 }
 
 // next returns the address to dial now, if it is another than the one in use.
-func (d *dialler) next(id plan.PeerID, works bool, inUse netip.AddrPort, candidates []netip.AddrPort, now time.Time) (netip.AddrPort, bool) {
+func (d *dialler) next(id plan.PeerID, works bool, inUse netip.AddrPort, candidates []netip.AddrPort,
+	now time.Time) (netip.AddrPort, bool) {
 	if d.since == nil {
 		d.since = map[plan.PeerID]time.Time{}
 	}

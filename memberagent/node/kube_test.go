@@ -101,9 +101,11 @@ func TestKube(t *testing.T) {
 	create(t, c,
 		&v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName}, Spec: spec},
 		&v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"a": "b"}}, Spec: corev1.NodeSpec{PodCIDR: "10.8.0.0/24", PodCIDRs: []string{"10.8.0.0/24"}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"a": "b"}},
+			Spec: corev1.NodeSpec{PodCIDR: "10.8.0.0/24", PodCIDRs: []string{"10.8.0.0/24"}}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "sealane-node-x"}, Spec: pod},
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "lb"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "lb"},
+			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}},
 	)
 	klog.SetLogger(testr.New(t))
 	ctrllog.SetLogger(testr.New(t))
@@ -124,7 +126,8 @@ func TestKube(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.Peering == nil || len(o.Gateways) != 1 || len(o.Nodes) != 1 || o.Nodes[0].Labels != nil || o.Nodes[0].Spec.PodCIDR == "" {
+	if o.Peering == nil || len(o.Gateways) != 1 || len(o.Nodes) != 1 || o.Nodes[0].Labels != nil ||
+		o.Nodes[0].Spec.PodCIDR == "" {
 		t.Errorf("objects %+v", o)
 	}
 	// The last is the one that the agent dials.
@@ -339,7 +342,8 @@ func TestNotFoundByAProxyIsNotUninstalled(t *testing.T) {
 				_, _ = io.WriteString(w, c.body)
 			}))
 			defer server.Close()
-			k, err := node.NewKube(&rest.Config{Host: server.URL}, node.KubeNames{Namespace: "ns", DaemonSet: "sealane-node"}, func() {})
+			k, err := node.NewKube(&rest.Config{Host: server.URL}, node.KubeNames{Namespace: "ns", DaemonSet: "sealane-node"},
+				func() {})
 			if err != nil {
 				t.Fatal(err)
 			}

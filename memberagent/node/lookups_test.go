@@ -77,7 +77,10 @@ func TestFailoverWaitsForNoLookup(t *testing.T) {
 			eventually(t, time.Minute, "both connected, and traffic by gw2", func() bool {
 				var s v1alpha1.GatewayStatus
 				return n.gw1.read("status.json", &s) == nil && len(s.Connections) == 2 && n.gw1.routes("10.9.0.0/16 dev sl-c0 ") &&
-					!slices.ContainsFunc(s.Connections, func(c v1alpha1.Connection) bool { return c.Status != v1alpha1.ConnectionConnected })
+					!slices.ContainsFunc(s.Connections, func(
+						c v1alpha1.Connection) bool {
+						return c.Status != v1alpha1.ConnectionConnected
+					})
 			})
 			if err := os.WriteFile(n.gw1.path("unanswered"), nil, 0o600); err != nil {
 				t.Fatal(err)
@@ -85,7 +88,8 @@ func TestFailoverWaitsForNoLookup(t *testing.T) {
 			n.gw1.publishes(t, c.sources)
 			eventually(t, 20*time.Second, "asks", c.asked)
 			n.gw2.run(t, "ip link set eth0 down")
-			took := eventually(t, 1500*time.Millisecond, "traffic by gw3", func() bool { return n.gw1.routes("10.9.0.0/16 dev sl-c1 ") })
+			took := eventually(t, 1500*time.Millisecond, "traffic by gw3",
+				func() bool { return n.gw1.routes("10.9.0.0/16 dev sl-c1 ") })
 			t.Logf("routes changed after %s", took)
 			n.gw2.run(t, "ip link set eth0 up")
 			if err := os.Remove(n.gw1.path("unanswered")); err != nil {

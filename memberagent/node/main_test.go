@@ -86,7 +86,8 @@ func runAgent(dir string) error {
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
-	log := funcr.New(func(prefix, args string) { fmt.Fprintln(os.Stderr, filepath.Base(dir), prefix, args) }, funcr.Options{})
+	log := funcr.New(func(prefix, args string) { fmt.Fprintln(os.Stderr, filepath.Base(dir), prefix, args) },
+		funcr.Options{})
 	ctx, stop := signal.NotifyContext(logr.NewContext(context.Background(), log), syscall.SIGTERM)
 	defer stop()
 	key, err := cable.LoadKey(dir)

@@ -80,7 +80,8 @@ func flood(t *testing.T, from ...*exec.Cmd) {
 	t.Helper()
 	for _, f := range from {
 		for _, to := range []string{podOfC2, podOfC26, serviceOfC2, serviceOfC26, elsewhere, elsewhere6} {
-			ping := exec.CommandContext(t.Context(), "nsenter", "-t", fmt.Sprint(f.Process.Pid), "-n", "ping", "-q", "-i", "0.01", to)
+			ping := exec.CommandContext(t.Context(), "nsenter", "-t", fmt.Sprint(f.Process.Pid), "-n", "ping", "-q",
+				"-i", "0.01", to)
 			ping.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 			if err := ping.Start(); err != nil {
 				t.Fatal(err)
@@ -392,7 +393,8 @@ func TestForgedPacketsAreDropped(t *testing.T) {
 		{"to a node's own address within", n.worker1.pod, sendUDP("10.88.0.2:53", toNode), n.worker1, notNode},
 		{"from another cluster to the gateway", n.gw2.pod, sendUDP("10.88.0.1:53", onGateway), n.gw1, notNode},
 		{"from another cluster to a worker", n.gw2.pod, sendUDP("10.88.0.2:53", onWorker), n.gw1, forwarded},
-		{"with a node's source from a pod", n.worker1.pod, sendRaw(udp4("172.31.1.1", "172.31.1.2", 4800, onWorker)), n.worker1, notThere},
+		{"with a node's source from a pod", n.worker1.pod, sendRaw(udp4("172.31.1.1", "172.31.1.2", 4800, onWorker)),
+			n.worker1, notThere},
 		{"a remote source from the underlay", self, sendRaw(udp4(forgedSource, "10.8.1.10", 7777, nil)), n.worker1,
 			`iifname != "lo" iifname != "sl-*" ip saddr @remote`},
 		{"a service whose backend is the sender's cluster", n.gw2.pod, sendUDP("10.88.0.9:53", []byte("x")), n.gw1,
@@ -501,7 +503,8 @@ func (m *machine) bootsClosed(t *testing.T, packets func(comment string) int) {
 	m.forwardsItsPods(t)
 	for _, c := range []string{inClear, inClear6} {
 		before := packets(c)
-		eventually(t, 5*time.Second, "in clear before the agent runs, or this could not fail: "+c, func() bool { return packets(c) > before })
+		eventually(t, 5*time.Second, "in clear before the agent runs, or this could not fail: "+c,
+			func() bool { return packets(c) > before })
 	}
 	before := packets(allInClear)
 	m.start(t)

@@ -19,7 +19,8 @@ func TestProtected(t *testing.T) {
 	s := surroundings{
 		apiServers:      []netip.Addr{addr("203.0.113.5"), addr("2001:db8::5")},
 		defaultGateways: []netip.Addr{addr("172.31.1.254"), addr("fe80::1%eth0")},
-		resolvers:       resolvers("# nameserver 192.0.2.1\nnameserver 192.0.2.53\nnameserver 127.0.0.53\nnameserver\noptions x\n"),
+		resolvers: resolvers("# nameserver 192.0.2.1\nnameserver 192.0.2.53\nnameserver " +
+			"127.0.0.53\nnameserver\noptions x\n"),
 		addresses: []kernel.LocalAddress{
 			local("lo", "127.0.0.1/8", false), local("eth0", "172.31.1.7/24", false), local("eth0", "fe80::7/64", false),
 			local("kube-ipvs0", "10.9.0.1/32", true), local("ppp0", "0.0.0.0/0", false),

@@ -131,7 +131,8 @@ func TestProvenEndpointComesFirst(t *testing.T) {
 
 func TestConnection(t *testing.T) {
 	private := netip.MustParseAddr("172.31.1.1")
-	r := remote{cluster: "c2", link: "sl-c0", gateway: topology.Gateway{Node: "g", Candidates: []topology.Candidate{{Addr: private, Private: true}}}}
+	r := remote{cluster: "c2", link: "sl-c0", gateway: topology.Gateway{Node: "g",
+		Candidates: []topology.Candidate{{Addr: private, Private: true}}}}
 	now := time.Unix(1000, 0)
 	at := func(address string, handshake time.Duration) kernel.PeerState {
 		s := kernel.PeerState{LastHandshake: now.Add(-handshake)}
@@ -150,16 +151,22 @@ func TestConnection(t *testing.T) {
 		nat     bool
 		message string
 	}{
-		"probed":           {at("172.31.1.1:4500", 1), &Health{Status: v1alpha1.ConnectionConnected}, v1alpha1.ConnectionConnected, false, ""},
-		"behind NAT":       {at("203.0.113.1:999", 1), &Health{Status: v1alpha1.ConnectionConnected}, v1alpha1.ConnectionConnected, true, ""},
-		"dead":             {at("172.31.1.1:4500", 1), &Health{Status: v1alpha1.ConnectionError}, v1alpha1.ConnectionError, false, "not answered any more"},
-		"no handshake":     {at("172.31.1.1:4500", 0), &Health{Status: v1alpha1.ConnectionConnecting}, v1alpha1.ConnectionConnecting, false, "no handshake with 172.31.1.1:4500"},
-		"no address":       {at("", 0), &Health{Status: v1alpha1.ConnectionConnecting}, v1alpha1.ConnectionConnecting, false, "waiting for it to dial"},
+		"probed": {at("172.31.1.1:4500", 1), &Health{Status: v1alpha1.ConnectionConnected},
+			v1alpha1.ConnectionConnected, false, ""},
+		"behind NAT": {at("203.0.113.1:999", 1), &Health{Status: v1alpha1.ConnectionConnected},
+			v1alpha1.ConnectionConnected, true, ""},
+		"dead": {at("172.31.1.1:4500", 1), &Health{Status: v1alpha1.ConnectionError}, v1alpha1.ConnectionError,
+			false, "not answered any more"},
+		"no handshake": {at("172.31.1.1:4500", 0), &Health{Status: v1alpha1.ConnectionConnecting},
+			v1alpha1.ConnectionConnecting, false, "no handshake with 172.31.1.1:4500"},
+		"no address": {at("", 0), &Health{Status: v1alpha1.ConnectionConnecting}, v1alpha1.ConnectionConnecting, false,
+			"waiting for it to dial"},
 		"unprobed":         {at("172.31.1.1:4500", time.Second), nil, v1alpha1.ConnectionConnected, false, ""},
 		"unprobed, silent": {at("172.31.1.1:4500", time.Hour), nil, v1alpha1.ConnectionError, false, "not answered"},
 	} {
 		got := connection(r, c.peer, c.health, now)
-		if got.Status != c.status || got.NAT != c.nat || !strings.Contains(got.Message, c.message) || c.message == "" && got.Message != "" {
+		if got.Status != c.status || got.NAT != c.nat || !strings.Contains(got.Message, c.message) || c.message == "" &&
+			got.Message != "" {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -168,7 +175,8 @@ func TestConnection(t *testing.T) {
 func TestStatusIsWrittenForNewsOnly(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := metav1.NewTime(start)
-	last := v1alpha1.GatewayStatus{ReportedAt: &at, Connections: []v1alpha1.Connection{{Cluster: "c2", RTT: &v1alpha1.RTT{Last: 1}}}}
+	last := v1alpha1.GatewayStatus{ReportedAt: &at, Connections: []v1alpha1.Connection{{Cluster: "c2",
+		RTT: &v1alpha1.RTT{Last: 1}}}}
 	other := *last.DeepCopy()
 	other.Connections[0].Status = v1alpha1.ConnectionError
 	measured := *last.DeepCopy()
@@ -225,7 +233,8 @@ func TestRefusedIsBounded(t *testing.T) {
 	if got := refused(nil); got != "" {
 		t.Errorf("nothing left out: %q", got)
 	}
-	problems := slices.Repeat([]topology.Problem{{Ref: "RemoteCluster/c2", Reason: "Overlap", Message: "10.8.0.0/16"}}, 100)
+	problems := slices.Repeat([]topology.Problem{{Ref: "RemoteCluster/c2", Reason: "Overlap", Message: "10.8.0.0/16"}},
+		100)
 	got := refused(problems)
 	if !strings.HasPrefix(got, "RemoteCluster/c2: Overlap: 10.8.0.0/16; ") || !strings.HasSuffix(got, " more") ||
 		len(got) > maxRefused+len("; and 100 more") {
@@ -268,7 +277,8 @@ func TestPublicAddresses(t *testing.T) {
 	b := balancers{"cables": {"203.0.113.9"}}
 	now := time.Unix(1000, 0)
 	var p publicAddresses
-	err := p.resolve(t.Context(), "ipv4:203.0.113.1, ipv6:2001:db8::1,lb:cables,lb:none,ipv4:2001:db8::2,http://x,ipv4:999.1.1.1", b, now)
+	err := p.resolve(t.Context(), "ipv4:203.0.113.1, "+
+		"ipv6:2001:db8::1,lb:cables,lb:none,ipv4:2001:db8::2,http://x,ipv4:999.1.1.1", b, now)
 	var got []string
 	for _, a := range p.addresses() {
 		got = append(got, string(a.Type)+" "+a.IP)

@@ -185,7 +185,8 @@ func (a *Agent) announce(ctx context.Context, before, after []v1alpha1.Connectio
 		if i >= 0 && before[i].Status == c.Status || i < 0 && c.Status == v1alpha1.ConnectionConnecting {
 			continue
 		}
-		log.Info("connection changed", "remoteCluster", c.Cluster, "gateway", c.Gateway, "status", c.Status, "address", c.Address)
+		log.Info("connection changed", "remoteCluster", c.Cluster, "gateway", c.Gateway, "status", c.Status,
+			"address", c.Address)
 		text := fmt.Sprintf("%s/%s at %s: %s", c.Cluster, c.Gateway, c.Address, c.Status)
 		if c.Message != "" {
 			text += ": " + c.Message

@@ -178,9 +178,11 @@ func (c *crowd) create(ctx context.Context, i int) error {
 		ObjectMeta:  *name.DeepCopy(),
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   c.endpoints(i, 0),
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("http"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](8080)}},
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http"), Protocol: ptr.To(corev1.ProtocolTCP),
+			Port: ptr.To[int32](8080)}},
 	}
-	slice.Labels = map[string]string{discoveryv1.LabelServiceName: name.Name, discoveryv1.LabelManagedBy: "bench.sealane.io"}
+	slice.Labels = map[string]string{discoveryv1.LabelServiceName: name.Name,
+		discoveryv1.LabelManagedBy: "bench.sealane.io"}
 	for _, o := range []client.Object{
 		&corev1.Service{ObjectMeta: name, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}},
 		slice,
@@ -198,12 +200,14 @@ func (c *crowd) create(ctx context.Context, i int) error {
 }
 
 func (c *crowd) endpoints(i, n int) []discoveryv1.Endpoint {
-	return []discoveryv1.Endpoint{{Addresses: []string{c.address(i, n)}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}}
+	return []discoveryv1.Endpoint{{Addresses: []string{c.address(i, n)},
+		Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}}
 }
 
 // change replaces one endpoint after the other, and times each until the importer has it.
 func (c *crowd) change(ctx context.Context, count int) ([]time.Duration, error) {
-	events, err := c.to.Watch(ctx, &discoveryv1.EndpointSliceList{}, client.InNamespace(changesNamespace), client.HasLabels{v1alpha1.LabelImport})
+	events, err := c.to.Watch(ctx, &discoveryv1.EndpointSliceList{}, client.InNamespace(changesNamespace),
+		client.HasLabels{v1alpha1.LabelImport})
 	if err != nil {
 		return nil, fmt.Errorf("watch endpoint slices: %w", err)
 	}
@@ -249,9 +253,10 @@ func arrival(ctx context.Context, events watch.Interface, name, address string) 
 				return fmt.Errorf("the watch ended before %s of %s arrived", address, name)
 			}
 			s, isSlice := e.Object.(*discoveryv1.EndpointSlice)
-			if isSlice && s.Labels[v1alpha1.LabelImport] == name && slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool {
-				return slices.Contains(e.Addresses, address)
-			}) {
+			if isSlice && s.Labels[v1alpha1.LabelImport] == name && slices.ContainsFunc(s.Endpoints,
+				func(e discoveryv1.Endpoint) bool {
+					return slices.Contains(e.Addresses, address)
+				}) {
 				return nil
 			}
 		}

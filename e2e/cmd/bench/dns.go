@@ -89,7 +89,8 @@ func dnsBench(ctx context.Context, sizes []int, rounds int, duration time.Durati
 	return rows, used, nil
 }
 
-func measureDNS(ctx context.Context, servers *dnsServers, kind v1alpha1.ServiceType, size, rounds int, duration time.Duration) (dnsRow, error) {
+func measureDNS(ctx context.Context, servers *dnsServers, kind v1alpha1.ServiceType, size, rounds int,
+	duration time.Duration) (dnsRow, error) {
 	row := dnsRow{Imports: size, Kind: string(kind)}
 	var names []string
 	for i := range size {
@@ -135,7 +136,8 @@ func importName(i int) string { return fmt.Sprintf("service-%d", i) }
 
 func newImports(ctx context.Context, config *rest.Config) (*imports, error) {
 	scheme := runtime.NewScheme()
-	err := errors.Join(corev1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), mcs.Install(scheme))
+	err := errors.Join(corev1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme),
+		mcs.Install(scheme))
 	if err != nil {
 		return nil, fmt.Errorf("build scheme: %w", err)
 	}
@@ -148,7 +150,8 @@ func newImports(ctx context.Context, config *rest.Config) (*imports, error) {
 		&v1alpha1.Peering{
 			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName},
 			Spec: v1alpha1.PeeringSpec{
-				ClusterID: "c1", DNS: v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}}, Phase: v1alpha1.MemberActive, Shards: dnsShards,
+				ClusterID: "c1", DNS: v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}}, Phase: v1alpha1.MemberActive,
+				Shards:         dnsShards,
 				Cable:          v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
 				HealthCheck:    v1alpha1.HealthCheckSpec{IntervalMilliseconds: 250, FailureThreshold: 4},
 				RemoteClusters: []v1alpha1.RemoteCluster{}, Conditions: []metav1.Condition{},
@@ -195,7 +198,8 @@ func (m *imports) createImport(ctx context.Context, i int) error {
 	s := &mcs.ServiceImport{
 		ObjectMeta: metav1.ObjectMeta{Name: importName(i), Namespace: "bench"},
 		Spec: mcs.ServiceImportSpec{
-			Type: mcs.ServiceImportType(kindOf(i)), Ports: []mcs.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
+			Type: mcs.ServiceImportType(kindOf(i)), Ports: []mcs.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP,
+				Port: 80}},
 		},
 	}
 	if kindOf(i) == v1alpha1.ClusterSetIP {
@@ -209,10 +213,12 @@ func (m *imports) createImport(ctx context.Context, i int) error {
 	}
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: s.Name, Namespace: s.Namespace, Labels: map[string]string{mcs.LabelServiceName: s.Name, mcs.LabelSourceCluster: "c2"},
+			Name: s.Name, Namespace: s.Namespace, Labels: map[string]string{mcs.LabelServiceName: s.Name,
+				mcs.LabelSourceCluster: "c2"},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("http"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](8080)}},
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http"), Protocol: ptr.To(corev1.ProtocolTCP),
+			Port: ptr.To[int32](8080)}},
 	}
 	for _, ip := range podIPs(i) {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
@@ -261,7 +267,8 @@ func (m *imports) putBundle(ctx context.Context, shard int32) error {
 
 func bundled(i int) v1alpha1.Import {
 	c := v1alpha1.ImportCluster{
-		Cluster: "c2", CreatedAt: metav1.Now(), Ports: []string{"http"}, ClusterIPs: []string{}, Backends: []v1alpha1.Backends{},
+		Cluster: "c2", CreatedAt: metav1.Now(), Ports: []string{"http"}, ClusterIPs: []string{},
+		Backends: []v1alpha1.Backends{},
 	}
 	if kindOf(i) == v1alpha1.ClusterSetIP {
 		c.ClusterIPs = []string{fmt.Sprintf("10.99.%d.%d", i/250, 1+i%250)}

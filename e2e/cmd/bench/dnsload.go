@@ -70,7 +70,8 @@ func startDNS(ctx context.Context, config *rest.Config) (s *dnsServers, err erro
 		return s, fmt.Errorf("make a directory: %w", err)
 	}
 	program, kubeconfig := filepath.Join(s.dir, "sealane-dns"), filepath.Join(s.dir, "kubeconfig")
-	if _, err := command(ctx, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./cmd/sealane-dns"); err != nil {
+	if _, err := command(ctx, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program,
+		"./cmd/sealane-dns"); err != nil {
 		return s, err
 	}
 	k := clientcmdapi.NewConfig()
@@ -112,7 +113,8 @@ func (s *dnsServer) start(ctx context.Context, program, dir, plugin string) erro
 		return fmt.Errorf("find a free port: %w", err)
 	}
 	corefile := filepath.Join(dir, fmt.Sprintf("Corefile-%d", port))
-	if err := os.WriteFile(corefile, fmt.Appendf(nil, ".:%d {\nbind 127.0.0.1\n%s\n}\n", port, plugin), 0o600); err != nil {
+	if err := os.WriteFile(corefile, fmt.Appendf(nil, ".:%d {\nbind 127.0.0.1\n%s\n}\n", port, plugin),
+		0o600); err != nil {
 		return fmt.Errorf("configure %s: %w", s.name, err)
 	}
 	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, "-quiet", "-conf", corefile)

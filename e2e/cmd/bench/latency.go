@@ -99,7 +99,8 @@ func apiOf(l *lab.Lab, context string) (client.WithWatch, error) {
 	}
 	config.QPS, config.Burst = 200, 400 // many services come at once
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme), mcsv1alpha1.Install(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme),
+		mcsv1alpha1.Install(scheme)); err != nil {
 		return nil, fmt.Errorf("build scheme: %w", err)
 	}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
@@ -148,7 +149,8 @@ func (e *exports) time(ctx context.Context, export *mcsv1alpha1.ServiceExport) (
 		return sample{}, err
 	}
 	url := fmt.Sprintf("http://%s.%s.svc.clusterset.local", export.Name, export.Namespace)
-	cmd := exec.CommandContext(ctx, e.lab.Tool("kubectl"), "--kubeconfig="+e.lab.Kubeconfig(), "--context="+e.importer.Name,
+	cmd := exec.CommandContext(ctx, e.lab.Tool("kubectl"), "--kubeconfig="+e.lab.Kubeconfig(), "--context="+
+		e.importer.Name,
 		"-n", "sample", "exec", "client-"+worker(e.importer), "--", "/client", "watch", url)
 	var failure strings.Builder
 	cmd.Stderr = &failure

@@ -36,7 +36,8 @@ func describe(ctx context.Context) (machine, error) {
 	if m.Kernel, err = command(ctx, "uname", "-srm"); err != nil {
 		return machine{}, err
 	}
-	if m.WireGuard, err = command(ctx, "go", "list", "-m", "-f", "{{.Version}}", "golang.zx2c4.com/wireguard"); err != nil {
+	if m.WireGuard, err = command(ctx, "go", "list", "-m", "-f", "{{.Version}}",
+		"golang.zx2c4.com/wireguard"); err != nil {
 		return machine{}, err
 	}
 	cpu, err := os.ReadFile("/proc/cpuinfo")
@@ -65,13 +66,16 @@ func describe(ctx context.Context) (machine, error) {
 func describeLab(ctx context.Context, l *lab.Lab) (labFacts, error) {
 	var f labFacts
 	var err error
-	if f.Karmada, err = command(ctx, "go", "-C", "e2e/tools", "list", "-m", "-f", "{{.Version}}", "github.com/karmada-io/karmada"); err != nil {
+	if f.Karmada, err = command(ctx, "go", "-C", "e2e/tools", "list", "-m", "-f", "{{.Version}}",
+		"github.com/karmada-io/karmada"); err != nil {
 		return labFacts{}, err
 	}
-	if f.Kubernetes, err = command(ctx, "go", "-C", "e2e/tools", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes"); err != nil {
+	if f.Kubernetes, err = command(ctx, "go", "-C", "e2e/tools", "list", "-m", "-f", "{{.Version}}",
+		"k8s.io/kubernetes"); err != nil {
 		return labFacts{}, err
 	}
-	cable, err := l.Kubectl(ctx, "--context", l.Topology.Clusters[0].Name, "get", "gateways.sealane.io", "-o", "jsonpath={.items[0].status.implementation}")
+	cable, err := l.Kubectl(ctx, "--context", l.Topology.Clusters[0].Name, "get", "gateways.sealane.io", "-o",
+		"jsonpath={.items[0].status.implementation}")
 	if err != nil {
 		return labFacts{}, fmt.Errorf("ask a gateway how it encrypts: %w", err)
 	}

@@ -41,7 +41,8 @@ func main() {
 		exit(serveWireGuard(os.Args[2:]))
 	}
 	var o options
-	flag.StringVar(&o.lab, "name", ".lab-bench", "the lab's state directory, relative to the source tree; a lab that is up already is used and stays")
+	flag.StringVar(&o.lab, "name", ".lab-bench", "the lab's state directory, relative to the source tree; a lab that is "+
+		"up already is used and stays")
 	flag.StringVar(&o.out, "out", "docs/benchmarks/README.md", "where the figures go, relative to the source tree")
 	flag.BoolVar(&o.keep, "keep", false, "leave the lab running afterwards")
 	flag.StringVar(&o.parts, "parts", "go,dns,exports,cables,changes", "what to measure")
@@ -168,7 +169,8 @@ func boot(ctx context.Context, name string) (*lab.Lab, error) {
 		}
 	}
 	for _, c := range l.Topology.Clusters {
-		_, err := l.Kubectl(ctx, "--context", c.Name, "-n", "sample", "wait", "--for=condition=Ready", "pods", "--all", "--timeout=180s")
+		_, err := l.Kubectl(ctx, "--context", c.Name, "-n", "sample", "wait", "--for=condition=Ready", "pods", "--all",
+			"--timeout=180s")
 		if err != nil {
 			return nil, fmt.Errorf("pods of %s: %w", c.Name, err)
 		}

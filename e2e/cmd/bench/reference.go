@@ -156,7 +156,8 @@ func (r *reference) cables(ctx context.Context) error {
 // start runs a program in a namespace and a cgroup. With a configuration it waits until the program says that
 // it is up. The program ends with this one, whatever happens.
 func (r *reference) start(ctx context.Context, netns string, group group, config string, argv ...string) error {
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "nsenter", append([]string{"--net=/run/netns/" + netns, "--"}, argv...)...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "nsenter", append([]string{"--net=/run/netns/" + netns, "--"},
+		argv...)...)
 	if config != "" {
 		cmd.Stderr = os.Stderr // a server only complains of clients that have had enough
 	}

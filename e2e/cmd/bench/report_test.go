@@ -16,10 +16,13 @@ func TestReportSaysWhatWasMissed(t *testing.T) {
 			DNS:     quantiles{P50: 400 * time.Millisecond, P99: time.Second},
 			HTTP:    quantiles{P50: 500 * time.Millisecond, P99: 1600 * time.Millisecond}}},
 		Paths: []path{
-			{Name: "reference", One: []float64{900, 1000, 1100}, Four: []float64{1000}, RTT: []float64{200}, Cost: []float64{10}},
-			{Name: "with pods", One: []float64{900, 1000, 1100}, Four: []float64{1000}, RTT: []float64{400}, Cost: []float64{20}},
+			{Name: "reference", One: []float64{900, 1000, 1100}, Four: []float64{1000}, RTT: []float64{200},
+				Cost: []float64{10}},
+			{Name: "with pods", One: []float64{900, 1000, 1100}, Four: []float64{1000}, RTT: []float64{400},
+				Cost: []float64{20}},
 			{Name: "gateways", Aim: 0.95, One: []float64{864, 960, 1056}, Four: []float64{950}, RTT: []float64{300}},
-			{Name: "workers", Aim: 0.80, One: []float64{711, 790, 869}, Four: []float64{900}, RTT: []float64{400}, Cost: []float64{12}},
+			{Name: "workers", Aim: 0.80, One: []float64{711, 790, 869}, Four: []float64{900}, RTT: []float64{400},
+				Cost: []float64{12}},
 		},
 		Memory: []memoryRow{
 			{Settled: process{Program: "sealane-controller", RSS: 90 << 10}},
@@ -51,7 +54,8 @@ func TestReportLeavesOutWhatWasNotMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := string(text); strings.Contains(s, "exporter") || strings.Contains(s, "Mbit/s") || !strings.Contains(s, "BenchmarkPlan") {
+	if s := string(text); strings.Contains(s, "exporter") || strings.Contains(s, "Mbit/s") ||
+		!strings.Contains(s, "BenchmarkPlan") {
 		t.Errorf("unexpected report:\n%s", s)
 	}
 }

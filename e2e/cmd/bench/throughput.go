@@ -61,7 +61,8 @@ func throughput(ctx context.Context, l *lab.Lab, ref *reference, rounds int, dur
 		{"gateway pod → gateway pod", gateway(c1), gateway(c2), 0.95},
 		{"worker pod → worker pod", worker(c1), worker(c2), 0.80},
 	} {
-		ip, err := l.Kubectl(ctx, "--context", c2.Name, "-n", "sample", "get", "pod", "server-"+p.to, "-o", "jsonpath={.status.podIP}")
+		ip, err := l.Kubectl(ctx, "--context", c2.Name, "-n", "sample", "get", "pod", "server-"+p.to, "-o",
+			"jsonpath={.status.podIP}")
 		if err != nil {
 			return nil, fmt.Errorf("address of the server on %s: %w", p.to, err)
 		}
@@ -69,7 +70,8 @@ func throughput(ctx context.Context, l *lab.Lab, ref *reference, rounds int, dur
 		if err != nil {
 			return nil, err
 		}
-		paths = append(paths, path{Name: p.name, Aim: p.aim, ends: e, target: string(ip) + ":8080", client: inPod(l, c1, "client-"+p.from)})
+		paths = append(paths, path{Name: p.name, Aim: p.aim, ends: e, target: string(ip) + ":8080",
+			client: inPod(l, c1, "client-"+p.from)})
 	}
 	for range rounds {
 		for i := range paths {
@@ -100,7 +102,8 @@ func (r *reference) in(netns string) func(context.Context, ...string) (string, e
 
 func inPod(l *lab.Lab, c lab.Cluster, pod string) func(context.Context, ...string) (string, error) {
 	return func(ctx context.Context, args ...string) (string, error) {
-		out, err := l.Kubectl(ctx, append([]string{"--context", c.Name, "-n", "sample", "exec", pod, "--", "/client"}, args...)...)
+		out, err := l.Kubectl(ctx, append([]string{"--context", c.Name, "-n", "sample", "exec", pod, "--", "/client"},
+			args...)...)
 		return strings.TrimSpace(string(out)), err
 	}
 }
@@ -129,7 +132,8 @@ func (p *path) measure(ctx context.Context, duration time.Duration) error {
 	}
 	p.RTT, p.One, p.Four = append(p.RTT, rtt), append(p.One, one/1e6), append(p.Four, four/1e6)
 	p.Cost = append(p.Cost, cost)
-	fmt.Printf("%s: one flow %.0f Mbit/s at %.2f s/GB, four flows %.0f Mbit/s, RTT %.0f us\n", p.Name, one/1e6, cost, four/1e6, rtt)
+	fmt.Printf("%s: one flow %.0f Mbit/s at %.2f s/GB, four flows %.0f Mbit/s, RTT %.0f us\n", p.Name, one/1e6, cost,
+		four/1e6, rtt)
 	return nil
 }
 

@@ -43,7 +43,8 @@ func writesOf(ctx context.Context, l *lab.Lab) ([]writes, error) {
 
 // sizeLine is a line of the histogram of request bodies: what is summed up, its labels and its value.
 func sizeLine() *regexp.Regexp {
-	return regexp.MustCompile(`(?m)^apiserver_request_body_size_bytes_(sum|count)\{group="([^"]*)",resource="([^"]*)",verb="([^"]*)"\} (\S+)$`)
+	return regexp.MustCompile(
+		`(?m)^apiserver_request_body_size_bytes_(sum|count)\{group="([^"]*)",resource="([^"]*)",verb="([^"]*)"\} (\S+)$`)
 }
 
 // parseWrites reads an API server's metrics.

@@ -66,14 +66,16 @@ func up(name *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			l, err := lab.Up(cmd.Context(), lab.Options{Name: *name, Topology: topology, Out: cmd.OutOrStdout(), Images: archives})
+			l, err := lab.Up(cmd.Context(), lab.Options{Name: *name, Topology: topology, Out: cmd.OutOrStdout(),
+				Images: archives})
 			if err != nil || !install {
 				return err
 			}
 			return (&sealane.Sealane{Lab: l, Out: cmd.OutOrStdout()}).Install(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&file, "topology", "", "topology file; by default that of the existing lab, or else c1 (push) and c2 (pull) with two nodes each")
+	cmd.Flags().StringVar(&file, "topology", "", "topology file; by default that of the existing lab, or else c1 (push) "+
+		"and c2 (pull) with two nodes each")
 	cmd.Flags().BoolVar(&install, "install", true, "install Sealane through its plugin")
 	cmd.Flags().StringArrayVar(&archives, "image", nil, "further image archive to load into every node")
 	return cmd

@@ -19,7 +19,7 @@ const usage = `usage:
   client tcp [-duration 60s] [-interval 20ms] URL-HOST:PORT          hold one connection; prints the longest gap
   client bulk [-duration 10s] [-streams 1] HOST:PORT                 download as fast as possible; prints bit/s
   client rtt [-count 500] HOST:PORT                                  time datagrams to an echo; prints the median in us
-  client watch [-interval 5ms] [-timeout 30s] URL                    see a name appear; prints when DNS, then HTTP answered
+  client watch [-interval 5ms] [-timeout 30s] URL                    prints when DNS, then HTTP answered
   client sleep                                                       wait to be used with exec`
 
 func main() {

@@ -91,7 +91,8 @@ func tcpCommand(args []string) error {
 		return err
 	}
 	report := hold(rest[0], *duration, *interval, *timeout)
-	fmt.Printf("connections=%d resets=%d longest-gap=%s\n", report.connections, report.resets, report.longestGap.Round(time.Millisecond))
+	fmt.Printf("connections=%d resets=%d longest-gap=%s\n", report.connections, report.resets,
+		report.longestGap.Round(time.Millisecond))
 	if report.connections != 1 || report.resets != 0 {
 		return errors.New("tcp: the connection did not live to the end")
 	}

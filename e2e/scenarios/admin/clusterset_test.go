@@ -13,7 +13,8 @@ import (
 
 // TestAnUnknownCableDriverIsRefused by the API, with the drivers that there are.
 func TestAnUnknownCableDriverIsRefused(t *testing.T) {
-	out, err := suite.TryKubectl(t.Context(), "--context", "karmada", "patch", "clusterset", "default", "--type=merge", "-p", `{"spec":{"cable":{"driver":"pigeon"}}}`)
+	out, err := suite.TryKubectl(t.Context(), "--context", "karmada", "patch", "clusterset", "default", "--type=merge",
+		"-p", `{"spec":{"cable":{"driver":"pigeon"}}}`)
 	if err == nil {
 		t.Fatalf("accepted: %s", out)
 	}
@@ -37,13 +38,15 @@ spec: {clusterAffinity: {clusterNames: [c1, nowhere]}}
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if _, err := suite.TryKubectl(context.Background(), "--context", "karmada", "delete", "clusterset", "second", "--timeout=30s"); err != nil {
+			if _, err := suite.TryKubectl(context.Background(), "--context", "karmada", "delete", "clusterset", "second",
+				"--timeout=30s"); err != nil {
 				t.Error(err)
 			}
 		})
 		suite.WaitContains(t, "karmada", suite.ConditionText("Ready"), []string{"clusterset", "second"},
 			"False/", "cluster c1 belongs to the older ClusterSet default", "nowhere is named and Karmada has no such cluster")
-		suite.Contains(t, suite.Kubectl(t, "--context", "karmada", "get", "clusterset", "second", "-o", "wide"), "older ClusterSet default")
+		suite.Contains(t, suite.Kubectl(t, "--context", "karmada", "get", "clusterset", "second", "-o", "wide"),
+			"older ClusterSet default")
 	})
 	suite.WaitContains(t, "karmada", suite.ConditionText("Ready"), []string{"clusterset", "default"}, "True/Ready")
 	if after, err := suite.RemoteClusters(t.Context(), "c1"); err != nil || after != before {

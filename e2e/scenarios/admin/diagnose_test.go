@@ -41,17 +41,20 @@ func diagnosed(t *testing.T, step string, words []string, args ...string) {
 // TestDiagnoseFollowsANameThatWorks, of each shape and from either member.
 func TestDiagnoseFollowsANameThatWorks(t *testing.T) {
 	suite.Exported(t, "c2", "whereami-cs")
-	for _, name := range []string{suite.Whereami, "c2." + suite.Whereami, "_http._tcp." + suite.Whereami, "dns-version.clusterset.local"} {
+	for _, name := range []string{suite.Whereami, "c2." + suite.Whereami, "_http._tcp." + suite.Whereami,
+		"dns-version.clusterset.local"} {
 		diagnosed(t, "", []string{"From c1:", "From c2:", "look-up        the cluster's own DNS answers"}, name)
 	}
-	diagnosed(t, "", []string{suite.Whereami, "derived Service", "connected through c1-gw", "c2 has 3"}, "whereami-cs", "-n", "sample", "--context", "c1")
+	diagnosed(t, "", []string{suite.Whereami, "derived Service", "connected through c1-gw", "c2 has 3"}, "whereami-cs",
+		"-n", "sample", "--context", "c1")
 }
 
 // TestDiagnoseSaysWhatIsWrongWithAName that is not asked for as it should be, or that nobody exports.
 func TestDiagnoseSaysWhatIsWrongWithAName(t *testing.T) {
 	diagnosed(t, "name", []string{"ask for " + suite.Whereami}, "whereami-cs.sample.svc.cluster.local")
 	diagnosed(t, "name", []string{"perhaps " + suite.Whereami + " is meant"}, "whereami-cs.sample.clusterset.local")
-	diagnosed(t, "export", []string{"no ServiceExport in any member", "export whereami-cs -n sample"}, suite.Whereami, "--context", "c1")
+	diagnosed(t, "export", []string{"no ServiceExport in any member", "export whereami-cs -n sample"}, suite.Whereami,
+		"--context", "c1")
 	suite.Exported(t, "c2", "whereami-cs")
 	diagnosed(t, "export", []string{"exported are: whereami-cs.sample"}, "whereami.sample", "-C", "c1")
 	diagnosed(t, "export", []string{"cluster c1 to export it"}, "c1."+suite.Whereami, "-C", "c2")
@@ -80,12 +83,14 @@ metadata: {name: web, namespace: diagnosed}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		for _, cluster := range []string{"c1", "c2"} {
-			if _, err := suite.TryKubectl(ctx, "--context", cluster, "delete", "namespace", "diagnosed", "--ignore-not-found"); err != nil {
+			if _, err := suite.TryKubectl(ctx, "--context", cluster, "delete", "namespace", "diagnosed",
+				"--ignore-not-found"); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	diagnosed(t, "namespace", []string{"there is none", "kubectl --context c1 create namespace diagnosed"}, "web.diagnosed", "--context", "c1")
+	diagnosed(t, "namespace", []string{"there is none", "kubectl --context c1 create namespace diagnosed"},
+		"web.diagnosed", "--context", "c1")
 	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
 		out, err := suite.TryPlugin(ctx, "show", "imports", "-n", "diagnosed", "--context", "c1")
 		if err == nil && !strings.Contains(out, "NamespaceMissing") {
@@ -94,5 +99,6 @@ metadata: {name: web, namespace: diagnosed}
 		return err
 	})
 	suite.Kubectl(t, "--context", "c1", "create", "namespace", "diagnosed")
-	diagnosed(t, "endpoints", []string{"c2 has 0", "kubectl --context c2 -n diagnosed get endpointslices"}, "web.diagnosed", "--context", "c1")
+	diagnosed(t, "endpoints", []string{"c2 has 0", "kubectl --context c2 -n diagnosed get endpointslices"},
+		"web.diagnosed", "--context", "c1")
 }

@@ -43,7 +43,8 @@ func TestPrometheusReadsTheAgents(t *testing.T) {
 	} {
 		targets := strings.Fields(suite.Kubectl(t, "--context", cluster, "-n", v1alpha1.Namespace, "get", "pods",
 			"-l", "app.kubernetes.io/name="+app, "-o",
-			`jsonpath={range .items[*]}{.status.podIP}/{.spec.containers[*].ports[?(@.name=="metrics")].containerPort}{"\n"}{end}`))
+			`jsonpath={range .items[*]}{.status.podIP}/`+
+				`{.spec.containers[*].ports[?(@.name=="metrics")].containerPort}{"\n"}{end}`))
 		if len(targets) == 0 {
 			t.Errorf("no Pod of %s", app)
 		}

@@ -27,7 +27,8 @@ func TestShowServicesFollowsAnExport(t *testing.T) {
 			return err
 		})
 	}
-	if err := sealane.Apply(t.Context(), suite.Lab(), "karmada", []byte("{apiVersion: v1, kind: Namespace, metadata: {name: sample}}")); err != nil {
+	if err := sealane.Apply(t.Context(), suite.Lab(), "karmada", []byte("{apiVersion: v1, kind: Namespace, metadata: "+
+		"{name: sample}}")); err != nil {
 		t.Fatal(err)
 	}
 	out := suite.Plugin(t, "export", "whereami-cs", "-n", "sample", "-C", "c1,c2", "--import-clusters", "c2")

@@ -24,8 +24,10 @@ func TestAPodReachesPodsAndServicesOfAnotherCluster(t *testing.T) {
 			client, server := direction.from+way.client[2:], direction.to+way.server[2:]
 			t.Run(direction.from+" to "+direction.to+", "+way.name, func(t *testing.T) {
 				pod, service := suite.PodIP(t, direction.to, "server-"+server), suite.ClusterIP(t, direction.to, "server-"+server)
-				suite.CheckHTTP(t, direction.from, "client-"+client, pod+":8080", "server-"+server, suite.PodIP(t, direction.from, "client-"+client))
-				suite.CheckHTTP(t, direction.from, "client-"+client, service, "server-"+server, suite.PodIP(t, direction.from, "client-"+client))
+				suite.CheckHTTP(t, direction.from, "client-"+client, pod+":8080", "server-"+server, suite.PodIP(t, direction.from,
+					"client-"+client))
+				suite.CheckHTTP(t, direction.from, "client-"+client, service, "server-"+server, suite.PodIP(t, direction.from,
+					"client-"+client))
 				suite.CheckHTTP(t, direction.from, "host-"+client, pod+":8080", "server-"+server, "")
 				suite.CheckHTTP(t, direction.from, "host-"+client, service, "server-"+server, "")
 				checkLarge(t, direction.from, "client-"+client, pod)
@@ -40,7 +42,8 @@ func checkLarge(t *testing.T, cluster, client, address string) {
 	if out, err := suite.InPod(t.Context(), cluster, client, "udp", address+":8080", "60000"); err != nil {
 		t.Errorf("60,000-byte datagram to %s: %v: %s", address, err, out)
 	}
-	out, err := suite.InPod(t.Context(), cluster, client, "http", "-quiet", "-timeout=20s", "http://"+address+":8080/body?bytes=8388608")
+	out, err := suite.InPod(t.Context(), cluster, client, "http", "-quiet", "-timeout=20s", "http://"+address+
+		":8080/body?bytes=8388608")
 	if err != nil || out != "8388608" {
 		t.Errorf("8 MiB body from %s: %q, %v", address, out, err)
 	}

@@ -127,11 +127,13 @@ func (c *churn) scale() {
 	var list []discoveryv1.Endpoint
 	for n := range c.random.IntN(4) {
 		// Addresses that no pod of the lab gets.
-		ip := fmt.Sprintf("10.%s.0.%d", map[string]string{"c1": "8", "c2": "9", "c3": "10"}[cluster], 100+10*n+c.random.IntN(10))
+		ip := fmt.Sprintf("10.%s.0.%d", map[string]string{"c1": "8", "c2": "9", "c3": "10"}[cluster],
+			100+10*n+c.random.IntN(10))
 		addresses = append(addresses, ip)
 		list = append(list, discoveryv1.Endpoint{Addresses: []string{ip}})
 	}
-	suite.Update(c.Namespace, cluster, &discoveryv1.EndpointSlice{ObjectMeta: suite.Named(name)}, func(s *discoveryv1.EndpointSlice) { s.Endpoints = list })
+	suite.Update(c.Namespace, cluster, &discoveryv1.EndpointSlice{ObjectMeta: suite.Named(name)},
+		func(s *discoveryv1.EndpointSlice) { s.Endpoints = list })
 	c.backends[cluster][name] = addresses
 }
 
@@ -236,7 +238,8 @@ func (c *churn) atRest(cluster string) {
 		}
 		missing := slices.DeleteFunc(slices.Clone(want), func(s string) bool { return slices.Contains(found, s) })
 		extra := slices.DeleteFunc(slices.Clone(found), func(s string) bool { return slices.Contains(want, s) })
-		return fmt.Errorf("%s: %d expected and not found, %d found and not expected:\n%s\n%s", cluster, len(missing), len(extra),
+		return fmt.Errorf("%s: %d expected and not found, %d found and not expected:\n%s\n%s", cluster,
+			len(missing), len(extra),
 			strings.Join(missing, "\n"), strings.Join(extra, "\n"))
 	})
 	exports := &mcs.ServiceExportList{}

@@ -140,8 +140,10 @@ func namesOfAHeadlessService(t *testing.T) {
 			{"", "SRV", ok, []string{target(long, "c2"), target(label(b), "c2"), target(label(c), "c3")}},
 		})
 	}
-	suite.Update(s, "c2", &discoveryv1.EndpointSlice{ObjectMeta: suite.Named("web")}, func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = nil })
-	suite.Update(s, "c3", &discoveryv1.EndpointSlice{ObjectMeta: suite.Named("web")}, func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = nil })
+	suite.Update(s, "c2", &discoveryv1.EndpointSlice{ObjectMeta: suite.Named("web")},
+		func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = nil })
+	suite.Update(s, "c3", &discoveryv1.EndpointSlice{ObjectMeta: suite.Named("web")},
+		func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = nil })
 	suite.Resolves(t, "c1", s.DNSName(), "A")
 	s.WaitImported(suite.ExportedBy("c2", "c3"), "c1")
 }
@@ -183,7 +185,9 @@ func namesOfPodsNotReady(t *testing.T) {
 	s := suite.NewNamespace(t, "c1", "c2")
 	template := suite.WhereamiPods("web")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "never-ready", Labels: template.Labels}, Spec: template.Spec}
-	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(9)}}}
+	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+		TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(9)},
+	}}
 	s.Create("c2", pod, suite.Service(suite.Headless, func(web *corev1.Service) { web.Spec.Selector = template.Labels }))
 	s.Export("c2")
 	suite.WaitFor(s, "c2", pod, func(p *corev1.Pod) error {
@@ -226,7 +230,8 @@ func namesOfAThousand(t *testing.T) {
 			return err
 		}
 		if !udp.Truncated || len(udp.Data("A")) >= 1000 || tcp.Truncated || len(slices.Compact(tcp.Data("A"))) != 1000 {
-			return fmt.Errorf("expected a truncated answer over UDP and 1,000 addresses over TCP, found %d (truncated: %t) and %d (%t)",
+			return fmt.Errorf("expected a truncated answer over UDP and 1,000 addresses over TCP, found %d (truncated: %t) "+
+				"and %d (%t)",
 				len(udp.Data("A")), udp.Truncated, len(tcp.Data("A")), tcp.Truncated)
 		}
 		return nil

@@ -109,7 +109,8 @@ func externalName(t *testing.T) {
 		web.Spec.Type, web.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.org"
 	}))
 	s.Export("c2")
-	s.WaitCondition(mcs.ServiceExportConditionValid, metav1.ConditionFalse, mcs.ServiceExportReasonInvalidServiceType, "c2")
+	s.WaitCondition(mcs.ServiceExportConditionValid, metav1.ConditionFalse, mcs.ServiceExportReasonInvalidServiceType,
+		"c2")
 	s.WaitGone("c1", "c2")
 	suite.Update(s, "c2", suite.Service(), func(web *corev1.Service) {
 		web.Spec.Type, web.Spec.ExternalName = corev1.ServiceTypeClusterIP, ""
@@ -124,12 +125,14 @@ func labelsAndAnnotations(t *testing.T) {
 		web.Labels, web.Annotations = map[string]string{"own": "label"}, map[string]string{"own": "annotation"}
 	})
 	e := s.Export("c2", func(e *mcs.ServiceExport) {
-		e.Spec.ExportedLabels, e.Spec.ExportedAnnotations = map[string]string{"team": "blue"}, map[string]string{"mail": "a@b"}
+		e.Spec.ExportedLabels, e.Spec.ExportedAnnotations = map[string]string{"team": "blue"},
+			map[string]string{"mail": "a@b"}
 	})
 	says := func(team, mail string) func(*mcs.ServiceImport) error {
 		return func(i *mcs.ServiceImport) error {
 			if i.Labels["team"] != team || i.Annotations["mail"] != mail || i.Labels["own"]+i.Annotations["own"] != "" {
-				return fmt.Errorf("expected team %q and mail %q and nothing of the Service's own, found %v %v", team, mail, i.Labels, i.Annotations)
+				return fmt.Errorf("expected team %q and mail %q and nothing of the Service's own, found %v %v", team, mail,
+					i.Labels, i.Annotations)
 			}
 			return nil
 		}
@@ -160,7 +163,8 @@ func oldestWins(t *testing.T) {
 	s.Export("c2")
 	s.WaitImported(haveAffinity(corev1.ServiceAffinityClientIP), "c3")
 	s.ExportAfter("c2", "c1")
-	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, mcs.ServiceExportReasonSessionAffinityConflict, "c1", "c2")
+	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue,
+		mcs.ServiceExportReasonSessionAffinityConflict, "c1", "c2")
 	s.WaitImported(suite.ExportedBy("c1", "c2"), "c1", "c2", "c3")
 	s.WaitImported(haveAffinity(corev1.ServiceAffinityClientIP), "c1", "c2", "c3")
 
@@ -176,7 +180,8 @@ func portsUnited(t *testing.T) {
 	s.Export("c1")
 	s.Export("c2")
 	s.WaitImported(havePorts("admin:81", "http:80"), "c1", "c2", "c3")
-	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, mcs.ServiceExportReasonPortConflict, "c1", "c2")
+	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, mcs.ServiceExportReasonPortConflict, "c1",
+		"c2")
 	s.WaitCondition(mcs.ServiceExportConditionReady, metav1.ConditionTrue, mcs.ServiceExportReasonExported, "c1", "c2")
 	suite.AnsweredByAll(t, "c3", "http://"+s.DNSName(), 30, "c1", "c2")
 	suite.AnsweredByAll(t, "c3", "http://"+s.DNSName()+":81", 10, "c2")
@@ -191,14 +196,16 @@ func portConflict(t *testing.T) {
 	s.Serve("c2", suite.Ports(suite.Port("http", 8000)))
 	s.Export("c1")
 	s.ExportAfter("c1", "c2")
-	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, mcs.ServiceExportReasonPortConflict, "c1", "c2")
+	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, mcs.ServiceExportReasonPortConflict, "c1",
+		"c2")
 	s.WaitImported(havePorts("http:80"), "c1", "c2", "c3")
 	s.WaitEndpoints("c3", map[string]int{"c1": 1})
 	suite.AnsweredByAll(t, "c3", "http://"+s.DNSName(), 10, "c1")
 	suite.AnsweredByAll(t, "c2", "http://"+s.DNSName(), 10, "c1")
 
 	suite.Update(s, "c2", suite.Service(), suite.Ports(suite.Port("http", 80)))
-	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionFalse, mcs.ServiceExportReasonNoConflicts, "c1", "c2")
+	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionFalse, mcs.ServiceExportReasonNoConflicts, "c1",
+		"c2")
 	s.WaitEndpoints("c3", map[string]int{"c1": 1, "c2": 1})
 	suite.AnsweredByAll(t, "c3", "http://"+s.DNSName(), 30, "c1", "c2")
 	suite.AnsweredByAll(t, "c2", "http://"+s.DNSName(), 10, "c2")
@@ -210,7 +217,8 @@ func typeConflict(t *testing.T) {
 	s.Serve("c2")
 	s.Export("c2")
 	s.ExportAfter("c2", "c1")
-	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, mcs.ServiceExportReasonTypeConflict, "c1", "c2")
+	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, mcs.ServiceExportReasonTypeConflict, "c1",
+		"c2")
 	for _, cluster := range suite.Members() {
 		i := s.WaitImported(suite.ExportedBy("c1", "c2"), cluster)
 		if i.Spec.Type != mcs.ClusterSetIP {
@@ -239,14 +247,17 @@ func everyConflict(t *testing.T) {
 	suite.Update(s, "c2", &mcs.ServiceExport{ObjectMeta: suite.Named("web")}, func(e *mcs.ServiceExport) {
 		e.Spec.ExportedLabels, e.Spec.ExportedAnnotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
 	})
-	const all = "SessionAffinityConflict,LabelsConflict,AnnotationsConflict,InternalTrafficPolicyConflict,TrafficDistributionConflict"
+	const all = "SessionAffinityConflict,LabelsConflict,AnnotationsConflict," +
+		"InternalTrafficPolicyConflict,TrafficDistributionConflict"
 	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, all, "c1", "c2", "c3")
 	s.WaitImported(func(i *mcs.ServiceImport) error {
-		if p := i.Spec.InternalTrafficPolicy; i.Labels["a"] != "" || p == nil || *p != corev1.ServiceInternalTrafficPolicyCluster || i.Spec.TrafficDistribution != nil {
+		if p := i.Spec.InternalTrafficPolicy; i.Labels["a"] != "" || p == nil ||
+			*p != corev1.ServiceInternalTrafficPolicyCluster || i.Spec.TrafficDistribution != nil {
 			return fmt.Errorf("expected what the oldest export says, found %+v %+v", i.Labels, i.Spec)
 		}
 		return nil
 	}, "c1", "c2", "c3")
 	s.Unexport("c2")
-	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionFalse, mcs.ServiceExportReasonNoConflicts, "c1", "c3")
+	s.WaitCondition(mcs.ServiceExportConditionConflict, metav1.ConditionFalse, mcs.ServiceExportReasonNoConflicts, "c1",
+		"c3")
 }

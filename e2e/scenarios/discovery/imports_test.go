@@ -43,19 +43,22 @@ func importedEverywhere(t *testing.T) {
 	s.Export("c2")
 	for _, cluster := range suite.Members() {
 		i := s.WaitImported(func(i *mcs.ServiceImport) error {
-			if !meta.IsStatusConditionTrue(i.Status.Conditions, string(mcs.ServiceImportConditionReady)) || len(i.Spec.IPs) == 0 {
+			if !meta.IsStatusConditionTrue(i.Status.Conditions, string(mcs.ServiceImportConditionReady)) ||
+				len(i.Spec.IPs) == 0 {
 				return fmt.Errorf("expected it to be Ready with an address, found %+v %+v", i.Spec, i.Status)
 			}
 			return suite.ExportedBy("c2")(i)
 		}, cluster)
-		if i.Spec.Type != mcs.ClusterSetIP || len(i.Spec.IPs) != 1 || !slices.Equal(i.Spec.IPFamilies, []corev1.IPFamily{corev1.IPv4Protocol}) {
+		if i.Spec.Type != mcs.ClusterSetIP || len(i.Spec.IPs) != 1 || !slices.Equal(i.Spec.IPFamilies,
+			[]corev1.IPFamily{corev1.IPv4Protocol}) {
 			t.Errorf("%s: expected a ClusterSetIP of one IPv4 address, found %+v", cluster, i.Spec)
 		}
 		suite.Resolves(t, cluster, s.DNSName(), "A", i.Spec.IPs[0])
 		old := &mcsv1alpha1.ServiceImport{}
 		if err := s.API(cluster).Get(t.Context(), client.ObjectKeyFromObject(i), old); err != nil {
 			t.Errorf("%s: as v1alpha1: %v", cluster, err)
-		} else if !slices.Equal(old.Spec.IPs, i.Spec.IPs) || string(old.Spec.Type) != string(i.Spec.Type) || len(old.Spec.Ports) != 1 {
+		} else if !slices.Equal(old.Spec.IPs, i.Spec.IPs) || string(old.Spec.Type) != string(i.Spec.Type) ||
+			len(old.Spec.Ports) != 1 {
 			t.Errorf("%s: expected the same as v1alpha1, found %+v", cluster, old.Spec)
 		}
 	}
@@ -92,7 +95,8 @@ func importRestored(t *testing.T) {
 		s.WaitEndpoints("c1", map[string]int{"c2": 1})
 		suite.AnsweredBy(t, "c1", suite.ClientOf("c1"), s.DNSName(), "c2")
 	}
-	suite.Update(s, "c1", &mcs.ServiceImport{ObjectMeta: suite.Named("web")}, func(i *mcs.ServiceImport) { i.Spec.Ports[0].Port = 8888 })
+	suite.Update(s, "c1", &mcs.ServiceImport{ObjectMeta: suite.Named("web")},
+		func(i *mcs.ServiceImport) { i.Spec.Ports[0].Port = 8888 })
 	restored("an edit")
 	s.Delete("c1", &mcs.ServiceImport{ObjectMeta: suite.Named("web")})
 	restored("the import was deleted")
@@ -232,7 +236,8 @@ func trafficPolicyHonoured(t *testing.T) {
 	s.WaitEndpoints("c2", map[string]int{"c2": 1})
 	// The only server runs on the gateway node.
 	suite.AnsweredBy(t, "c2", "client-c2-gw", s.DNSName(), "c2")
-	if out, err := suite.InPod(t.Context(), "c2", "client-c2-worker", "http", "-timeout=1s", "http://"+s.DNSName()); err == nil {
+	if out, err := suite.InPod(t.Context(), "c2", "client-c2-worker", "http", "-timeout=1s", "http://"+
+		s.DNSName()); err == nil {
 		t.Errorf("expected no answer on a node without a server, found %s", out)
 	}
 }
@@ -263,7 +268,8 @@ func lastBackendGone(t *testing.T) {
 	s.WaitEndpoints("c1", map[string]int{"c2": 1})
 	scale := func(list ...discoveryv1.Endpoint) {
 		t.Helper()
-		suite.Update(s, "c2", &discoveryv1.EndpointSlice{ObjectMeta: suite.Named("web")}, func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = list })
+		suite.Update(s, "c2", &discoveryv1.EndpointSlice{ObjectMeta: suite.Named("web")},
+			func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = list })
 	}
 	scale()
 	s.WaitEndpoints("c1", map[string]int{})

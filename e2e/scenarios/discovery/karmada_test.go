@@ -85,7 +85,8 @@ func TestAnExportMovesBetweenServers(t *testing.T) {
 	answers, failures := requests.end()
 	t.Logf("%d answers, %d errors", len(answers), len(failures))
 	if len(failures) > 0 {
-		t.Errorf("expected no request to fail, as both clusters have ready servers, found %d errors: %v", len(failures), failures)
+		t.Errorf("expected no request to fail, as both clusters have ready servers, found %d errors: %v",
+			len(failures), failures)
 	}
 	before.stay(s)
 }
@@ -119,14 +120,16 @@ func (before addressByCluster) stay(s suite.Namespace) {
 	s.Helper()
 	for cluster, now := range addresses(s) {
 		if now != before[cluster] {
-			s.Errorf("%s: expected the ServiceImport and the derived Service to stay as %+v, found %+v", cluster, before[cluster], now)
+			s.Errorf("%s: expected the ServiceImport and the derived Service to stay as %+v, found %+v", cluster,
+				before[cluster], now)
 		}
 	}
 }
 
 // timedOut says that a request was sent and nobody answered it in time.
 func timedOut(failure string) bool {
-	return strings.Contains(failure, "deadline") || strings.Contains(failure, "Timeout") || strings.Contains(failure, "i/o timeout")
+	return strings.Contains(failure, "deadline") || strings.Contains(failure, "Timeout") ||
+		strings.Contains(failure, "i/o timeout")
 }
 
 // serverNotUp says that a request failed for nobody listens where its name leads to, or not any more.
@@ -181,7 +184,8 @@ func exportFollows(t *testing.T, cluster, wait string) {
 	now := &mcs.ServiceExport{ObjectMeta: suite.Named("web")}
 	suite.WaitFor(s, cluster, now, func(*mcs.ServiceExport) error { return nil })
 	if now.UID != export.UID || now.DeletionTimestamp != nil {
-		t.Errorf("expected the ServiceExport that export made in %s to stay, found %+v after %+v", cluster, now.ObjectMeta, export.ObjectMeta)
+		t.Errorf("expected the ServiceExport that export made in %s to stay, found %+v after %+v", cluster, now.ObjectMeta,
+			export.ObjectMeta)
 	}
 }
 
@@ -212,7 +216,8 @@ func TestAnExportOfAServiceThatNoMemberHas(t *testing.T) {
 func TestTheExportOnKarmadaSaysHowEveryClusterDoes(t *testing.T) {
 	s := suite.NewKarmadaNamespace(t)
 	s.Serve("c2")
-	s.Create(lab.ContextKarmada, &mcsv1alpha1.ServiceExport{ObjectMeta: suite.Named("web")}, suite.SpreadPolicy("c2", "c3"))
+	s.Create(lab.ContextKarmada, &mcsv1alpha1.ServiceExport{ObjectMeta: suite.Named("web")},
+		suite.SpreadPolicy("c2", "c3"))
 	s.WaitKarmadaCondition(mcs.ServiceExportConditionReady, metav1.ConditionFalse, "c2: exported", "c3: pending")
 	s.WaitKarmadaCondition(mcs.ServiceExportConditionValid, metav1.ConditionFalse, "c3: there is no Service web")
 	s.Serve("c3", suite.Ports(suite.Port("http", 8000)))
@@ -222,9 +227,11 @@ func TestTheExportOnKarmadaSaysHowEveryClusterDoes(t *testing.T) {
 	s.WaitKarmadaCondition(mcs.ServiceExportConditionConflict, metav1.ConditionFalse, "")
 
 	// Karmada's own import of the same service makes another one of it, which is said as long as it is so.
-	s.Create(lab.ContextKarmada, &mcsv1alpha1.ServiceImport{ObjectMeta: suite.Named("web"), Spec: mcsv1alpha1.ServiceImportSpec{
-		Type: mcsv1alpha1.ClusterSetIP, Ports: []mcsv1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
-	}})
+	s.Create(lab.ContextKarmada, &mcsv1alpha1.ServiceImport{ObjectMeta: suite.Named("web"),
+		Spec: mcsv1alpha1.ServiceImportSpec{
+			Type: mcsv1alpha1.ClusterSetIP, Ports: []mcsv1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP,
+				Port: 80}},
+		}})
 	s.WaitKarmadaCondition(mcs.ServiceExportConditionConflict, metav1.ConditionTrue, "derived-web")
 	suite.AnsweredByAll(t, "c1", "http://"+s.DNSName(), 40, "c2", "c3")
 	s.Delete(lab.ContextKarmada, &mcsv1alpha1.ServiceImport{ObjectMeta: suite.Named("web")})
@@ -251,7 +258,8 @@ func TestKarmadasOwnServiceControllersMayBeOff(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	off := "--controllers=*,-serviceExport,-serviceImport,-endpointSlice,-endpointsliceCollect,-endpointsliceDispatch,-multiclusterservice"
+	off := "--controllers=*,-serviceExport,-serviceImport,-endpointSlice," +
+		"-endpointsliceCollect,-endpointsliceDispatch,-multiclusterservice"
 	if err := restart(t.Context(), append(slices.Clone(argv), off)); err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +282,8 @@ func asking(t *testing.T, cluster, name string) asker {
 	a := asker{t, make(chan string, 1)}
 	go func() {
 		// The last request's failure is one of those in the output.
-		out, _ := suite.InPod(t.Context(), cluster, suite.ClientOf(cluster), "http", "-count=300", "-interval=50ms", "-timeout=2s", "http://"+name)
+		out, _ := suite.InPod(t.Context(), cluster, suite.ClientOf(cluster), "http", "-count=300", "-interval=50ms",
+			"-timeout=2s", "http://"+name)
 		a.ended <- out
 	}()
 	return a

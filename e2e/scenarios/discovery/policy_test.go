@@ -51,18 +51,21 @@ func steer(s suite.Namespace, spec v1alpha1.ServicePolicySpec) {
 
 func resteer(s suite.Namespace, edit func(*v1alpha1.ServicePolicySpec)) {
 	s.Helper()
-	suite.Update(s, lab.ContextKarmada, &v1alpha1.ServicePolicy{ObjectMeta: suite.Named("web")}, func(p *v1alpha1.ServicePolicy) { edit(&p.Spec) })
+	suite.Update(s, lab.ContextKarmada, &v1alpha1.ServicePolicy{ObjectMeta: suite.Named("web")},
+		func(p *v1alpha1.ServicePolicy) { edit(&p.Spec) })
 	inForce(s)
 }
 
 func inForce(s suite.Namespace) {
 	s.Helper()
-	suite.WaitFor(s, lab.ContextKarmada, &v1alpha1.ServicePolicy{ObjectMeta: suite.Named("web")}, func(p *v1alpha1.ServicePolicy) error {
-		if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ServicePolicyAccepted); c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != p.Generation {
-			return fmt.Errorf("expected Accepted, found %+v", p.Status.Conditions)
-		}
-		return nil
-	})
+	suite.WaitFor(s, lab.ContextKarmada, &v1alpha1.ServicePolicy{ObjectMeta: suite.Named("web")},
+		func(p *v1alpha1.ServicePolicy) error {
+			if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ServicePolicyAccepted); c == nil ||
+				c.Status != metav1.ConditionTrue || c.ObservedGeneration != p.Generation {
+				return fmt.Errorf("expected Accepted, found %+v", p.Status.Conditions)
+			}
+			return nil
+		})
 }
 
 // spare is an endpoint that no pod has: of a network, and different for each number.
@@ -78,7 +81,9 @@ func failoverList(t *testing.T) {
 		s.Export(cluster)
 	}
 	s.WaitEndpoints("c1", map[string]int{"c1": 1})
-	steer(s, v1alpha1.ServicePolicySpec{Choice: &v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c3", "c2"}, MinReadyBackends: 1}}})
+	steer(s,
+		v1alpha1.ServicePolicySpec{Choice: &v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c3",
+			"c2"}, MinReadyBackends: 1}}})
 	s.WaitEndpoints("c1", map[string]int{"c3": 1})
 	s.WaitEndpoints("c2", map[string]int{"c3": 1})
 	suite.AnsweredByAll(t, "c1", "http://"+s.DNSName(), 20, "c3")
@@ -223,7 +228,8 @@ func importersByName(t *testing.T) {
 	s.Export("c2", annotated(v1alpha1.AnnotationImportClusters, "c1"))
 	importedBy(s, "c1", "c2")
 	suite.NoSuchName(t, "c3", s.DNSName())
-	suite.Update(s, "c2", &mcs.ServiceExport{ObjectMeta: suite.Named("web")}, annotated(v1alpha1.AnnotationImportClusters, "c3"))
+	suite.Update(s, "c2", &mcs.ServiceExport{ObjectMeta: suite.Named("web")}, annotated(v1alpha1.AnnotationImportClusters,
+		"c3"))
 	importedBy(s, "c2", "c3")
 	// Another exporter's scope is its own: c1 sees c3's part only, and serves nothing itself.
 	s.Serve("c3")
@@ -240,7 +246,8 @@ func importersByLabel(t *testing.T) {
 	importedBy(s, "c2")
 	label := func(cluster, value string) {
 		t.Helper()
-		suite.Kubectl(t, "--context", lab.ContextKarmada, "label", "--overwrite", clusterv1alpha1.ResourcePluralCluster, cluster, "imports"+value)
+		suite.Kubectl(t, "--context", lab.ContextKarmada, "label", "--overwrite", clusterv1alpha1.ResourcePluralCluster,
+			cluster, "imports"+value)
 	}
 	label("c3", "="+s.Name)
 	importedBy(s, "c2", "c3")
@@ -273,7 +280,8 @@ func malformedScope(t *testing.T) {
 		return fmt.Errorf("expected a condition that names the annotation, found %+v", e.Status.Conditions)
 	})
 	importedBy(s, "c2")
-	suite.Update(s, "c2", &mcs.ServiceExport{ObjectMeta: suite.Named("web")}, annotated(v1alpha1.AnnotationImportSelector, "a notin (b)"))
+	suite.Update(s, "c2", &mcs.ServiceExport{ObjectMeta: suite.Named("web")}, annotated(v1alpha1.AnnotationImportSelector,
+		"a notin (b)"))
 	importedBy(s, suite.Members()...)
 }
 
@@ -329,13 +337,16 @@ func TestTheClusterSetSaysHowServicesWork(t *testing.T) {
 	pods := podsOfDNS(t)
 	set := func(spec string) {
 		t.Helper()
-		suite.Kubectl(t, "--context", lab.ContextKarmada, "patch", "clusterset", "default", "--type=merge", "-p", `{"spec":`+spec+`}`)
+		suite.Kubectl(t, "--context", lab.ContextKarmada, "patch", "clusterset", "default", "--type=merge", "-p",
+			`{"spec":`+spec+`}`)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		_, err := suite.TryKubectl(ctx, "--context", lab.ContextKarmada, "patch", "clusterset", "default", "--type=merge", "-p",
-			`{"spec":{"services":{"mode":"ClusterSetIP","endpoints":"Pods"},"dns":{"domains":["clusterset.local"],"ttlSeconds":null}}}`)
+		_, err := suite.TryKubectl(ctx, "--context", lab.ContextKarmada, "patch", "clusterset", "default", "--type=merge",
+			"-p",
+			`{"spec":{"services":{"mode":"ClusterSetIP","endpoints":"Pods"},`+
+				`"dns":{"domains":["clusterset.local"],"ttlSeconds":null}}}`)
 		if err != nil {
 			t.Error(err)
 		}

@@ -66,7 +66,8 @@ func TestTheLocalClusterAnswersFirst(t *testing.T) {
 // scale changes the number of whereami-cs's pods in a cluster.
 func scale(t *testing.T, cluster string, replicas int) {
 	t.Helper()
-	suite.Kubectl(t, "--context", cluster, "-n", "sample", "scale", "deployment/whereami-cs", fmt.Sprintf("--replicas=%d", replicas))
+	suite.Kubectl(t, "--context", cluster, "-n", "sample", "scale", "deployment/whereami-cs",
+		fmt.Sprintf("--replicas=%d", replicas))
 }
 
 // TestAnUnexportedNameIsGone: promptly, with the import and everything made for it.
@@ -102,13 +103,16 @@ func TestAServiceSpreadByKarmadaAlone(t *testing.T) {
 			t.Cleanup(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
-				for _, object := range []string{"propagationpolicy", "serviceexport.multicluster.x-k8s.io", "service", "deployment"} {
-					if _, err := suite.TryKubectl(ctx, "--context", "karmada", "-n", "sample", "delete", object, "spread-"+way.server); err != nil {
+				for _, object := range []string{"propagationpolicy", "serviceexport.multicluster.x-k8s.io", "service",
+					"deployment"} {
+					if _, err := suite.TryKubectl(ctx, "--context", "karmada", "-n", "sample", "delete", object, "spread-"+
+						way.server); err != nil {
 						t.Error(err)
 					}
 				}
 			})
-			suite.AnsweredBy(t, way.client, "client-"+way.client+"-worker", "spread-"+way.server+".sample.svc.clusterset.local", way.server)
+			suite.AnsweredBy(t, way.client, "client-"+way.client+"-worker", "spread-"+way.server+".sample.svc.clusterset.local",
+				way.server)
 		})
 	}
 }
@@ -128,7 +132,10 @@ spec:
     spec:
       terminationGracePeriodSeconds: 0
       containers:
-      - {name: whereami, image: "localhost/sealane/whereami:dev", imagePullPolicy: Never, env: [{name: CLUSTER_NAME, value: MEMBER}]}
+      - name: whereami
+        image: localhost/sealane/whereami:dev
+        imagePullPolicy: Never
+        env: [{name: CLUSTER_NAME, value: MEMBER}]
 ---
 apiVersion: v1
 kind: Service
@@ -174,13 +181,15 @@ metadata: {name: absent, namespace: sample}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if _, err := suite.TryKubectl(ctx, "--context", "c2", "-n", "sample", "delete", "serviceexport/outside", "serviceexport/absent", "service/outside"); err != nil {
+		if _, err := suite.TryKubectl(ctx, "--context", "c2", "-n", "sample", "delete", "serviceexport/outside",
+			"serviceexport/absent", "service/outside"); err != nil {
 			t.Error(err)
 		}
 	})
 	for name, reason := range map[string]string{"outside": "InvalidServiceType", "absent": "NoService"} {
 		suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
-			got, err := suite.JSONPath(ctx, "c2", `{.status.conditions[?(@.type=="Valid")].reason}`, "serviceexport", name, "-n", "sample")
+			got, err := suite.JSONPath(ctx, "c2", `{.status.conditions[?(@.type=="Valid")].reason}`, "serviceexport", name,
+				"-n", "sample")
 			if err == nil && got != reason {
 				err = fmt.Errorf("ServiceExport %s: Valid is %q, expected %q", name, got, reason)
 			}

@@ -73,8 +73,8 @@ func answered(t *testing.T, s suite.Namespace) {
 	}
 }
 
-// ownService serves whereami in c2, in a namespace of its own. As for a new user, the Karmada API has neither the Service
-// nor the namespace, until a command of the document creates it there.
+// ownService serves whereami in c2, in a namespace of its own. As for a new user, the Karmada API has neither the
+// Service nor the namespace, until a command of the document creates it there.
 func ownService(t *testing.T) suite.Namespace {
 	t.Helper()
 	s := suite.NewNamespace(t, "c2")
@@ -85,7 +85,8 @@ func ownService(t *testing.T) suite.Namespace {
 		ctx, cancel := context.WithTimeout(context.Background(), suite.Patience)
 		defer cancel()
 		_, err := suite.TryPlugin(ctx, "unexport", service.Name, "-n", s.Name)
-		_, errDelete := suite.TryKubectl(ctx, "--context", lab.ContextKarmada, "delete", "namespace", s.Name, "--ignore-not-found")
+		_, errDelete := suite.TryKubectl(ctx, "--context", lab.ContextKarmada, "delete", "namespace", s.Name,
+			"--ignore-not-found")
 		if err := errors.Join(err, errDelete); err != nil {
 			t.Error(err)
 		}
@@ -151,7 +152,8 @@ func newReader(t *testing.T, root, current, namespace string) *reader {
 func (r *reader) run(t *testing.T, command string) {
 	t.Helper()
 	dir := r.dir
-	command = strings.NewReplacer("<node>", "c1-gw", " /usr/local/bin/", " "+t.TempDir(), " -n sample", " -n "+r.namespace).Replace(command)
+	command = strings.NewReplacer("<node>", "c1-gw", " /usr/local/bin/", " "+t.TempDir(), " -n sample",
+		" -n "+r.namespace).Replace(command)
 	switch program, rest, _ := strings.Cut(command, " "); {
 	case program == "make":
 		// What it would do: the lab and the tests are running already.

@@ -31,7 +31,8 @@ import (
 // member, reaches into them without delay, and reads ServiceImports.
 func TestTheLabServesAnotherSuite(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "probe")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/sealane-io/sealane/e2e/images/client")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program,
+		"github.com/sealane-io/sealane/e2e/images/client")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -112,7 +113,8 @@ func pack(to io.Writer, files map[string]string) error {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(data))}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755,
+			Size: int64(len(data))}); err != nil {
 			return err
 		}
 		if _, err := w.Write(data); err != nil {
@@ -142,7 +144,8 @@ func writeOCI(t *testing.T, archive, ref string, image v1.Image) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.AppendImage(image, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": ref})); err != nil {
+	if err := l.AppendImage(image, layout.WithAnnotations(
+		map[string]string{"org.opencontainers.image.ref.name": ref})); err != nil {
 		t.Fatal(err)
 	}
 	files := map[string]string{}

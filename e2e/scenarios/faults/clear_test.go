@@ -107,8 +107,8 @@ func waitClosed(t *testing.T, node string, pods netip.Prefix) {
 	})
 }
 
-// withoutGateway takes the gateway of a cluster away until a gateway of another has heard of it, and a second longer. As
-// a cluster where no node is labelled picks one itself, the label goes to a node that never comes up.
+// withoutGateway takes the gateway of a cluster away until a gateway of another has heard of it, and a second longer.
+// As a cluster where no node is labelled picks one itself, the label goes to a node that never comes up.
 func withoutGateway(t *testing.T, cluster, other string) {
 	t.Helper()
 	const absent = "absent"

@@ -49,23 +49,27 @@ func TestACorefileThatSomebodyEdited(t *testing.T) {
 	}
 	condition := []string{"peering", "sealane"}
 
-	write(mine + original[:begin] + "# BEGIN sealane\nclusterset.local:53 {\n    forward . 192.0.2.1\n}\n" + original[end:])
+	write(mine + original[:begin] + "# BEGIN sealane\nclusterset.local:53 {\n    forward . 192.0.2.1\n}\n" +
+		original[end:])
 	expect(mine + original)
 
 	broken := mine + strings.Replace(original, "# END sealane", "# end", 1)
 	write(broken)
-	suite.WaitContains(t, "c1", suite.ConditionText("DNSConfigured"), condition, "False/MarkersBroken", "left as it is", "# END sealane", "remove every line")
+	suite.WaitContains(t, "c1", suite.ConditionText("DNSConfigured"), condition, "False/MarkersBroken", "left as it is",
+		"# END sealane", "remove every line")
 	suite.WaitContains(t, "karmada", suite.ConditionText("DNSConfigured"), []string{"member", "c1"}, "False/MarkersBroken")
 	expect(broken)
 
 	write(mine + original[:begin] + strings.TrimPrefix(original[end:], "# END sealane\n"))
 	suite.WaitContains(t, "c1", suite.ConditionText("DNSConfigured"), condition, "True/Configured")
-	expect(original[begin:end] + "# END sealane\n" + mine + original[:begin] + strings.TrimPrefix(original[end:], "# END sealane\n"))
+	expect(original[begin:end] + "# END sealane\n" + mine + original[:begin] + strings.TrimPrefix(original[end:],
+		"# END sealane\n"))
 }
 
 // writeCorefile replaces the Corefile of a cluster's DNS.
 func writeCorefile(ctx context.Context, cluster, text string) error {
-	_, err := suite.TryKubectl(ctx, "--context", cluster, "-n", "kube-system", "patch", "configmap", "coredns", "--type=merge",
+	_, err := suite.TryKubectl(ctx, "--context", cluster, "-n", "kube-system", "patch", "configmap", "coredns",
+		"--type=merge",
 		"-p", fmt.Sprintf(`{"data":{"Corefile":%q}}`, text+"\n"))
 	return err
 }

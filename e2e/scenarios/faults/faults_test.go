@@ -23,7 +23,8 @@ func TestRestartsOfTheControlPlaneDisturbNothing(t *testing.T) {
 					suite.Kubectl(t, "--context", c.Name, "-n", "sealane-system", "rollout", "restart", "deployment/"+workload)
 				}
 				for _, c := range suite.Lab().Topology.Clusters {
-					suite.Kubectl(t, "--context", c.Name, "-n", "sealane-system", "rollout", "status", "deployment/"+workload, "--timeout=60s")
+					suite.Kubectl(t, "--context", c.Name, "-n", "sealane-system", "rollout", "status", "deployment/"+workload,
+						"--timeout=60s")
 				}
 			})
 			suite.AnsweredBy(t, "c1", "client-c1-worker", suite.Whereami, "c2")
@@ -45,7 +46,8 @@ func TestRestartsOfTheControlPlaneDisturbNothing(t *testing.T) {
 // TestARestartedNodeAgentTakesUpWhereItLeft: with in-process WireGuard packets wait for the process.
 func TestARestartedNodeAgentTakesUpWhereItLeft(t *testing.T) {
 	t.Run("on a worker", func(t *testing.T) {
-		suite.ConnectionSurvives(t, 12*time.Second, suite.Undisturbed, func() { suite.RestartNodeAgent(t, "c1", "c1-worker") })
+		suite.ConnectionSurvives(t, 12*time.Second, suite.Undisturbed,
+			func() { suite.RestartNodeAgent(t, "c1", "c1-worker") })
 	})
 	t.Run("on a gateway", func(t *testing.T) {
 		suite.ConnectionSurvives(t, 20*time.Second, 5*time.Second, func() { suite.RestartNodeAgent(t, "c1", "c1-gw") })
@@ -78,7 +80,8 @@ func TestAnOutageOfAMembersAPIServerDisturbsNothing(t *testing.T) {
 func TestWhatIsDeletedByHandComesBack(t *testing.T) {
 	suite.Exported(t, "c2", "whereami-cs")
 	suite.AnsweredBy(t, "c1", "client-c1-worker", suite.Whereami, "c2")
-	work, err := suite.TryKubectl(t.Context(), "--context", "karmada", "-n", "karmada-es-c2", "get", "works", "-l", "app.kubernetes.io/managed-by=sealane.io",
+	work, err := suite.TryKubectl(t.Context(), "--context", "karmada", "-n", "karmada-es-c2", "get", "works", "-l",
+		"app.kubernetes.io/managed-by=sealane.io",
 		"-o", `jsonpath={.items[?(@.spec.workload.manifests[0].kind=="Peering")].metadata.name}`)
 	if err != nil || work == "" {
 		t.Fatalf("find the Work of c2's Peering: %q, %v", work, err)

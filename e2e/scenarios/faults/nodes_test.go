@@ -18,7 +18,8 @@ func TestADeletedGatewayNodeTakesItsEndpointAlong(t *testing.T) {
 	member := []string{"member", "c2"}
 	suite.WaitContains(t, "karmada", gateways, member, "c2-gw")
 	node := suite.Kubectl(t, "--context", "c2", "get", "node", "c2-gw", "-o",
-		`jsonpath={"apiVersion: v1\nkind: Node\nmetadata: {name: c2-gw, labels: "}{.metadata.labels}{"}\nspec: {podCIDR: "}{.spec.podCIDR}{", podCIDRs: "}{.spec.podCIDRs}{"}\n"}`)
+		`jsonpath={"apiVersion: v1\nkind: Node\nmetadata: {name: c2-gw, labels: "}{.metadata.labels}`+
+			`{"}\nspec: {podCIDR: "}{.spec.podCIDR}{", podCIDRs: "}{.spec.podCIDRs}{"}\n"}`)
 	restore := func() {
 		if err := sealane.Apply(context.Background(), suite.Lab(), "c2", []byte(node)); err != nil {
 			t.Error(err)
@@ -40,7 +41,8 @@ func TestADeletedGatewayNodeTakesItsEndpointAlong(t *testing.T) {
 	})
 	restore()
 	suite.WaitContains(t, "karmada", gateways, member, "c2-gw")
-	suite.WaitContains(t, "c1", `{.spec.remoteClusters[?(@.name=="c2")].endpoints[*].gateway}`, []string{"peering", "sealane"}, "c2-gw")
+	suite.WaitContains(t, "c1", `{.spec.remoteClusters[?(@.name=="c2")].endpoints[*].gateway}`,
+		[]string{"peering", "sealane"}, "c2-gw")
 	for _, server := range []string{"server-c2-gw", "server-c2-worker"} {
 		pod := suite.PodIP(t, "c2", server)
 		suite.Eventually(t, suite.Patience, func(ctx context.Context) error {

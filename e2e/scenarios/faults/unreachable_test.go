@@ -24,7 +24,8 @@ func TestAClusterThatCannotBeReachedDropsOut(t *testing.T) {
 	suite.AnsweredByAll(t, "c1", "http://"+s.DNSName(), 40, "c2", "c3")
 
 	suite.Isolate(t, "c3-gw")
-	suite.WaitConnection(t, "c1", "c3", func(status v1alpha1.ConnectionStatus) bool { return status != v1alpha1.ConnectionConnected })
+	suite.WaitConnection(t, "c1", "c3",
+		func(status v1alpha1.ConnectionStatus) bool { return status != v1alpha1.ConnectionConnected })
 	declared := time.Now()
 	suite.Resolves(t, "c1", flat.DNSName(), "A", both[0])
 	took := time.Since(declared)
@@ -44,7 +45,8 @@ func TestAClusterThatCannotBeReachedDropsOut(t *testing.T) {
 	suite.AnsweredByAll(t, "c3", "http://"+s.DNSName(), 10, "c3")
 
 	suite.Reconnect(t, "c3-gw")
-	suite.WaitConnection(t, "c1", "c3", func(status v1alpha1.ConnectionStatus) bool { return status == v1alpha1.ConnectionConnected })
+	suite.WaitConnection(t, "c1", "c3",
+		func(status v1alpha1.ConnectionStatus) bool { return status == v1alpha1.ConnectionConnected })
 	declared = time.Now()
 	suite.Resolves(t, "c1", flat.DNSName(), "A", both...)
 	t.Logf("back in DNS %s after the tunnel was declared up", time.Since(declared))

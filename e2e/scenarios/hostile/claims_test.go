@@ -26,13 +26,17 @@ func TestAClusterWithNetworksOfAnotherIsRefused(t *testing.T) {
 	suite.ConnectionSurvives(t, 20*time.Second, suite.Undisturbed, func() {
 		v.Join(t, overlapping)
 		words := []string{"10.8.0.0/16", "10.8.0.0/24", "c1", v.Name}
-		suite.WaitContains(t, "karmada", suite.ConditionText("Accepted"), []string{"member", v.Name}, append(words, "False/CIDROverlap")...)
-		suite.WaitContains(t, "karmada", suite.ConditionText("Accepted"), []string{"member", "c1"}, append(words, "True/Accepted")...)
-		suite.WaitContains(t, "karmada", suite.ConditionText("Ready"), []string{"clusterset", "default"}, append(words, "False/Problems")...)
+		suite.WaitContains(t, "karmada", suite.ConditionText("Accepted"), []string{"member", v.Name},
+			append(words, "False/CIDROverlap")...)
+		suite.WaitContains(t, "karmada", suite.ConditionText("Accepted"), []string{"member", "c1"},
+			append(words, "True/Accepted")...)
+		suite.WaitContains(t, "karmada", suite.ConditionText("Ready"), []string{"clusterset", "default"},
+			append(words, "False/Problems")...)
 		suite.Contains(t, suite.Kubectl(t, "--context", "karmada", "get", "clusterset,members", "-o", "wide"), words...)
 		suite.Contains(t, suite.Plugin(t, "show", "clusterset"), v.Name)
 		t.Run("and told so in its own cluster", func(t *testing.T) {
-			out := v.Kubectl(t, "get", "peering", "sealane", "-o", `jsonpath={.spec.conditions[?(@.type=="Accepted")].message}|{.spec.remoteClusters}`)
+			out := v.Kubectl(t, "get", "peering", "sealane", "-o",
+				`jsonpath={.spec.conditions[?(@.type=="Accepted")].message}|{.spec.remoteClusters}`)
 			suite.Contains(t, out, words...)
 			if !strings.HasSuffix(out, "|[]") {
 				t.Errorf("it is told of other clusters: %s", out)
@@ -94,17 +98,22 @@ func claims(key, node string) []claim {
 		{"half of all addresses", pods("0.0.0.0/1"), []string{"0.0.0.0/1", "which no cluster can have"}},
 		{"a public network", pods("8.0.0.0/8"), []string{"8.0.0.0/8", "spec.allowedCIDRs", "10.0.0.0/8", "state it there"}},
 		{"the network of a git host", pods("140.82.112.0/20"), []string{"140.82.112.0/20", "spec.allowedCIDRs"}},
-		{"a cloud's metadata service", pods("169.254.169.254/32"), []string{"169.254.169.254/32", "which no cluster can have"}},
+		{"a cloud's metadata service", pods("169.254.169.254/32"), []string{"169.254.169.254/32",
+			"which no cluster can have"}},
 		{"a wide node address", nodes("10.128.0.0/9"), []string{"10.128.0.0/9", "not a node address"}},
 		{"the pods of c1", pods("10.8.0.0/16"), []string{"10.8.0.0/16", "overlaps", "c1"}},
 		{"a node of c1", pods(node + "/32"), []string{node, "node address", "c1"}},
 		{"no network at all", v1alpha1.PeeringStatus{}, []string{"no pod or no service network", "spec.clusters"}},
 		{"a malformed network", pods("10.40.0.0/99"), []string{"10.40.0.0/99", "not a CIDR"}},
-		{"a malformed key", endpoint(func(e *v1alpha1.Endpoint) { e.PublicKey = "rm -rf /" }), []string{`"gw"`, "public key"}},
+		{"a malformed key", endpoint(func(e *v1alpha1.Endpoint) { e.PublicKey = "rm -rf /" }),
+			[]string{`"gw"`, "public key"}},
 		{"the key of c1", endpoint(func(e *v1alpha1.Endpoint) { e.PublicKey = key }), []string{`"gw"`, "public key", "c1"}},
-		{"a malformed address", endpoint(func(e *v1alpha1.Endpoint) { e.Addresses[0].IP = "1.2.3.4; reboot" }), []string{"reboot", "not a plain IP address"}},
-		{"a loopback address", endpoint(func(e *v1alpha1.Endpoint) { e.Addresses[0].IP = "127.0.0.1" }), []string{"127.0.0.1", "not the address of a node"}},
-		{"an address of a pod of c1", endpoint(func(e *v1alpha1.Endpoint) { e.Addresses[0].IP = "10.8.0.9" }), []string{"10.8.0.9", "c1"}},
+		{"a malformed address", endpoint(func(e *v1alpha1.Endpoint) { e.Addresses[0].IP = "1.2.3.4; reboot" }),
+			[]string{"reboot", "not a plain IP address"}},
+		{"a loopback address", endpoint(func(e *v1alpha1.Endpoint) { e.Addresses[0].IP = "127.0.0.1" }),
+			[]string{"127.0.0.1", "not the address of a node"}},
+		{"an address of a pod of c1", endpoint(func(e *v1alpha1.Endpoint) { e.Addresses[0].IP = "10.8.0.9" }),
+			[]string{"10.8.0.9", "c1"}},
 		{"a status of 1.2 MB", large, []string{"bytes", "at most"}},
 	}
 }
@@ -126,7 +135,8 @@ func aMemberTurnsHostile(t *testing.T, v *suite.Visitor) {
 				if err := v.Report(t.Context(), c.status); err != nil {
 					t.Fatal(err)
 				}
-				suite.WaitContains(t, "karmada", "{.status.problems[*].message}", []string{"clusterset", "default"}, append(c.words, v.Name)...)
+				suite.WaitContains(t, "karmada", "{.status.problems[*].message}", []string{"clusterset", "default"},
+					append(c.words, v.Name)...)
 				if after, err := suite.RemoteClusters(t.Context(), "c1"); err != nil || after != before {
 					t.Errorf("c1 was told %s, is told %s: %v", before, after, err)
 				}

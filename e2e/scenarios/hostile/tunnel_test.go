@@ -36,8 +36,9 @@ func newHostile(t *testing.T) *hostile {
 	t.Helper()
 	const client, server = 40000, 8080
 	h := &hostile{
-		send: suite.NewInjector(t, "c1-gw", suite.CableLink), gateway: suite.NewCapture(t, "c2-gw"), worker: suite.NewCapture(t, "c2-worker"),
-		ours: suite.WireGuardOf(t, "c1-gw"), theirs: suite.WireGuardOf(t, "c2-gw"),
+		send: suite.NewInjector(t, "c1-gw", suite.CableLink), gateway: suite.NewCapture(t, "c2-gw"),
+		worker: suite.NewCapture(t, "c2-worker"),
+		ours:   suite.WireGuardOf(t, "c1-gw"), theirs: suite.WireGuardOf(t, "c2-gw"),
 		from: netip.AddrPortFrom(netip.MustParseAddr(suite.PodIP(t, "c1", "client-c1-gw")), client),
 		to:   netip.AddrPortFrom(netip.MustParseAddr(suite.PodIP(t, "c2", "server-c2-gw")), server),
 	}
@@ -153,7 +154,8 @@ func (h *hostile) died(ctx context.Context, a attack, payload string, before int
 	case !out:
 		return errors.New("the packets did not come out of c2's tunnel")
 	case after-before < volley:
-		return fmt.Errorf("%d packets counted by %q in chain %s on %s, expected %d", after-before, a.rule, a.chain, a.node, volley)
+		return fmt.Errorf("%d packets counted by %q in chain %s on %s, expected %d", after-before, a.rule, a.chain,
+			a.node, volley)
 	}
 	return nil
 }
@@ -235,9 +237,11 @@ func TestAHostileClusterReachesOnlyPodsAndServices(t *testing.T) {
 			node: "c2-gw", chain: "guard", rule: notToNodes, listener: gateway}},
 		{"to a host port of a worker", attack{from: h.from, to: netip.AddrPortFrom(onWorker, worker.Port()),
 			node: "c2-gw", chain: "guard", rule: notToNodes, listener: worker}},
-		{"to a host port of the gateway, by its address among the pods", attack{from: h.from, to: netip.AddrPortFrom(inGateway, gateway.Port()),
-			node: "c2-gw", chain: "host", rule: notToHost, listener: gateway}},
-		{"to a host port of a worker, by its address among the pods", attack{from: h.from, to: netip.AddrPortFrom(inWorker, worker.Port()),
+		{"to a host port of the gateway, by its address among the pods",
+			attack{from: h.from, to: netip.AddrPortFrom(inGateway, gateway.Port()),
+				node: "c2-gw", chain: "host", rule: notToHost, listener: gateway}},
+		{"to a host port of a worker, by its address among the pods", attack{from: h.from, to: netip.AddrPortFrom(inWorker,
+			worker.Port()),
 			node: "c2-worker", chain: "host", rule: notToHost, listener: worker}},
 		{"to the nodes' network", attack{from: h.from, to: netip.AddrPortFrom(neighbourOf(onGateway), h.to.Port()),
 			node: "c2-gw", chain: "guard", rule: notBehind}},
@@ -252,7 +256,8 @@ func TestAHostileClusterReachesOnlyPodsAndServices(t *testing.T) {
 		t.Run("from a pod of "+c.Name, func(t *testing.T) { h.try(t, attack{from: spoof(other), to: h.to}) })
 	}
 	t.Run("from an address that is nobody's, were the tunnel to let it through", func(t *testing.T) {
-		if err := h.theirs.Allow(t.Context(), h.theirPeer, append(h.theirPeer.Allowed, foreign.String()+"/32")...); err != nil {
+		if err := h.theirs.Allow(t.Context(), h.theirPeer, append(h.theirPeer.Allowed, foreign.String()+
+			"/32")...); err != nil {
 			t.Fatal(err)
 		}
 		h.try(t, attack{from: spoof(foreign), to: pod(h.to.Port()), node: "c2-gw", chain: "guard", rule: notBehind})
@@ -273,7 +278,8 @@ func TestOnlyNodesSpeakVXLAN(t *testing.T) {
 	inner := func(word string) []byte {
 		return suite.VXLAN(suite.Datagram{From: h.from, To: h.to, Payload: []byte(word)}.Marshal(), mac)
 	}
-	gateway, among := netip.AddrPortFrom(suite.NodeAddr("c2-gw"), vxlanPort), netip.AddrPortFrom(suite.PodNetworkAddr(t, "c2", "c2-gw"), vxlanPort)
+	gateway, among := netip.AddrPortFrom(suite.NodeAddr("c2-gw"), vxlanPort),
+		netip.AddrPortFrom(suite.PodNetworkAddr(t, "c2", "c2-gw"), vxlanPort)
 
 	t.Run("a node of the cluster is heard", func(t *testing.T) {
 		suite.Eventually(t, suite.Patience, func(ctx context.Context) error { return h.unpacked(ctx, t, gateway, inner) })
@@ -285,7 +291,10 @@ func TestOnlyNodesSpeakVXLAN(t *testing.T) {
 		h.try(t, attack{from: h.from, to: among, payload: mac, node: "c2-gw", chain: "guard", rule: notAtPodAddr})
 	})
 	t.Run("past the tunnel, from a machine that is no node", func(t *testing.T) {
-		h.ignored(t, notFromNode, func(ctx context.Context, word string) { suite.SendUDP(ctx, t, "c1-gw", gateway, inner(word)) }, inner)
+		h.ignored(t, notFromNode, func(ctx context.Context, word string) {
+			suite.SendUDP(ctx, t, "c1-gw", gateway,
+				inner(word))
+		}, inner)
 	})
 	t.Run("from a pod of the cluster", func(t *testing.T) {
 		for to, rule := range map[netip.AddrPort]string{gateway: notFromNode, among: notAtPodAddr} {
@@ -319,7 +328,8 @@ func (h *hostile) unpacked(ctx context.Context, t *testing.T, to netip.AddrPort,
 }
 
 // ignored expects that c2's gateway counts what is sent, and unpacks only what a node sends after it.
-func (h *hostile) ignored(t *testing.T, rule string, send func(ctx context.Context, word string), inner func(string) []byte) {
+func (h *hostile) ignored(t *testing.T, rule string, send func(ctx context.Context, word string),
+	inner func(string) []byte) {
 	t.Helper()
 	word := ""
 	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {

@@ -105,7 +105,8 @@ func TakesClusterDomain(corefile, clusterDomain string) bool {
 	}
 	served = append(served, Served{Zone: clusterDomain, Cluster: true})
 	return slices.ContainsFunc(ours, func(o Served) bool {
-		return o.Block && !dnszone.Within(o.Zone, "arpa") && slices.ContainsFunc(served, func(s Served) bool { return s.Cluster && s.takes(o.Zone) })
+		return o.Block && !dnszone.Within(o.Zone, "arpa") &&
+			slices.ContainsFunc(served, func(s Served) bool { return s.Cluster && s.takes(o.Zone) })
 	})
 }
 

@@ -12,8 +12,9 @@ import (
 var forward = Forward{Domains: []string{"clusterset.local"}, To: netip.MustParseAddr("10.96.0.7")}
 
 const (
-	stock = ".:53 {\n    errors\n    kubernetes cluster.local in-addr.arpa ip6.arpa {\n       pods insecure\n    }\n    reload\n}\n"
-	ours  = "# BEGIN sealane\nclusterset.local:53 {\n    errors\n    forward . 10.96.0.7\n}\n# END sealane\n"
+	stock = ".:53 {\n    errors\n    kubernetes cluster.local in-addr.arpa ip6.arpa {\n       pods insecure\n    }\n    " +
+		"reload\n}\n"
+	ours = "# BEGIN sealane\nclusterset.local:53 {\n    errors\n    forward . 10.96.0.7\n}\n# END sealane\n"
 )
 
 func TestAdd(t *testing.T) {
@@ -30,16 +31,20 @@ func TestAdd(t *testing.T) {
 		{"moved by somebody", stock + ours + "# mine\n", forward, stock + ours + "# mine\n", nil},
 		{"edited inside the marks", "# BEGIN sealane\nnonsense\n# END sealane\n" + stock, forward, ours + stock, nil},
 		{"another address", strings.ReplaceAll(ours, "10.96.0.7", "10.96.0.8") + stock, forward, ours + stock, nil},
-		{"two domains", stock, Forward{Domains: []string{"clusterset.local", "supercluster.local"}, To: netip.MustParseAddr("fd00::7")},
-			"# BEGIN sealane\nclusterset.local:53 supercluster.local:53 {\n    errors\n    forward . fd00::7\n}\n# END sealane\n" + stock, nil},
+		{"two domains", stock, Forward{Domains: []string{"clusterset.local", "supercluster.local"},
+			To: netip.MustParseAddr("fd00::7")},
+			"# BEGIN sealane\nclusterset.local:53 supercluster.local:53 {\n" +
+				"    errors\n    forward . fd00::7\n}\n# END sealane\n" + stock, nil},
 		{"another port", ".:1053 {\n}\n", forward, strings.ReplaceAll(ours, ":53", ":1053") + ".:1053 {\n}\n", nil},
 		{"begin without end", "# BEGIN sealane\n" + stock, forward, "", ErrMarkers},
 		{"end without begin", stock + "# END sealane\n", forward, "", ErrMarkers},
 		{"end before begin", "# END sealane\n" + stock + "# BEGIN sealane\n", forward, "", ErrMarkers},
 		{"two blocks", ours + stock + ours, forward, "", ErrMarkers},
 		{"the domain is taken", stock + "clusterset.local:53 {\n    forward . 1.2.3.4\n}\n", forward, "", ErrDomainTaken},
-		{"the domain is taken, otherwise written", stock + "dns://ClusterSet.Local. example.org {\n    forward . 1.2.3.4\n}\n", forward, "", ErrDomainTaken},
-		{"the domain in a directive", ".:53 {\n    cache 30 clusterset.local\n    log clusterset.local {\n        class all\n    }\n}\n", forward,
+		{"the domain is taken, otherwise written", stock + "dns://ClusterSet.Local. example.org {\n    forward . " +
+			"1.2.3.4\n}\n", forward, "", ErrDomainTaken},
+		{"the domain in a directive", ".:53 {\n    cache 30 clusterset.local\n    log clusterset.local {\n        class " +
+			"all\n    }\n}\n", forward,
 			ours + ".:53 {\n    cache 30 clusterset.local\n    log clusterset.local {\n        class all\n    }\n}\n", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -66,7 +71,8 @@ func TestRemoveUndoesAdd(t *testing.T) {
 // FuzzCorefile: whatever a Corefile holds, adding and removing restore it to the byte, adding twice is
 // adding once, and what cannot be told apart is refused both ways.
 func FuzzCorefile(f *testing.F) {
-	for _, seed := range []string{stock, ours + stock, stock + ours, "# BEGIN sealane\n", "{{}}", "a{$X} {\n}\n", "(snip) {\n}\n"} {
+	for _, seed := range []string{stock, ours + stock, stock + ours, "# BEGIN sealane\n", "{{}}", "a{$X} {\n}\n",
+		"(snip) {\n}\n"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, have string) {

@@ -61,7 +61,8 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 		return []reconcile.Request{{}}
 	})
 	only := func(key types.NamespacedName) builder.Predicates {
-		return builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == key }))
+		return builder.WithPredicates(predicate.NewPredicateFuncs(
+			func(o client.Object) bool { return client.ObjectKeyFromObject(o) == key }))
 	}
 	return ctrl.NewControllerManagedBy(m).Named("clusterdns").
 		Watches(&corev1.ConfigMap{}, one, only(r.Wiring.ConfigMap)).
@@ -82,7 +83,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	changed := have.DeepCopy()
 	changed.Data[corefileKey] = want
-	log.FromContext(ctx).Info("changing the Corefile", "configMap", r.Wiring.ConfigMap.String(), "phase", peering.Spec.Phase)
+	log.FromContext(ctx).Info("changing the Corefile", "configMap", r.Wiring.ConfigMap.String(), "phase",
+		peering.Spec.Phase)
 	err = r.Patch(ctx, changed, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
 		// The cache is behind what somebody wrote a moment ago.
@@ -111,7 +113,8 @@ func (w Wiring) Condition(ctx context.Context, c client.Reader, peering *v1alpha
 
 // decide returns the ConfigMap as it is, nil where it must not be changed, with the Corefile that it should
 // hold, and the condition that is true once it does.
-func (w Wiring) decide(ctx context.Context, c client.Reader, peering *v1alpha1.Peering) (have *corev1.ConfigMap, want string, condition metav1.Condition, err error) {
+func (w Wiring) decide(ctx context.Context, c client.Reader,
+	peering *v1alpha1.Peering) (have *corev1.ConfigMap, want string, condition metav1.Condition, err error) {
 	have = &corev1.ConfigMap{}
 	if err := c.Get(ctx, w.ConfigMap, have); client.IgnoreNotFound(err) != nil {
 		return nil, "", metav1.Condition{}, fmt.Errorf("get ConfigMap %s: %w", w.ConfigMap, err)
@@ -119,7 +122,8 @@ func (w Wiring) decide(ctx context.Context, c client.Reader, peering *v1alpha1.P
 	domains := peering.Spec.DNS.Domains
 	corefile, ok := have.Data[corefileKey]
 	if !ok {
-		return nil, "", no(ReasonNoCorefile, "there is no Corefile in ConfigMap %s; make the cluster's DNS forward %v to the Service %s, "+
+		return nil, "", no(ReasonNoCorefile, "there is no Corefile in ConfigMap %s; make the cluster's DNS forward %v to "+
+			"the Service %s, "+
 			"or name the right ConfigMap with the agent's --coredns-configmap", w.ConfigMap, domains, w.Service), nil
 	}
 	if peering.Spec.Phase == v1alpha1.MemberLeaving {
@@ -134,7 +138,8 @@ func (w Wiring) decide(ctx context.Context, c client.Reader, peering *v1alpha1.P
 		return nil, "", metav1.Condition{}, err
 	}
 	if !to.IsValid() {
-		return nil, "", no(ReasonServiceMissing, "the Service %s does not exist or has no ClusterIP; it comes with Sealane's install bundle", w.Service), nil
+		return nil, "", no(ReasonServiceMissing, "the Service %s does not exist or has no ClusterIP; it comes with "+
+			"Sealane's install bundle", w.Service), nil
 	}
 	forward := Forward{Domains: domains, To: to, ClusterDomain: w.ClusterDomain, Networks: peering.Spec.Networks}
 	want, unforwarded, err := Add(corefile, forward)
@@ -161,13 +166,15 @@ func (w Wiring) refused(err error) metav1.Condition {
 	case errors.Is(err, ErrInvalidCorefile):
 		return no(ReasonInvalidFile, "the Corefile in ConfigMap %s was left as it is: %v; correct it", w.ConfigMap, err)
 	}
-	return no(ReasonMarkersBroken, "the Corefile in ConfigMap %s was left as it is: %v; remove every line from %q to %q, and lone ones of these, and Sealane adds its block anew",
+	return no(ReasonMarkersBroken, "the Corefile in ConfigMap %s was left as it is: %v; remove every line from %q to "+
+		"%q, and lone ones of these, and Sealane adds its block anew",
 		w.ConfigMap, err, begin, end)
 }
 
 func no(reason, format string, args ...any) metav1.Condition {
 	return metav1.Condition{
-		Type: v1alpha1.PeeringDNSConfigured, Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, args...),
+		Type: v1alpha1.PeeringDNSConfigured, Status: metav1.ConditionFalse, Reason: reason,
+		Message: fmt.Sprintf(format, args...),
 	}
 }
 

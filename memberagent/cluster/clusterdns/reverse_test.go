@@ -66,7 +66,8 @@ func TestReverseNamesStayWhereTheyAre(t *testing.T) {
 		{"one as large as Kubernetes has none", kubeadm, networks("172.0.0.0/8"), "too many addresses"},
 		{"many zones", kubeadm, networks("10.96.0.0/17", "10.97.0.0/24"), "too many addresses"},
 		{"pods within", kubeadm, networks("10.244.0.0/20"), "overlaps the pods' 10.244.0.0/16"},
-		{"a cluster without reverse names", strings.ReplaceAll(kubeadm, "cluster.local in-addr.arpa ip6.arpa {", "cluster.local {"),
+		{"a cluster without reverse names", strings.ReplaceAll(kubeadm, "cluster.local in-addr.arpa ip6.arpa {",
+			"cluster.local {"),
 			networks("10.96.0.0/16"), "gives no names to addresses in 96.10.in-addr.arpa"},
 		{"another kubeconfig", property("kubeconfig /etc/other"), networks("10.96.0.0/16"), "has the property kubeconfig"},
 		{"some namespaces", property("namespaces a b"), networks("10.96.0.0/16"), "has the property namespaces"},
@@ -78,9 +79,12 @@ func TestReverseNamesStayWhereTheyAre(t *testing.T) {
 			"served by the server block 10.in-addr.arpa:53"},
 		{"a zone within", kubeadm + "1.96.10.in-addr.arpa:53 {\n    forward . 192.0.2.1\n}\n", networks("10.96.0.0/16"),
 			"served by the server block 1.96.10.in-addr.arpa:53"},
-		{"a forwarded zone", stockWith("    forward 10.in-addr.arpa 192.0.2.1\n"), networks("10.96.0.0/16"), "the plugin forward"},
-		{"a host within", stockWith("    hosts {\n       10.96.3.4 a.example\n    }\n"), networks("10.96.0.0/16"), "the plugin hosts"},
-		{"a host elsewhere", stockWith("    hosts {\n       172.18.0.1 host.docker.internal\n    }\n"), networks("10.96.0.0/16"), ""},
+		{"a forwarded zone", stockWith("    forward 10.in-addr.arpa 192.0.2.1\n"), networks("10.96.0.0/16"),
+			"the plugin forward"},
+		{"a host within", stockWith("    hosts {\n       10.96.3.4 a.example\n    }\n"), networks("10.96.0.0/16"),
+			"the plugin hosts"},
+		{"a host elsewhere", stockWith("    hosts {\n       172.18.0.1 host.docker.internal\n    }\n"),
+			networks("10.96.0.0/16"), ""},
 		{"another cluster domain", company, networks("10.96.0.0/16"), ""},
 		{"the node's cache", nodeLocal, networks("10.96.0.0/16"), "the server block in-addr.arpa:53"},
 	} {
@@ -101,7 +105,8 @@ func TestReverseNamesStayWhereTheyAre(t *testing.T) {
 	}
 	f := forward
 	f.Networks = networks("10.96.0.0/16")
-	if with, _, err := Add(company, f); err != nil || !strings.Contains(with, "    kubernetes k8s.acme.internal in-addr.arpa ip6.arpa {\n") {
+	if with, _, err := Add(company, f); err != nil || !strings.Contains(with, "    kubernetes k8s.acme.internal "+
+		"in-addr.arpa ip6.arpa {\n") {
 		t.Errorf("another cluster domain: %s, %v", with, err)
 	}
 }

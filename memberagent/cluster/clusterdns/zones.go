@@ -103,9 +103,11 @@ func sorted(tokens map[string][]caddyfile.Token) []string {
 
 // passive are the plugins that answer no name of their own, whatever their arguments.
 var passive = []string{
-	"acl", "any", "autopath", "bind", "bufsize", "cache", "cancel", "chaos", "debug", "dns64", "dnssec", "dnstap", "errors",
+	"acl", "any", "autopath", "bind", "bufsize", "cache", "cancel", "chaos", "debug", "dns64", "dnssec",
+	"dnstap", "errors",
 	"geoip", "header", "health", "import", "loadbalance", "local", "log", "loop", "metadata", "minimal", "multisocket",
-	"nsid", "on", "pprof", "prometheus", "quic", "ready", "reload", "root", "shutdown", "startup", "timeouts", "tls", "trace",
+	"nsid", "on", "pprof", "prometheus", "quic", "ready", "reload", "root", "shutdown", "startup", "timeouts",
+	"tls", "trace",
 	"transfer", "tsig", "view", "whoami",
 }
 
@@ -148,7 +150,8 @@ func plugin(name string, tokens []caddyfile.Token) []Served {
 
 // unlimited are the properties of the kubernetes plugin that do not change which Services' addresses have names.
 var unlimited = []string{
-	"endpoint_pod_names", "fallthrough", "ignore", "multicluster", "noendpoints", "pods", "resyncperiod", "startup_timeout",
+	"endpoint_pod_names", "fallthrough", "ignore", "multicluster", "noendpoints", "pods", "resyncperiod",
+	"startup_timeout",
 	"transfer", "ttl", "upstream",
 }
 

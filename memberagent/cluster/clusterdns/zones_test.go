@@ -146,7 +146,8 @@ func TestADomainMustBeFreeInTheWholeCorefile(t *testing.T) {
 		{"above it", kubeadm, "local", "", "one label"},
 		{"a top-level domain", kubeadm, "com", "", "one label"},
 		{"reverse names", kubeadm, "10.in-addr.arpa", "", "arpa"},
-		{"another cluster domain", company, "k8s.acme.internal", "", "k8s.acme.internal, which is served by the plugin kubernetes in the server block .:53"},
+		{"another cluster domain", company, "k8s.acme.internal", "", "k8s.acme.internal, which is served by the plugin " +
+			"kubernetes in the server block .:53"},
 		{"below another cluster domain", company, "set.k8s.acme.internal", "", "the plugin kubernetes"},
 		{"above another cluster domain", company, "acme.internal", "", "the plugin kubernetes"},
 		{"a cluster domain that only the kubelet knows", kubeadm, "x.k8s.acme.internal", "k8s.acme.internal", "the kubelet"},
@@ -199,7 +200,8 @@ func TestAnInvalidCorefileIsLeftAlone(t *testing.T) {
 }
 
 func TestImportedFilesAreNotRead(t *testing.T) {
-	served, err := ServedBy(".:53 {\n import /etc/passwd\n \"import\" /etc/hostname\n forward corp.example 10.0.0.1\n}\nimport /etc/passwd\n")
+	served, err := ServedBy(".:53 {\n import /etc/passwd\n \"import\" /etc/hostname\n forward corp.example " +
+		"10.0.0.1\n}\nimport /etc/passwd\n")
 	if err != nil || len(served) != 2 || served[1].Zone != "corp.example" {
 		t.Errorf("got %+v, %v", served, err)
 	}
@@ -207,7 +209,8 @@ func TestImportedFilesAreNotRead(t *testing.T) {
 
 func TestTheClusterDomainOfAPod(t *testing.T) {
 	for text, want := range map[string]string{
-		"search sealane-system.svc.k8s.acme svc.k8s.acme k8s.acme corp.example\nnameserver 10.96.0.10\noptions ndots:5\n": "k8s.acme",
+		"search sealane-system.svc.k8s.acme svc.k8s.acme k8s.acme corp.example\n" +
+			"nameserver 10.96.0.10\noptions ndots:5\n": "k8s.acme",
 		"nameserver 192.0.2.1\nsearch corp.example\n": "",
 		"":              "",
 		"search svc.\n": "",
@@ -220,7 +223,8 @@ func TestTheClusterDomainOfAPod(t *testing.T) {
 
 func TestTheNodesCacheHasABlock(t *testing.T) {
 	with := nodeLocal + "clusterset.local:53 {\n    forward . 10.96.211.3\n}\n"
-	if HasBlock(nodeLocal, "clusterset.local") || !HasBlock(with, "clusterset.local") || HasBlock(with, "x.clusterset.local") {
+	if HasBlock(nodeLocal, "clusterset.local") || !HasBlock(with, "clusterset.local") ||
+		HasBlock(with, "x.clusterset.local") {
 		t.Error("the server block is not told from others")
 	}
 }
@@ -228,7 +232,8 @@ func TestTheNodesCacheHasABlock(t *testing.T) {
 // FuzzServed: a Corefile is anybody's text. What a server block's key or the kubernetes plugin names is never missed
 // by Add.
 func FuzzServed(f *testing.F) {
-	for _, seed := range []string{kubeadm, k3s, nodeLocal, company, "a b {\n kubernetes c\n}", "import x\n", "{$A} {\n}\n"} {
+	for _, seed := range []string{kubeadm, k3s, nodeLocal, company, "a b {\n kubernetes c\n}", "import x\n",
+		"{$A} {\n}\n"} {
 		f.Add(seed, "clusterset.local")
 	}
 	f.Fuzz(func(t *testing.T, corefile, domain string) {

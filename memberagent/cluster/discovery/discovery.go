@@ -85,7 +85,8 @@ func (d *Discovery) Families(ctx context.Context) ([]corev1.IPFamily, error) {
 	if err != nil {
 		return nil, err
 	}
-	kubernetes, err := index.Service(ctx, d.cached, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "kubernetes"})
+	kubernetes, err := index.Service(ctx, d.cached, types.NamespacedName{Namespace: metav1.NamespaceDefault,
+		Name: "kubernetes"})
 	if err != nil {
 		return nil, err
 	}

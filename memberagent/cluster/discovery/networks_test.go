@@ -33,7 +33,8 @@ func TestNetworks(t *testing.T) {
 		services string
 	}{
 		{"nothing", Hints{}, v1alpha1.Networks{}, "[]", "[]"},
-		{"of the nodes", Hints{Nodes: []corev1.Node{node("10.8.0.0/24 fd00:8::/64"), node("10.8.1.0/24 fd00:8:0:2::/64")}, StatedServices: prefixes("10.88.0.0/16")},
+		{"of the nodes", Hints{Nodes: []corev1.Node{node("10.8.0.0/24 fd00:8::/64"), node("10.8.1.0/24 fd00:8:0:2::/64")},
+			StatedServices: prefixes("10.88.0.0/16")},
 			v1alpha1.Networks{}, "[10.8.0.0/23 fd00:8::/64 fd00:8:0:2::/64]", "[10.88.0.0/16]"},
 		{"stated", Hints{Nodes: []corev1.Node{node("10.8.0.0/24")}, StatedPods: prefixes("10.8.0.0/16,fd00:8::/48")},
 			v1alpha1.Networks{}, "[10.8.0.0/16 fd00:8::/48]", "[]"},

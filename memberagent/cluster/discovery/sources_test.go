@@ -109,7 +109,8 @@ func TestEverySourceWorksWithTheShippedRights(t *testing.T) {
 		})
 	}
 	h, err := gather(ctx, agent, nil)
-	if err != nil || fmt.Sprint(h.StatedPods) != "[10.8.0.0/16 fd00:8::/48]" || fmt.Sprint(h.StatedServices) != fmt.Sprint(served) {
+	if err != nil || fmt.Sprint(h.StatedPods) != "[10.8.0.0/16 fd00:8::/48]" ||
+		fmt.Sprint(h.StatedServices) != fmt.Sprint(served) {
 		t.Errorf("gathered %+v, %v", h, err)
 	}
 }

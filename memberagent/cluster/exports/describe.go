@@ -98,7 +98,8 @@ func Backends(endpoints []discoveryv1.EndpointSlice) []v1alpha1.Backends {
 	}
 	for i := range groups {
 		slices.SortFunc(groups[i].Addresses, compareBackends)
-		groups[i].Addresses = slices.CompactFunc(groups[i].Addresses, func(a, b v1alpha1.Backend) bool { return a.IP == b.IP })
+		groups[i].Addresses = slices.CompactFunc(groups[i].Addresses,
+			func(a, b v1alpha1.Backend) bool { return a.IP == b.IP })
 	}
 	slices.SortFunc(groups, func(a, b v1alpha1.Backends) int { return slices.CompareFunc(a.Ports, b.Ports, comparePorts) })
 	return groups

@@ -21,21 +21,26 @@ import (
 
 func slice(port int32, ready bool, ips ...string) discoveryv1.EndpointSlice {
 	name, protocol := "http", corev1.ProtocolTCP
-	s := discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Protocol: &protocol, Port: &port}}}
+	s := discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4,
+		Ports: []discoveryv1.EndpointPort{{Name: &name, Protocol: &protocol, Port: &port}}}
 	for _, ip := range ips {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &ready}})
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &ready}})
 	}
 	return s
 }
 
-func described(t *testing.T, export *mcs.ServiceExport, service *corev1.Service, endpoints ...discoveryv1.EndpointSlice) v1alpha1.Export {
+func described(t *testing.T, export *mcs.ServiceExport, service *corev1.Service,
+	endpoints ...discoveryv1.EndpointSlice) v1alpha1.Export {
 	t.Helper()
 	return Describe(export, service, endpoints, nil)
 }
 
 func TestBackendsDoNotDependOnTheSlices(t *testing.T) {
-	one := []discoveryv1.EndpointSlice{slice(8080, true, "10.8.0.1", "10.8.0.2", "10.8.0.10"), slice(9090, true, "10.8.0.3"), slice(8080, false, "10.8.0.9")}
-	other := []discoveryv1.EndpointSlice{slice(9090, true, "10.8.0.3"), slice(8080, true, "10.8.0.10", "10.8.0.1"), slice(8080, true, "10.8.0.2", "10.8.0.2", "junk")}
+	one := []discoveryv1.EndpointSlice{slice(8080, true, "10.8.0.1", "10.8.0.2", "10.8.0.10"),
+		slice(9090, true, "10.8.0.3"), slice(8080, false, "10.8.0.9")}
+	other := []discoveryv1.EndpointSlice{slice(9090, true, "10.8.0.3"), slice(8080, true, "10.8.0.10", "10.8.0.1"),
+		slice(8080, true, "10.8.0.2", "10.8.0.2", "junk")}
 	a, b := Backends(one), Backends(other)
 	if !reflect.DeepEqual(a, b) {
 		t.Errorf("%v and %v", a, b)
@@ -72,20 +77,23 @@ func TestBackendsCarryTheirConditions(t *testing.T) {
 		{Ready: &yes, Serving: &no, Terminating: &no},   // publishNotReadyAddresses
 		{Ready: &yes, Serving: &yes, Terminating: &yes}, // and on its way out
 	} {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.8.0.%d", i)}, Conditions: c})
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.8.0.%d", i)},
+			Conditions: c})
 	}
 	got := ""
 	for _, b := range Backends([]discoveryv1.EndpointSlice{s})[0].Addresses {
 		got += fmt.Sprintf("%s %t/%t/%t\n", b.IP, b.Ready, b.Serving, b.Terminating)
 	}
-	want := "10.8.0.0 true/true/false\n10.8.0.1 true/true/false\n10.8.0.4 false/true/true\n10.8.0.5 true/false/false\n10.8.0.6 true/true/true\n"
+	want := "10.8.0.0 true/true/false\n10.8.0.1 true/true/false\n10.8.0.4 false/true/true\n10.8.0.5 " +
+		"true/false/false\n10.8.0.6 true/true/true\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
 
 func TestModeAndScopeFromAnnotations(t *testing.T) {
-	const mode, clusters, selector = v1alpha1.AnnotationServiceMode, v1alpha1.AnnotationImportClusters, v1alpha1.AnnotationImportSelector
+	const mode, clusters, selector = v1alpha1.AnnotationServiceMode, v1alpha1.AnnotationImportClusters,
+		v1alpha1.AnnotationImportSelector
 	for _, c := range []struct {
 		name        string
 		annotations map[string]string
@@ -99,10 +107,12 @@ func TestModeAndScopeFromAnnotations(t *testing.T) {
 		{"no cluster is nobody", map[string]string{clusters: " "}, " [] nothing selected", ""},
 		{"labels", map[string]string{selector: "env in (b,a), tier!=db,gpu"}, " [] env in (a,b),gpu,tier notin (db)", ""},
 		{"both", map[string]string{clusters: "c1", selector: "env=prod"}, " [c1] env in (prod)", ""},
-		{"a name that is none", map[string]string{clusters: "c1;c2"}, " [] nothing selected", `"c1;c2" is no name of a cluster`},
+		{"a name that is none", map[string]string{clusters: "c1;c2"}, " [] nothing selected",
+			`"c1;c2" is no name of a cluster`},
 		{"a comma too many", map[string]string{clusters: "c1,"}, " [] nothing selected", `"" is no name of a cluster`},
 		{"upper case", map[string]string{clusters: "C1"}, " [] nothing selected", `"C1" is no name`},
-		{"an empty selector, which selects everything", map[string]string{selector: ""}, " [] nothing selected", "would select every cluster"},
+		{"an empty selector, which selects everything", map[string]string{selector: ""}, " [] nothing selected",
+			"would select every cluster"},
 		{"an operator that selectors lack", map[string]string{selector: "n>3"}, " [] nothing selected", "does not work"},
 		{"half a selector", map[string]string{selector: "env in (a"}, " [] nothing selected", "env in (a"},
 		{"two values of one label are nothing", map[string]string{selector: "env=a,env=b"}, " [] env in (a),env in (b)", ""},
@@ -127,11 +137,13 @@ func TestModeAndScopeFromAnnotations(t *testing.T) {
 func TestRemarks(t *testing.T) {
 	names := slice(8080, true, "db.example.org")
 	names.Name, names.AddressType = "db-by-hand", discoveryv1.AddressTypeFQDN
-	e := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationServiceMode: "clusterip"}}}
+	e := new(mcs.ServiceExport)
+	e.Annotations = map[string]string{v1alpha1.AnnotationServiceMode: "clusterip"}
 	got := described(t, e, &corev1.Service{}, slice(8080, true, "10.8.0.1"), names)
 	want := []string{
 		`the annotation sealane.io/service-mode should be ClusterSetIP or ClusterIP and is "clusterip"; correct or remove it`,
-		"the EndpointSlice db-by-hand is ignored: it has names, and only addresses are exported; write one of the address type IPv4 or IPv6",
+		"the EndpointSlice db-by-hand is ignored: it has names, and only addresses are exported; write one of the address " +
+			"type IPv4 or IPv6",
 	}
 	if !slices.Equal(got.Remarks, want) || len(got.Backends) != 1 {
 		t.Errorf("got %q and %v", got.Remarks, got.Backends)
@@ -143,7 +155,8 @@ func TestRemarks(t *testing.T) {
 
 // TestAMalformedScopeShowsTheServiceToNobodyNew: nor does it take the service from those who use it.
 func TestAMalformedScopeShowsTheServiceToNobodyNew(t *testing.T) {
-	e := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationImportClusters: "c2;c3"}}}
+	e := new(mcs.ServiceExport)
+	e.Annotations = map[string]string{v1alpha1.AnnotationImportClusters: "c2;c3"}
 	inForce := &v1alpha1.Export{Scope: &v1alpha1.ImportScope{ClusterNames: []string{"c2"}}}
 	for want, last := range map[string]*v1alpha1.Export{
 		" [] nothing selected":   nil,
@@ -192,7 +205,8 @@ func TestExportedLabels(t *testing.T) {
 	if got := described(t, e, service).Settings; got.Labels["a"] != "b" || got.Annotations != nil {
 		t.Errorf("from annotations: %v %v", got.Labels, got.Annotations)
 	}
-	if v := valid(e, service); v.Status != metav1.ConditionTrue || !strings.Contains(v.Message, v1alpha1.AnnotationExportedAnnotations) {
+	if v := valid(e, service); v.Status != metav1.ConditionTrue ||
+		!strings.Contains(v.Message, v1alpha1.AnnotationExportedAnnotations) {
 		t.Errorf("a bad annotation is told: %s", v.Message)
 	}
 	e.Annotations[v1alpha1.AnnotationExportedLabels] = `{"a":"b","n":1,"o":{},"x":null}`
@@ -200,7 +214,8 @@ func TestExportedLabels(t *testing.T) {
 		t.Errorf("a bad label costs the others nothing: %v", got)
 	}
 	if v := valid(e, service); v.Status != metav1.ConditionTrue ||
-		!strings.Contains(v.Message, v1alpha1.AnnotationExportedLabels+` the label "n" is no string, label "o" is no string`) {
+		!strings.Contains(v.Message, v1alpha1.AnnotationExportedLabels+
+			` the label "n" is no string, label "o" is no string`) {
 		t.Errorf("a bad label is told: %s", v.Message)
 	}
 	e.Spec.ExportedLabels = map[string]string{"c": "d"}
@@ -217,7 +232,8 @@ func TestConditions(t *testing.T) {
 	derived, users := &corev1.Service{ObjectMeta: labelled}, &corev1.Service{ObjectMeta: labelled}
 	derived.Name = v1alpha1.DerivedName("sample", "web")
 	verdict := []v1alpha1.ExportCondition{
-		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Exported"}, {Type: "Conflict", Status: metav1.ConditionFalse, Reason: "NoConflicts"},
+		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Exported"}, {Type: "Conflict", Status: metav1.ConditionFalse,
+			Reason: "NoConflicts"},
 	}
 	for _, c := range []struct {
 		name    string
@@ -229,10 +245,12 @@ func TestConditions(t *testing.T) {
 		{"no Service", nil, verdict, false, "Valid=False/NoService Ready=False/Pending "},
 		{"ExternalName", external, nil, false, "Valid=False/InvalidServiceType Ready=False/Pending "},
 		{"a derived Service", derived, nil, false, "Valid=False/InvalidServiceType Ready=False/Pending "},
-		{"a user's Service with our labels", users, verdict, false, "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts "},
+		{"a user's Service with our labels", users, verdict, false, "Valid=True/Valid Ready=True/Exported " +
+			"Conflict=False/NoConflicts "},
 		{"before the broker spoke", &corev1.Service{}, nil, false, "Valid=True/Valid Ready=False/Pending "},
 		{"after", &corev1.Service{}, verdict, false, "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts "},
-		{"a scope that is malformed", &corev1.Service{}, verdict, false, "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts "},
+		{"a scope that is malformed", &corev1.Service{}, verdict, false, "Valid=True/Valid Ready=True/Exported " +
+			"Conflict=False/NoConflicts "},
 		{"leaving", &corev1.Service{}, verdict, true, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -240,7 +258,8 @@ func TestConditions(t *testing.T) {
 			if strings.HasPrefix(c.name, "a scope") {
 				e.Annotations = map[string]string{v1alpha1.AnnotationImportClusters: "c1;c2"}
 			}
-			e.Status.Conditions = []metav1.Condition{{Type: "Theirs", Status: metav1.ConditionTrue}, {Type: "Conflict", Status: metav1.ConditionTrue}}
+			e.Status.Conditions = []metav1.Condition{{Type: "Theirs", Status: metav1.ConditionTrue},
+				{Type: "Conflict", Status: metav1.ConditionTrue}}
 			got := conditions(e, c.service, c.broker, c.leaving)
 			if meta.FindStatusCondition(got, "Theirs") == nil {
 				t.Error("a condition that is not ours was removed")

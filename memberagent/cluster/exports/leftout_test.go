@@ -30,7 +30,8 @@ func TestLeftOut(t *testing.T) {
 		}
 	}
 	said := noRoom(export)
-	if said.Type != "Ready" || said.Status != metav1.ConditionFalse || said.Reason != v1alpha1.ReasonBundleFull || said.Name != "web" {
+	if said.Type != "Ready" || said.Status != metav1.ConditionFalse || said.Reason != v1alpha1.ReasonBundleFull ||
+		said.Name != "web" {
 		t.Errorf("verdict %+v", said)
 	}
 }

@@ -40,9 +40,11 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 	return ctrl.NewControllerManagedBy(m).Named("serviceexport").
 		For(&mcs.ServiceExport{}).
 		Watches(&corev1.Service{}, &handler.EnqueueRequestForObject{}).
-		Watches(&v1alpha1.Bundle{}, handler.EnqueueRequestsFromMapFunc(verdictKeys), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Bundle{}, handler.EnqueueRequestsFromMapFunc(verdictKeys),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Bundle{}, handler.EnqueueRequestsFromMapFunc(r.allKeys), builder.WithPredicates(leftOutChanged())).
-		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.allKeys), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.allKeys),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(o).Complete(r)
 }
 
@@ -118,7 +120,8 @@ const cacheLag = 20 * time.Millisecond
 
 // verdicts returns the broker's conditions of an export. A missing Peering or Bundle is unknown, and unknown
 // changes no verdict: it is the one that the export shows already.
-func (r *Reconciler) verdicts(ctx context.Context, peering *v1alpha1.Peering, export *mcs.ServiceExport) ([]v1alpha1.ExportCondition, error) {
+func (r *Reconciler) verdicts(ctx context.Context, peering *v1alpha1.Peering,
+	export *mcs.ServiceExport) ([]v1alpha1.ExportCondition, error) {
 	var bundle *v1alpha1.Bundle
 	if peering != nil {
 		var err error

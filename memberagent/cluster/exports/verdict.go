@@ -22,7 +22,8 @@ func refusal(export *mcs.ServiceExport, service *corev1.Service) (mcs.ServiceExp
 			"there is no Service %s in namespace %s; create it, or delete this ServiceExport", export.Name, export.Namespace)
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		return mcs.ServiceExportReasonInvalidServiceType,
-			"the Service is of type ExternalName and has no addresses to export; export a Service of type ClusterIP or a headless one"
+			"the Service is of type ExternalName and has no addresses to export; export a Service of type ClusterIP or a " +
+				"headless one"
 	case v1alpha1.OwnsService(service):
 		return mcs.ServiceExportReasonInvalidServiceType,
 			"the Service is derived from an import; export the Service in the cluster it comes from"
@@ -55,10 +56,12 @@ func valid(export *mcs.ServiceExport, service *corev1.Service) metav1.Condition 
 // conditions returns what the ServiceExport's conditions should be: those that are not ours stay. Ready and
 // Conflict are the broker's verdict; until it has spoken Ready is pending and Conflict absent. When the
 // cluster leaves, ours go.
-func conditions(export *mcs.ServiceExport, service *corev1.Service, broker []v1alpha1.ExportCondition, leaving bool) []metav1.Condition {
+func conditions(export *mcs.ServiceExport, service *corev1.Service, broker []v1alpha1.ExportCondition,
+	leaving bool) []metav1.Condition {
 	out := append([]metav1.Condition{}, export.Status.Conditions...)
 	if leaving {
-		for _, t := range []mcs.ServiceExportConditionType{mcs.ServiceExportConditionValid, mcs.ServiceExportConditionReady, mcs.ServiceExportConditionConflict} {
+		for _, t := range []mcs.ServiceExportConditionType{mcs.ServiceExportConditionValid, mcs.ServiceExportConditionReady,
+			mcs.ServiceExportConditionConflict} {
 			meta.RemoveStatusCondition(&out, string(t))
 		}
 		return out
@@ -98,6 +101,7 @@ func noRoom(export *mcs.ServiceExport) v1alpha1.ExportCondition {
 	return v1alpha1.ExportCondition{
 		Namespace: export.Namespace, Name: export.Name,
 		Type: string(mcs.ServiceExportConditionReady), Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonBundleFull,
-		Message: "no room in this cluster's report on its exports: older ones come first; export fewer services, or use a ClusterSet with more shards",
+		Message: "no room in this cluster's report on its exports: older ones come first; export fewer services, or use a " +
+			"ClusterSet with more shards",
 	}
 }

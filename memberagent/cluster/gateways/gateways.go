@@ -89,7 +89,8 @@ func pick(nodes []corev1.Node, have []v1alpha1.Gateway) (string, bool) {
 	var usable []*corev1.Node
 	for i := range nodes {
 		n := &nodes[i]
-		if n.DeletionTimestamp == nil && (n.Labels[corev1.LabelOSStable] == "" || n.Labels[corev1.LabelOSStable] == string(corev1.Linux)) {
+		if n.DeletionTimestamp == nil && (n.Labels[corev1.LabelOSStable] == "" ||
+			n.Labels[corev1.LabelOSStable] == string(corev1.Linux)) {
 			usable = append(usable, n)
 		}
 	}
@@ -101,7 +102,8 @@ func pick(nodes []corev1.Node, have []v1alpha1.Gateway) (string, bool) {
 		slot[have[i].Name] = MaxSlots - have[i].Spec.Slot
 	}
 	best := slices.MinFunc(usable, func(a, b *corev1.Node) int {
-		return cmp.Or(-cmp.Compare(slot[a.Name], slot[b.Name]), cmp.Compare(demerits(a), demerits(b)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(-cmp.Compare(slot[a.Name], slot[b.Name]), cmp.Compare(demerits(a), demerits(b)),
+			cmp.Compare(a.Name, b.Name))
 	})
 	return best.Name, true
 }

@@ -112,7 +112,8 @@ func (r *Reconciler) applyRest(ctx context.Context, in *Input, d Decision, servi
 func (r *Reconciler) applyService(ctx context.Context, in *Input, want *corev1.Service) (*corev1.Service, error) {
 	have := in.Service
 	if want != nil && in.Foreign {
-		return nil, &taken{fmt.Sprintf("the Service %s exists and was not made by Sealane; delete or rename it", client.ObjectKeyFromObject(want))}
+		return nil, &taken{fmt.Sprintf("the Service %s exists and was not made by Sealane; delete or rename it",
+			client.ObjectKeyFromObject(want))}
 	}
 	switch {
 	case want == nil && have == nil:
@@ -200,7 +201,10 @@ func (r *Reconciler) applySlice(ctx context.Context, have, want *discoveryv1.End
 }
 
 func nodeHints(s *discoveryv1.EndpointSlice) bool {
-	return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Hints != nil && len(e.Hints.ForNodes) > 0 })
+	return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool {
+		return e.Hints != nil &&
+			len(e.Hints.ForNodes) > 0
+	})
 }
 
 // createSlice makes a slice. One of that name from which somebody removed the labels is in the way and is replaced;
@@ -215,7 +219,8 @@ func (r *Reconciler) createSlice(ctx context.Context, want *discoveryv1.Endpoint
 		return err
 	}
 	if !r.own.slice(there) {
-		return &taken{fmt.Sprintf("the EndpointSlice %s exists and was not made by Sealane; delete or rename it", client.ObjectKeyFromObject(there))}
+		return &taken{fmt.Sprintf("the EndpointSlice %s exists and was not made by Sealane; delete or rename it",
+			client.ObjectKeyFromObject(there))}
 	}
 	if err := r.remove(ctx, "EndpointSlice", there); err != nil {
 		return err
@@ -248,7 +253,8 @@ func (r *Reconciler) applyServiceImport(ctx context.Context, have, want *mcs.Ser
 }
 
 // applyImportStatus keeps conditions that are not ours.
-func (r *Reconciler) applyImportStatus(ctx context.Context, have *mcs.ServiceImport, status mcs.ServiceImportStatus) error {
+func (r *Reconciler) applyImportStatus(ctx context.Context, have *mcs.ServiceImport,
+	status mcs.ServiceImportStatus) error {
 	want := have.DeepCopy()
 	want.Status.Clusters, want.Status.EndpointSliceObjects = status.Clusters, status.EndpointSliceObjects
 	for _, c := range status.Conditions {

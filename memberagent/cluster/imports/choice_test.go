@@ -50,18 +50,28 @@ func TestPolicyChoosesClusters(t *testing.T) {
 		change func(in *Input)
 		want   string
 	}{
-		{"the first in order, though this cluster could", &v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c3", "c2"}}}, nil, "c1=0 c2=0 c3=4"},
-		{"the threshold counts backends of the port", &v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c3", "c2"}, MinReadyBackends: 5}}, nil, "c1=0 c2=8 c3=4"},
-		{"a ClusterIP counts with the backends behind it", &v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c3", "c2"}, MinReadyBackends: 5}},
+		{"the first in order, though this cluster could",
+			&v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c3", "c2"}}}, nil, "c1=0 c2=0 c3=4"},
+		{"the threshold counts backends of the port",
+			&v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c3", "c2"}, MinReadyBackends: 5}},
+			nil, "c1=0 c2=8 c3=4"},
+		{"a ClusterIP counts with the backends behind it",
+			&v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c3", "c2"}, MinReadyBackends: 5}},
 			func(in *Input) {
 				c3 := &in.Import.Clusters[2]
-				c3.ClusterIPs, c3.Backends, c3.ReadyBackends = []string{"10.99.0.3"}, []v1alpha1.Backends{backends("http:80=10.99.0.3")}, &ready
+				c3.ClusterIPs, c3.Backends, c3.ReadyBackends = []string{"10.99.0.3"},
+					[]v1alpha1.Backends{backends("http:80=10.99.0.3")}, &ready
 			}, "c1=0 c2=0 c3=1"},
-		{"a cluster out of reach is passed over", &v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c3", "c2"}}},
+		{"a cluster out of reach is passed over",
+			&v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c3", "c2"}}},
 			func(in *Input) { in.Connected = func(cluster string) bool { return cluster != "c3" } }, "c1=0 c2=8 c3=0"},
-		{"weights are numbers of pods", weights(v1alpha1.ClusterWeight{Cluster: "c2", Weight: 3}, v1alpha1.ClusterWeight{Cluster: "c3", Weight: 1}, v1alpha1.ClusterWeight{Cluster: "c1", Weight: 1}), nil, "c1=2 c2=6 c3=2"},
-		{"weight 0 is nothing", weights(v1alpha1.ClusterWeight{Cluster: "c2", Weight: 1}, v1alpha1.ClusterWeight{Cluster: "c3", Weight: 0}), nil, "c1=0 c2=8 c3=0"},
-		{"a ClusterIP is one address and limits nobody", weights(v1alpha1.ClusterWeight{Cluster: "c2", Weight: 1}, v1alpha1.ClusterWeight{Cluster: "c3", Weight: 1}),
+		{"weights are numbers of pods", weights(v1alpha1.ClusterWeight{Cluster: "c2", Weight: 3},
+			v1alpha1.ClusterWeight{Cluster: "c3", Weight: 1}, v1alpha1.ClusterWeight{Cluster: "c1", Weight: 1}), nil,
+			"c1=2 c2=6 c3=2"},
+		{"weight 0 is nothing", weights(v1alpha1.ClusterWeight{Cluster: "c2", Weight: 1},
+			v1alpha1.ClusterWeight{Cluster: "c3", Weight: 0}), nil, "c1=0 c2=8 c3=0"},
+		{"a ClusterIP is one address and limits nobody", weights(v1alpha1.ClusterWeight{Cluster: "c2", Weight: 1},
+			v1alpha1.ClusterWeight{Cluster: "c3", Weight: 1}),
 			func(in *Input) {
 				c3 := &in.Import.Clusters[2]
 				c3.ClusterIPs, c3.Backends = []string{"10.99.0.3"}, []v1alpha1.Backends{backends("http:80=10.99.0.3")}
@@ -69,7 +79,8 @@ func TestPolicyChoosesClusters(t *testing.T) {
 		{"without a policy this cluster", nil, nil, "c1=2 c2=0 c3=0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			in := input(map[string][]string{"c1": nil, "c2": {"http:8080=" + run("10.9", 8)}, "c3": {"http:8080=" + run("10.7", 4)}})
+			in := input(map[string][]string{"c1": nil, "c2": {"http:8080=" + run("10.9", 8)},
+				"c3": {"http:8080=" + run("10.7", 4)}})
 			local(&in, []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}, "http:8080="+run("10.8", 2))
 			in.Import.Choice = c.choice
 			if c.change != nil {
@@ -87,7 +98,8 @@ func TestPolicyChoosesClusters(t *testing.T) {
 // exporting cluster moves one.
 func TestWeightsMoveLittle(t *testing.T) {
 	in := input(map[string][]string{"c2": {"http:8080=" + run("10.9", 90)}, "c3": {"http:8080=" + run("10.7", 10)}})
-	in.Import.Choice = weights(v1alpha1.ClusterWeight{Cluster: "c2", Weight: 1}, v1alpha1.ClusterWeight{Cluster: "c3", Weight: 1})
+	in.Import.Choice = weights(v1alpha1.ClusterWeight{Cluster: "c2", Weight: 1},
+		v1alpha1.ClusterWeight{Cluster: "c3", Weight: 1})
 	before := listed(Decide(in).Slices)["c2"]
 	if len(before) != 10 {
 		t.Fatalf("%d listed, want 10", len(before))
@@ -126,7 +138,8 @@ func TestTerminatingBackends(t *testing.T) {
 		input func() Input
 		want  string
 	}{
-		{"listed beside ready ones", func() Input { return input(map[string][]string{"c2": {"http:8080=10.9.0.1,10.9.0.2~,10.9.0.3!"}}) },
+		{"listed beside ready ones",
+			func() Input { return input(map[string][]string{"c2": {"http:8080=10.9.0.1,10.9.0.2~,10.9.0.3!"}}) },
 			"c2 http:8080 10.9.0.1 10.9.0.2~"},
 		{"do not make a cluster chosen", func() Input {
 			in := input(map[string][]string{"c1": nil, "c2": {"http:8080=10.9.0.1"}})
@@ -178,7 +191,8 @@ func TestHeadlessWithoutPortsOrSelector(t *testing.T) {
 }
 
 func TestModeClusterIP(t *testing.T) {
-	in := input(map[string][]string{"c1": nil, "c2": {"dns:53,http:8080=10.9.0.1"}, "c3": {"http:8080=10.7.0.1!"}, "down": {"http:8080=10.6.0.1"}})
+	in := input(map[string][]string{"c1": nil, "c2": {"dns:53,http:8080=10.9.0.1"}, "c3": {"http:8080=10.7.0.1!"},
+		"down": {"http:8080=10.6.0.1"}})
 	local(&in, []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}, "http:8080=10.8.0.1")
 	in.LocalService.Spec.ClusterIPs = []string{"10.88.0.1", "fd00:88::1"}
 	for i := range in.Import.Clusters {
@@ -206,7 +220,8 @@ func TestModeClusterIP(t *testing.T) {
 	imported := *in.Import
 	imported.Mode, back.Import = v1alpha1.ServiceModeClusterSetIP, &imported
 	d = Decide(back)
-	if d.Service == nil || d.Service.Spec.ClusterIP != "10.96.0.7" || d.Service.Annotations[annotationOrphaned] != "" || "\n"+text(d.Slices) != behind {
+	if d.Service == nil || d.Service.Spec.ClusterIP != "10.96.0.7" || d.Service.Annotations[annotationOrphaned] != "" ||
+		"\n"+text(d.Slices) != behind {
 		t.Errorf("back again: %+v\n%s", d.Service, text(d.Slices))
 	}
 
@@ -311,7 +326,8 @@ func TestAddressesStay(t *testing.T) {
 	check("the second is lost", "[IPv4] [10.96.0.7]", false)
 	in.Import.Settings.IPFamilies = []corev1.IPFamily{v6}
 	check("the first is lost", "[IPv6] [fd00:96::7]", true)
-	in.ServiceImport = &mcs.ServiceImport{Spec: mcs.ServiceImportSpec{IPs: []string{"fd00:96::7", "10.96.0.7"}, IPFamilies: []corev1.IPFamily{v6, v4}}}
+	in.ServiceImport = &mcs.ServiceImport{Spec: mcs.ServiceImportSpec{IPs: []string{"fd00:96::7", "10.96.0.7"},
+		IPFamilies: []corev1.IPFamily{v6, v4}}}
 	in.Import.Settings.IPFamilies, in.Service = []corev1.IPFamily{v4, v6}, nil
 	check("the Service was deleted", "[IPv6 IPv4] [fd00:96::7 10.96.0.7]", true)
 }
@@ -320,12 +336,15 @@ func TestHostileImport(t *testing.T) {
 	seconds, policy, protocol := int32(1<<30), corev1.ServiceInternalTrafficPolicy("Nowhere"), "not a name"
 	in := input(map[string][]string{"c2": {"http:8080,http:9090,-:1=10.9.0.1"}})
 	s := &in.Import.Settings
-	s.Ports = append(s.Ports, v1alpha1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 8443}, v1alpha1.ServicePort{Name: "again", Protocol: corev1.ProtocolTCP, Port: 80},
-		v1alpha1.ServicePort{Protocol: corev1.ProtocolTCP, Port: 99}, v1alpha1.ServicePort{Name: "big", Protocol: corev1.ProtocolTCP, Port: 70000}, v1alpha1.ServicePort{Name: "ICMP", Protocol: "ICMP", Port: 1})
+	s.Ports = append(s.Ports, v1alpha1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 8443},
+		v1alpha1.ServicePort{Name: "again", Protocol: corev1.ProtocolTCP, Port: 80},
+		v1alpha1.ServicePort{Protocol: corev1.ProtocolTCP, Port: 99}, v1alpha1.ServicePort{Name: "big",
+			Protocol: corev1.ProtocolTCP, Port: 70000}, v1alpha1.ServicePort{Name: "ICMP", Protocol: "ICMP", Port: 1})
 	s.Ports[0].AppProtocol = &protocol
 	s.SessionAffinity, s.InternalTrafficPolicy = corev1.ServiceAffinityClientIP, &policy
 	s.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
-	s.Labels = map[string]string{"ok": "yes", "bad key!": "x", "worse": "no good value!", "sealane.io/import": "other", "propagation.karmada.io/x": "y"}
+	s.Labels = map[string]string{"ok": "yes", "bad key!": "x", "worse": "no good value!", "sealane.io/import": "other",
+		"propagation.karmada.io/x": "y"}
 	before := in.Import.DeepCopy()
 	d := Decide(in)
 	var ports []string
@@ -335,13 +354,15 @@ func TestHostileImport(t *testing.T) {
 	if fmt.Sprint(ports) != "[http:80 dns:53]" || d.Service.Spec.Ports[0].AppProtocol != nil {
 		t.Errorf("ports %v", d.Service.Spec.Ports)
 	}
-	if *d.Service.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds != 10800 || *d.Service.Spec.InternalTrafficPolicy != corev1.ServiceInternalTrafficPolicyCluster {
+	if *d.Service.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds != 10800 ||
+		*d.Service.Spec.InternalTrafficPolicy != corev1.ServiceInternalTrafficPolicyCluster {
 		t.Errorf("%+v", d.Service.Spec)
 	}
 	if got := text(d.Slices); got != "c2 http:8080 10.9.0.1" {
 		t.Errorf("slices %s", got)
 	}
-	if got, want := fmt.Sprint(d.ServiceImport.Labels), "map[app.kubernetes.io/managed-by:sealane.io ok:yes sealane.io/import:web]"; got != want {
+	if got, want := fmt.Sprint(d.ServiceImport.Labels), "map[app.kubernetes.io/managed-by:sealane.io ok:yes "+
+		"sealane.io/import:web]"; got != want {
 		t.Errorf("labels %s, want %s", got, want)
 	}
 	if !reflect.DeepEqual(before, in.Import) {
@@ -357,11 +378,13 @@ func TestStatusOfAnImport(t *testing.T) {
 	in := input(map[string][]string{"c1": nil, "c2": {"http:8080=10.9.0.1"}})
 	in.ServiceImport = &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Generation: 4}}
 	s := Decide(in).ServiceImport.Status
-	if s.EndpointSliceObjects != mcs.EndpointSliceObjectsPresent || len(s.Clusters) != 2 || s.Clusters[1].Cluster != "c2" || s.Conditions[0].Reason != "Ready" {
+	if s.EndpointSliceObjects != mcs.EndpointSliceObjectsPresent || len(s.Clusters) != 2 ||
+		s.Clusters[1].Cluster != "c2" || s.Conditions[0].Reason != "Ready" {
 		t.Errorf("%+v", s)
 	}
 	in.Limited = true
-	if s := Decide(in).ServiceImport.Status; s.EndpointSliceObjects != "" || len(s.Conditions) > 0 || len(s.Clusters) != 2 {
+	if s := Decide(in).ServiceImport.Status; s.EndpointSliceObjects != "" || len(s.Conditions) > 0 ||
+		len(s.Clusters) != 2 {
 		t.Errorf("v1alpha1 only: %+v", s)
 	}
 }
@@ -369,7 +392,8 @@ func TestStatusOfAnImport(t *testing.T) {
 func BenchmarkDecide(b *testing.B) {
 	for _, size := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("backends=%d", size), func(b *testing.B) {
-			in := input(map[string][]string{"c2": {"dns:53,http:8080=" + run("10.9", size)}, "c3": {"dns:53,http:8080=" + run("10.7", size)}})
+			in := input(map[string][]string{"c2": {"dns:53,http:8080=" + run("10.9", size)},
+				"c3": {"dns:53,http:8080=" + run("10.7", size)}})
 			in.Now = time.Unix(1700000000, 0)
 			in.Slices = Decide(in).Slices
 			b.ReportAllocs()

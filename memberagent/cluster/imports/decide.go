@@ -182,7 +182,8 @@ func serviceImport(in *Input, families []corev1.IPFamily) *mcs.ServiceImport {
 		SessionAffinityConfig: i.Settings.SessionAffinityConfig,
 	}
 	for _, p := range i.Settings.Ports {
-		out.Spec.Ports = append(out.Spec.Ports, mcs.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: clone(p.AppProtocol), Port: p.Port})
+		out.Spec.Ports = append(out.Spec.Ports, mcs.ServicePort{Name: p.Name, Protocol: p.Protocol,
+			AppProtocol: clone(p.AppProtocol), Port: p.Port})
 	}
 	if !in.Limited {
 		out.Spec.IPFamilies = slices.Clone(families)
@@ -202,14 +203,16 @@ func status(in *Input, families []corev1.IPFamily) mcs.ServiceImportStatus {
 		return out
 	}
 	out.EndpointSliceObjects = mcs.EndpointSliceObjectsPresent
-	ready := mcs.NewServiceImportCondition(mcs.ServiceImportConditionReady, metav1.ConditionTrue, mcs.ServiceImportReasonReady, "the service is imported")
+	ready := mcs.NewServiceImportCondition(mcs.ServiceImportConditionReady, metav1.ConditionTrue,
+		mcs.ServiceImportReasonReady, "the service is imported")
 	if n := len(in.ForeignSlices); n > 0 {
 		ready.Message += fmt.Sprintf("; ignored: %d EndpointSlices of the derived Service that are not Sealane's, the first "+
 			"being %s; kube-proxy leads traffic to their addresses: delete them", n, in.ForeignSlices[0])
 	}
 	if len(families) == 0 {
 		ready.Status, ready.Reason = metav1.ConditionFalse, string(mcs.ServiceImportReasonIPFamilyNotSupported)
-		ready.Message = "the exporters have " + join(in.Import.Settings.IPFamilies) + ", this cluster has " + join(in.Families)
+		ready.Message = "the exporters have " + join(in.Import.Settings.IPFamilies) + ", this cluster has " +
+			join(in.Families)
 	}
 	ready.LastTransitionTime = metav1.NewTime(in.Now)
 	if in.ServiceImport != nil {
@@ -278,7 +281,8 @@ func derivedService(in *Input, families []corev1.IPFamily) *corev1.Service {
 	}
 	for _, p := range in.Import.Settings.Ports {
 		out.Spec.Ports = append(out.Spec.Ports, corev1.ServicePort{
-			Name: p.Name, Protocol: p.Protocol, AppProtocol: clone(p.AppProtocol), Port: p.Port, TargetPort: intstr.FromInt32(p.Port),
+			Name: p.Name, Protocol: p.Protocol, AppProtocol: clone(p.AppProtocol), Port: p.Port,
+			TargetPort: intstr.FromInt32(p.Port),
 		})
 	}
 	return out

@@ -48,7 +48,8 @@ func input(clusters map[string][]string) Input {
 		Connected: func(cluster string) bool { return cluster != "down" },
 		Import: &v1alpha1.Import{Namespace: web.Namespace, Name: web.Name, Settings: v1alpha1.ServiceSettings{
 			Type: v1alpha1.ClusterSetIP, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
-			Ports: []v1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}, {Name: "dns", Protocol: corev1.ProtocolTCP, Port: 53}},
+			Ports: []v1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80},
+				{Name: "dns", Protocol: corev1.ProtocolTCP, Port: 53}},
 		}},
 	}
 	for name, groups := range clusters {
@@ -58,7 +59,10 @@ func input(clusters map[string][]string) Input {
 		}
 		in.Import.Clusters = append(in.Import.Clusters, c)
 	}
-	slices.SortFunc(in.Import.Clusters, func(a, b v1alpha1.ImportCluster) int { return strings.Compare(a.Cluster, b.Cluster) })
+	slices.SortFunc(in.Import.Clusters, func(a, b v1alpha1.ImportCluster) int {
+		return strings.Compare(a.Cluster,
+			b.Cluster)
+	})
 	return in
 }
 
@@ -71,7 +75,8 @@ func local(in *Input, ports []corev1.ServicePort, slicePorts string) {
 		s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &p.Port})
 	}
 	for _, a := range g.Addresses {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a.IP}, NodeName: &a.Node, Zone: &a.Zone, Conditions: discoveryv1.EndpointConditions{Ready: &a.Ready, Serving: &a.Serving, Terminating: &a.Terminating}})
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a.IP}, NodeName: &a.Node, Zone: &a.Zone,
+			Conditions: discoveryv1.EndpointConditions{Ready: &a.Ready, Serving: &a.Serving, Terminating: &a.Terminating}})
 	}
 	in.LocalSlices = []discoveryv1.EndpointSlice{s}
 }
@@ -108,7 +113,8 @@ func TestChoice(t *testing.T) {
 		want  string
 	}{
 		{"every connected cluster", func() Input {
-			return input(map[string][]string{"c2": {"dns:53,http:8080=10.9.0.2,10.9.0.1"}, "c3": {"dns:53,http:8080=10.7.0.1"}, "down": {"http:8080=10.6.0.1"}})
+			return input(map[string][]string{"c2": {"dns:53,http:8080=10.9.0.2,10.9.0.1"}, "c3": {"dns:53,http:8080=10.7.0.1"},
+				"down": {"http:8080=10.6.0.1"}})
 		}, "c2 dns:53,http:8080 10.9.0.1 10.9.0.2\nc3 dns:53,http:8080 10.7.0.1"},
 		{"this cluster for its port, others for the other", func() Input {
 			in := input(map[string][]string{"c1": nil, "c2": {"dns:53,http:8080=10.9.0.1"}})
@@ -121,7 +127,8 @@ func TestChoice(t *testing.T) {
 			local(&in, []corev1.ServicePort{http}, "http:8080=10.8.0.1!")
 			return in
 		}, "c2 http:8080 10.9.0.1"},
-		{"only ready ones", func() Input { return input(map[string][]string{"c2": {"http:8080=10.9.0.1,10.9.0.2!"}}) }, "c2 http:8080 10.9.0.1"},
+		{"only ready ones", func() Input { return input(map[string][]string{"c2": {"http:8080=10.9.0.1,10.9.0.2!"}}) },
+			"c2 http:8080 10.9.0.1"},
 		{"a local port that the merge named", func() Input {
 			in := input(map[string][]string{"c1": nil})
 			local(&in, []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}}, ":8080=10.8.0.1")
@@ -133,9 +140,11 @@ func TestChoice(t *testing.T) {
 			return in
 		}, "c2 http:8080 10.9.0.1"},
 		{"addresses that no slice may hold", func() Input {
-			return input(map[string][]string{"c2": {"http:8080=127.0.0.1,169.254.1.1,224.0.0.1,0.0.0.0,junk,10.9.0.1,fe80::1%eth0"}})
+			return input(
+				map[string][]string{"c2": {"http:8080=127.0.0.1,169.254.1.1,224.0.0.1,0.0.0.0,junk,10.9.0.1,fe80::1%eth0"}})
 		}, "c2 http:8080 10.9.0.1"},
-		{"a family that this cluster lacks", func() Input { return input(map[string][]string{"c2": {"http:8080=fd00::1,10.9.0.1"}}) }, "c2 http:8080 10.9.0.1"},
+		{"a family that this cluster lacks",
+			func() Input { return input(map[string][]string{"c2": {"http:8080=fd00::1,10.9.0.1"}}) }, "c2 http:8080 10.9.0.1"},
 		{"groups that differ in ports not chosen", func() Input {
 			in := input(map[string][]string{"c2": {"dns:53,http:8080=10.9.0.1", "http:8080=10.9.0.2"}})
 			in.Import.Clusters[0].Ports = []string{"http"}
@@ -166,7 +175,8 @@ func TestChoice(t *testing.T) {
 // TestPackWritesLittle: one address more or less among many changes one slice.
 func TestPackWritesLittle(t *testing.T) {
 	in := input(nil)
-	g := group{cluster: "c2", family: discoveryv1.AddressTypeIPv4, ports: []v1alpha1.BackendPort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 1}}}
+	g := group{cluster: "c2", family: discoveryv1.AddressTypeIPv4,
+		ports: []v1alpha1.BackendPort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 1}}}
 	for i := range 250 {
 		g.endpoints = append(g.endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.9.%d.%d", i/250, i+1)}})
 	}
@@ -216,7 +226,8 @@ func TestServiceOfAnImport(t *testing.T) {
 	if d.Service != nil && d.Again == 0 {
 		t.Errorf("a Service of a family that the import lacks: %+v", d.Service)
 	}
-	if c := d.ServiceImport.Status.Conditions[0]; c.Status != metav1.ConditionFalse || c.Reason != "IPFamilyNotSupported" || len(d.Slices) > 0 {
+	if c := d.ServiceImport.Status.Conditions[0]; c.Status != metav1.ConditionFalse ||
+		c.Reason != "IPFamilyNotSupported" || len(d.Slices) > 0 {
 		t.Errorf("no family in common: %+v", c)
 	}
 }

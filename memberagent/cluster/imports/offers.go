@@ -80,7 +80,8 @@ func offers(in *Input, family corev1.IPFamily) []offer {
 func newPool(b v1alpha1.Backends, family corev1.IPFamily) pool {
 	var out pool
 	for _, p := range b.Ports {
-		if validPort(p.Name, p.Protocol, p.Port) && !slices.ContainsFunc(out.ports, func(q v1alpha1.BackendPort) bool { return q.Name == p.Name }) {
+		if validPort(p.Name, p.Protocol, p.Port) &&
+			!slices.ContainsFunc(out.ports, func(q v1alpha1.BackendPort) bool { return q.Name == p.Name }) {
 			out.ports = append(out.ports, p)
 		}
 	}

@@ -36,7 +36,8 @@ func step(r *rand.Rand, in *Input) {
 	fresh := input(clusters)
 	in.Import, in.Connected = fresh.Import, fresh.Connected
 	for i := range in.Import.Clusters {
-		in.Import.Clusters[i].ClusterIPs = []string{fmt.Sprintf("10.99.0.%d", i+1), fmt.Sprintf("fd00:99::%d", i+1)}[:1+r.IntN(2)]
+		in.Import.Clusters[i].ClusterIPs = []string{fmt.Sprintf("10.99.0.%d", i+1), fmt.Sprintf("fd00:99::%d",
+			i+1)}[:1+r.IntN(2)]
 	}
 	if r.IntN(4) > 0 {
 		local(in, []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}, "http:8080="+someAddresses(r))
@@ -50,9 +51,11 @@ func step(r *rand.Rand, in *Input) {
 	}
 	switch r.IntN(4) {
 	case 0:
-		in.Import.Choice = weights(v1alpha1.ClusterWeight{Cluster: "c2", Weight: int32(r.IntN(5))}, v1alpha1.ClusterWeight{Cluster: "c1", Weight: 2})
+		in.Import.Choice = weights(v1alpha1.ClusterWeight{Cluster: "c2", Weight: int32(r.IntN(5))},
+			v1alpha1.ClusterWeight{Cluster: "c1", Weight: 2})
 	case 1:
-		in.Import.Choice = &v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c3", "Local"}, MinReadyBackends: int32(r.IntN(5))}}
+		in.Import.Choice = &v1alpha1.ClusterChoice{Failover: &v1alpha1.FailoverPolicy{Clusters: []string{"c3", "Local"},
+			MinReadyBackends: int32(r.IntN(5))}}
 	}
 	families := [][]corev1.IPFamily{{"IPv4"}, {"IPv6"}, {"IPv4", "IPv6"}, {"IPv6", "IPv4"}}
 	in.Import.Settings.IPFamilies, in.Families = families[r.IntN(4)], families[r.IntN(4)]
@@ -78,7 +81,8 @@ func carryOut(r *rand.Rand, in *Input, d Decision) {
 	if d.Service != nil && d.Service.UID == "" {
 		d.Service.UID = "u"
 		for _, f := range d.Service.Spec.IPFamilies[len(d.Service.Spec.ClusterIPs):] {
-			d.Service.Spec.ClusterIPs = append(d.Service.Spec.ClusterIPs, map[corev1.IPFamily]string{"IPv4": "10.96.0.7", "IPv6": "fd00:96::7"}[f])
+			d.Service.Spec.ClusterIPs = append(d.Service.Spec.ClusterIPs, map[corev1.IPFamily]string{"IPv4": "10.96.0.7",
+				"IPv6": "fd00:96::7"}[f])
 		}
 		d.Service.Spec.ClusterIP = d.Service.Spec.ClusterIPs[0]
 	}
@@ -102,7 +106,8 @@ func TestRandomWalk(t *testing.T) {
 			again := Decide(in)
 			slices.SortFunc(in.Slices, func(a, b discoveryv1.EndpointSlice) int { return len(a.Name) - len(b.Name) })
 			if !sameSlices(d.Slices, again.Slices) || !reflect.DeepEqual(d.Service, again.Service) || again.Again != d.Again {
-				t.Fatalf("seed %d, step %d: decided anew without a change:\n%s\nbefore:\n%s\n%+v\n%+v", seed, n, text(again.Slices), text(d.Slices), again.Service, d.Service)
+				t.Fatalf("seed %d, step %d: decided anew without a change:\n%s\nbefore:\n%s\n%+v\n%+v", seed, n, text(again.Slices),
+					text(d.Slices), again.Service, d.Service)
 			}
 		}
 	}
@@ -113,7 +118,8 @@ func sameSlices(a, b []discoveryv1.EndpointSlice) bool {
 	for _, s := range a {
 		byName[s.Name] = s
 	}
-	return len(a) == len(b) && !slices.ContainsFunc(b, func(s discoveryv1.EndpointSlice) bool { return !reflect.DeepEqual(byName[s.Name], s) })
+	return len(a) == len(b) && !slices.ContainsFunc(b,
+		func(s discoveryv1.EndpointSlice) bool { return !reflect.DeepEqual(byName[s.Name], s) })
 }
 
 // wrong says what is wrong with a decision, in the terms of the API's rules.
@@ -130,7 +136,8 @@ func wrong(in *Input, d Decision) string {
 			return "a cluster out of reach is listed"
 		case s.Labels[discoveryv1.LabelServiceName] != "" && d.Service == nil:
 			return "a slice of a Service that there is not"
-		case !slices.Contains(in.Families, corev1.IPFamily(s.AddressType)) || !slices.Contains(in.Import.Settings.IPFamilies, corev1.IPFamily(s.AddressType)):
+		case !slices.Contains(in.Families, corev1.IPFamily(s.AddressType)) || !slices.Contains(in.Import.Settings.IPFamilies,
+			corev1.IPFamily(s.AddressType)):
 			return "a family that is not in common"
 		}
 		names[s.Name] = true
@@ -140,7 +147,8 @@ func wrong(in *Input, d Decision) string {
 				return "address " + e.Addresses[0]
 			}
 			seen[e.Addresses[0]] = true
-			if !*e.Conditions.Ready && !*e.Conditions.Serving || (e.NodeName != nil) != (cluster == in.ClusterID && e.Addresses[0] != "10.88.0.1") && cluster != "" {
+			if !*e.Conditions.Ready && !*e.Conditions.Serving || (e.NodeName != nil) != (cluster == in.ClusterID &&
+				e.Addresses[0] != "10.88.0.1") && cluster != "" {
 				return fmt.Sprintf("endpoint %+v of %s", e, cluster)
 			}
 		}

@@ -102,7 +102,8 @@ func (r *Reachability) announce(ctx context.Context, before, after reach.Cluster
 				if before.Connected(c.Cluster) == after.Connected(c.Cluster) {
 					continue
 				}
-				poke := event.GenericEvent{Object: &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: imported.Namespace, Name: imported.Name}}}
+				poke := event.GenericEvent{Object: &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: imported.Namespace,
+					Name: imported.Name}}}
 				select {
 				case r.changed <- poke:
 				case <-ctx.Done():

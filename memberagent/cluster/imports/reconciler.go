@@ -173,7 +173,8 @@ func (r *Reconciler) observe(ctx context.Context, in *Input) error {
 func ours(in *Input) bool {
 	labels := in.Service.Labels
 	return labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy || labels[v1alpha1.LabelImport] == in.Key.Name ||
-		(in.ServiceImport != nil && len(in.ServiceImport.Spec.IPs) > 0 && in.ServiceImport.Spec.IPs[0] == in.Service.Spec.ClusterIP)
+		(in.ServiceImport != nil && len(in.ServiceImport.Spec.IPs) > 0 &&
+			in.ServiceImport.Spec.IPs[0] == in.Service.Spec.ClusterIP)
 }
 
 // circumstances are what the choice of endpoints depends on.

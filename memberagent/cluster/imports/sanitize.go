@@ -30,13 +30,17 @@ func sanitized(i *v1alpha1.Import) *v1alpha1.Import {
 		*c.ClientIP.TimeoutSeconds < 1 || *c.ClientIP.TimeoutSeconds > maxAffinitySeconds) {
 		s.SessionAffinityConfig = nil
 	}
-	if p := s.InternalTrafficPolicy; p != nil && *p != corev1.ServiceInternalTrafficPolicyLocal && *p != corev1.ServiceInternalTrafficPolicyCluster {
+	if p := s.InternalTrafficPolicy; p != nil && *p != corev1.ServiceInternalTrafficPolicyLocal &&
+		*p != corev1.ServiceInternalTrafficPolicyCluster {
 		s.InternalTrafficPolicy = nil
 	}
 	s.Labels = exported(s.Labels, func(k, v string) bool {
 		return len(validation.IsQualifiedName(k)) == 0 && len(validation.IsValidLabelValue(v)) == 0
 	})
-	s.Annotations = exported(s.Annotations, func(k, _ string) bool { return len(validation.IsQualifiedName(strings.ToLower(k))) == 0 })
+	s.Annotations = exported(s.Annotations, func(k,
+		_ string) bool {
+		return len(validation.IsQualifiedName(strings.ToLower(k))) == 0
+	})
 	return &out
 }
 

@@ -27,7 +27,8 @@ type Verdict struct{ Reason, Message string }
 // maxMessage is how many bytes of an API server's words are passed on.
 const maxMessage = 300
 
-// Refusals remember the imports of which the API server refused an object, or whose name an object has that is not ours.
+// Refusals remember the imports of which the API server refused an object, or whose name an object has that is not
+// ours.
 type Refusals struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]Verdict
@@ -85,8 +86,8 @@ type taken struct{ message string }
 
 func (t *taken) Error() string { return t.message }
 
-// derivedName is the name of a derived Service within an API server's words: it differs from import to import, while the
-// rest is the same for many.
+// derivedName is the name of a derived Service within an API server's words: it differs from import to import, while
+// the rest is the same for many.
 var derivedName = regexp.MustCompile(`"sl-[0-9a-f]{10}(-[0-9a-f]{8}-[0-9]+)?" `)
 
 // refusal returns the Verdict where an error is the API server's last word, for as long as nobody changes a quota, a
@@ -101,7 +102,8 @@ func refusal(err error) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	switch code := status.Status().Code; {
-	case code == http.StatusUnauthorized, code == http.StatusNotFound, code == http.StatusConflict, code == http.StatusTooManyRequests,
+	case code == http.StatusUnauthorized, code == http.StatusNotFound, code == http.StatusConflict,
+		code == http.StatusTooManyRequests,
 		code < 400, code > 500:
 		return Verdict{}, false
 	}
@@ -112,15 +114,20 @@ func refusal(err error) (Verdict, bool) {
 	return Verdict{v1alpha1.ReasonImportRefused, text}, true
 }
 
-// Judge returns the Verdict on an import, from the ServiceImport of its name, nil if there is none, and what was refused.
-func Judge(key types.NamespacedName, namespaceExists bool, have *mcs.ServiceImport, refused Verdict, limited bool) Verdict {
+// Judge returns the Verdict on an import, from the ServiceImport of its name, nil if there is none, and what was
+// refused.
+func Judge(key types.NamespacedName, namespaceExists bool, have *mcs.ServiceImport, refused Verdict,
+	limited bool) Verdict {
 	switch {
 	case !namespaceExists:
-		return Verdict{v1alpha1.ReasonNamespaceMissing, fmt.Sprintf("there is no namespace %s; create it to use the services", key.Namespace)}
+		return Verdict{v1alpha1.ReasonNamespaceMissing, fmt.Sprintf("there is no namespace %s; create it to use the services",
+			key.Namespace)}
 	case have != nil && v1alpha1.Propagated(have):
-		return Verdict{v1alpha1.ReasonNameTaken, "Karmada propagates a ServiceImport of that name; delete it on the Karmada API"}
+		return Verdict{v1alpha1.ReasonNameTaken, "Karmada propagates a ServiceImport of that name; delete it on the " +
+			"Karmada API"}
 	case have != nil && !v1alpha1.OwnsServiceImport(have):
-		return Verdict{v1alpha1.ReasonNameTaken, "there is a ServiceImport of that name that Sealane did not make; delete or rename it"}
+		return Verdict{v1alpha1.ReasonNameTaken, "there is a ServiceImport of that name that Sealane did not make; delete " +
+			"or rename it"}
 	case refused != Verdict{}:
 		return refused
 	case have == nil:

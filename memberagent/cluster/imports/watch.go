@@ -56,7 +56,8 @@ func bundleHandler() handler.EventHandler {
 			if e.ObjectOld.GetGeneration() == e.ObjectNew.GetGeneration() && e.ObjectOld.GetUID() == e.ObjectNew.GetUID() {
 				return
 			}
-			for key := range changedImports(e.ObjectOld.(*v1alpha1.Bundle).Spec.Imports, e.ObjectNew.(*v1alpha1.Bundle).Spec.Imports) {
+			for key := range changedImports(e.ObjectOld.(*v1alpha1.Bundle).Spec.Imports,
+				e.ObjectNew.(*v1alpha1.Bundle).Spec.Imports) {
 				q.Add(reconcile.Request{NamespacedName: key})
 			}
 		},
@@ -126,7 +127,8 @@ func (r *Reconciler) keys(ctx context.Context, namespace string) []reconcile.Req
 	bundles, imported, services := &v1alpha1.BundleList{}, &mcs.ServiceImportList{}, &corev1.ServiceList{}
 	if r.List(ctx, bundles, client.UnsafeDisableDeepCopy) != nil ||
 		r.List(ctx, imported, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) != nil ||
-		r.List(ctx, services, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelImport}, client.UnsafeDisableDeepCopy) != nil {
+		r.List(ctx, services, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelImport},
+			client.UnsafeDisableDeepCopy) != nil {
 		return nil
 	}
 	for i := range bundles.Items {
@@ -163,7 +165,8 @@ func identity() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			a, b := &e.ObjectOld.(*v1alpha1.Peering).Spec, &e.ObjectNew.(*v1alpha1.Peering).Spec
-			return a.Phase != b.Phase || a.ClusterID != b.ClusterID || a.Shards != b.Shards || !equality.Semantic.DeepEqual(a.Override, b.Override)
+			return a.Phase != b.Phase || a.ClusterID != b.ClusterID || a.Shards != b.Shards ||
+				!equality.Semantic.DeepEqual(a.Override, b.Override)
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}

@@ -84,13 +84,16 @@ func SlicesOf(ctx context.Context, c client.Reader, service types.NamespacedName
 
 // SlicesFor lists the EndpointSlices that Sealane wrote for an import. They belong to the cache: do not
 // change them.
-func SlicesFor(ctx context.Context, c client.Reader, imported types.NamespacedName) ([]discoveryv1.EndpointSlice, error) {
+func SlicesFor(ctx context.Context, c client.Reader,
+	imported types.NamespacedName) ([]discoveryv1.EndpointSlice, error) {
 	return slices(ctx, c, SliceByImport, imported)
 }
 
-func slices(ctx context.Context, c client.Reader, field string, key types.NamespacedName) ([]discoveryv1.EndpointSlice, error) {
+func slices(ctx context.Context, c client.Reader, field string,
+	key types.NamespacedName) ([]discoveryv1.EndpointSlice, error) {
 	list := &discoveryv1.EndpointSliceList{}
-	err := c.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{field: key.String()}, client.UnsafeDisableDeepCopy)
+	err := c.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{field: key.String()},
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list the EndpointSlices of %s: %w", key, err)
 	}
@@ -121,10 +124,12 @@ func Peering(ctx context.Context, c client.Reader) (*v1alpha1.Peering, error) {
 
 // Bundle returns the Bundle that carries a service, nil when there is none. It belongs to the cache: do not
 // change it.
-func Bundle(ctx context.Context, c client.Reader, shards int32, service types.NamespacedName) (*v1alpha1.Bundle, error) {
+func Bundle(ctx context.Context, c client.Reader, shards int32,
+	service types.NamespacedName) (*v1alpha1.Bundle, error) {
 	name := v1alpha1.BundleName(v1alpha1.Shard(service.Namespace, service.Name, shards))
 	b, shared := &v1alpha1.Bundle{}, true
-	if err := c.Get(ctx, types.NamespacedName{Name: name}, b, &client.GetOptions{UnsafeDisableDeepCopy: &shared}); apierrors.IsNotFound(err) {
+	if err := c.Get(ctx, types.NamespacedName{Name: name}, b,
+		&client.GetOptions{UnsafeDisableDeepCopy: &shared}); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("get Bundle %s: %w", name, err)

@@ -61,7 +61,8 @@ func (r *Bundles) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 		Watches(&mcs.ServiceImport{}, handler.EnqueueRequestsFromMapFunc(r.shardOfImport)).
 		Watches(metadataOf("Namespace"), handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(existence())).
 		WatchesRawSource(source.Channel(r.Refusals.Changed(), handler.EnqueueRequestsFromMapFunc(r.all))).
-		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.all),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(o).Complete(r)
 }
 
@@ -151,7 +152,8 @@ func (r *Bundles) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 // patience is how long a report waits for imports that are being made, so that new ones cost one write and not two.
 const patience = time.Second
 
-// settling returns how long to wait before a report that has nothing new but imports that are being made; 0 is not at all.
+// settling returns how long to wait before a report that has nothing new but imports that are being made; 0 is not at
+// all.
 func (r *Bundles) settling(bundle *v1alpha1.Bundle, status v1alpha1.BundleStatus, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +174,8 @@ func partOf(name string, shards int32) bool {
 }
 
 // status lists the exports of a Bundle's shard; none while the cluster leaves.
-func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle, peering *v1alpha1.Peering) (v1alpha1.BundleStatus, error) {
+func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle,
+	peering *v1alpha1.Peering) (v1alpha1.BundleStatus, error) {
 	out := v1alpha1.BundleStatus{ObservedRevision: bundle.Spec.Revision}
 	if peering.Spec.Phase == v1alpha1.MemberLeaving {
 		return out, nil
@@ -183,7 +186,8 @@ func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle, peering *
 	}
 	for i := range list.Items {
 		e := &list.Items[i]
-		if e.DeletionTimestamp != nil || v1alpha1.BundleName(v1alpha1.Shard(e.Namespace, e.Name, peering.Spec.Shards)) != bundle.Name {
+		if e.DeletionTimestamp != nil || v1alpha1.BundleName(v1alpha1.Shard(e.Namespace, e.Name,
+			peering.Spec.Shards)) != bundle.Name {
 			continue
 		}
 		export, ok, err := r.describe(ctx, e, bundle.Status.Exports)
@@ -207,7 +211,8 @@ func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle, peering *
 }
 
 // describe returns an export, unless its Service cannot be exported. last is what was reported last.
-func (r *Bundles) describe(ctx context.Context, e *mcs.ServiceExport, last []v1alpha1.Export) (v1alpha1.Export, bool, error) {
+func (r *Bundles) describe(ctx context.Context, e *mcs.ServiceExport,
+	last []v1alpha1.Export) (v1alpha1.Export, bool, error) {
 	key := client.ObjectKeyFromObject(e)
 	service, err := index.Service(ctx, r, key)
 	if err != nil || !exports.Exportable(e, service) {

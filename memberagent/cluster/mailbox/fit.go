@@ -22,7 +22,8 @@ const (
 // one that is smaller may still fit.
 func fit(all []v1alpha1.Export) ([]v1alpha1.Export, int32) {
 	slices.SortFunc(all, func(a, b v1alpha1.Export) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt.Time), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name))
 	})
 	size := 0
 	kept := make([]v1alpha1.Export, 0, min(len(all), maxExports))

@@ -17,7 +17,8 @@ func TestFit(t *testing.T) {
 	exports := func(count, backends int) []v1alpha1.Export {
 		var out []v1alpha1.Export
 		for i := range count {
-			e := v1alpha1.Export{Namespace: "sample", Name: fmt.Sprintf("web-%05d", i), CreatedAt: metav1.Unix(int64(10_000-i), 0)}
+			e := v1alpha1.Export{Namespace: "sample", Name: fmt.Sprintf("web-%05d", i), CreatedAt: metav1.Unix(int64(10_000-i),
+				0)}
 			e.Backends = []v1alpha1.Backends{{Addresses: make([]v1alpha1.Backend, backends)}}
 			out = append(out, e)
 		}
@@ -66,7 +67,8 @@ func TestProblemsWithTenThousandImportsFit(t *testing.T) {
 	if err != nil || len(data) > maxProblems || int(left)+len(kept) != len(all) || len(kept) < 500 {
 		t.Errorf("%d bytes, %d kept, %d left out: %v", len(data), len(kept), left, err)
 	}
-	one := v1alpha1.ImportProblem{Namespace: "absent", Reason: v1alpha1.ReasonNamespaceMissing, Message: "there is no namespace absent"}
+	one := v1alpha1.ImportProblem{Namespace: "absent", Reason: v1alpha1.ReasonNamespaceMissing,
+		Message: "there is no namespace absent"}
 	for i := range 2500 {
 		one.Names = append(one.Names, fmt.Sprintf("service-of-team-%04d", i))
 	}

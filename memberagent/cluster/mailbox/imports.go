@@ -21,7 +21,8 @@ import (
 const maxProblems = 128 << 10
 
 // judge returns what is wrong with the imports of these Bundles, by import; fine ones are not in it.
-func judge(ctx context.Context, c client.Reader, refusals *imports.Refusals, limited bool, bundles ...v1alpha1.Bundle) (map[types.NamespacedName]imports.Verdict, error) {
+func judge(ctx context.Context, c client.Reader, refusals *imports.Refusals, limited bool,
+	bundles ...v1alpha1.Bundle) (map[types.NamespacedName]imports.Verdict, error) {
 	list, namespaces := &mcs.ServiceImportList{}, &metav1.PartialObjectMetadataList{}
 	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 	for _, l := range []client.ObjectList{list, namespaces} {

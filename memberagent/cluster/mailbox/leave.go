@@ -45,7 +45,8 @@ func dirtyNodes(ctx context.Context, cached, live client.Reader) ([]string, erro
 // remaining names what a leaving cluster still has to remove, up to a handful of each kind.
 func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string, error) {
 	var out []string
-	imported, services, endpoints, gateways := &mcs.ServiceImportList{}, &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}, &v1alpha1.GatewayList{}
+	imported, services, endpoints, gateways := &mcs.ServiceImportList{}, &corev1.ServiceList{},
+		&discoveryv1.EndpointSliceList{}, &v1alpha1.GatewayList{}
 	for _, x := range []struct {
 		kind string
 		list client.ObjectList

@@ -72,7 +72,8 @@ func endpoints(in Input) []v1alpha1.Endpoint {
 	var out []v1alpha1.Endpoint
 	for i := range in.Gateways {
 		g := &in.Gateways[i]
-		if g.DeletionTimestamp != nil || g.Status.Endpoint == nil || g.Status.Endpoint.PublicKey == "" || !in.NodeExists(g.Name) {
+		if g.DeletionTimestamp != nil || g.Status.Endpoint == nil || g.Status.Endpoint.PublicKey == "" ||
+			!in.NodeExists(g.Name) {
 			continue
 		}
 		e := *g.Status.Endpoint
@@ -111,11 +112,14 @@ func condition(kind string, ok bool, reason, format string, args ...any) metav1.
 
 func mcsAPI(limited bool) metav1.Condition {
 	if limited {
-		return condition(v1alpha1.MemberMCSAPI, false, v1alpha1.ReasonMCSAPILimited, "the cluster serves only v1alpha1 of ServiceExport and ServiceImport, installed by somebody else: "+
+		return condition(v1alpha1.MemberMCSAPI, false, v1alpha1.ReasonMCSAPILimited, "the cluster serves only v1alpha1 of "+
+			"ServiceExport and ServiceImport, installed by somebody else: "+
 			"exported labels come from annotations, IP families and one of two addresses are left out; "+
-			"install the CustomResourceDefinitions of sigs.k8s.io/mcs-api v0.5.2, or delete those there and Sealane installs its own")
+			"install the CustomResourceDefinitions of sigs.k8s.io/mcs-api v0.5.2, "+
+			"or delete those there and Sealane installs its own")
 	}
-	return condition(v1alpha1.MemberMCSAPI, true, "Served", "the cluster serves v1beta1 of ServiceExport and ServiceImport")
+	return condition(v1alpha1.MemberMCSAPI, true, "Served", "the cluster serves v1beta1 of ServiceExport and "+
+		"ServiceImport")
 }
 
 // applied names the imports with the most urgent reason: what a person must decide about comes before what a namespace
@@ -124,7 +128,10 @@ func applied(problems []v1alpha1.ImportProblem) metav1.Condition {
 	if len(problems) == 0 {
 		return condition(v1alpha1.PeeringImportsApplied, true, "Applied", "every import exists and can be used")
 	}
-	first := slices.MinFunc(problems, func(a, b v1alpha1.ImportProblem) int { return cmp.Compare(urgency(a.Reason), urgency(b.Reason)) }).Reason
+	first := slices.MinFunc(problems, func(a, b v1alpha1.ImportProblem) int {
+		return cmp.Compare(urgency(a.Reason),
+			urgency(b.Reason))
+	}).Reason
 	var texts, namespaces []string
 	for _, p := range problems {
 		if p.Reason != first {
@@ -139,14 +146,16 @@ func applied(problems []v1alpha1.ImportProblem) metav1.Condition {
 	}
 	if first == v1alpha1.ReasonNamespaceMissing {
 		return condition(v1alpha1.PeeringImportsApplied, false, first,
-			"services are imported into namespaces that do not exist here: %s; create them to use the services", some(namespaces))
+			"services are imported into namespaces that do not exist here: %s; create them to use the services",
+			some(namespaces))
 	}
 	return condition(v1alpha1.PeeringImportsApplied, false, first, "%s", strings.Join(texts[:min(len(texts), 5)], "; "))
 }
 
 // urgency orders the reasons of problems; the lowest comes first.
 func urgency(reason string) int {
-	order := []string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonImportRefused, v1alpha1.ReasonImportPending, v1alpha1.ReasonNamespaceMissing}
+	order := []string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonImportRefused, v1alpha1.ReasonImportPending,
+		v1alpha1.ReasonNamespaceMissing}
 	if at := slices.Index(order, reason); at >= 0 {
 		return at
 	}
@@ -155,9 +164,11 @@ func urgency(reason string) int {
 
 func exported(refused []string) metav1.Condition {
 	if len(refused) > 0 {
-		return condition(v1alpha1.PeeringExportsAccepted, false, v1alpha1.ReasonExportsRefused, "see the conditions of the ServiceExports %s", some(refused))
+		return condition(v1alpha1.PeeringExportsAccepted, false, v1alpha1.ReasonExportsRefused, "see the conditions of the "+
+			"ServiceExports %s", some(refused))
 	}
-	return condition(v1alpha1.PeeringExportsAccepted, true, v1alpha1.ReasonAccepted, "no ServiceExport is refused or in conflict")
+	return condition(v1alpha1.PeeringExportsAccepted, true, v1alpha1.ReasonAccepted,
+		"no ServiceExport is refused or in conflict")
 }
 
 func networks(n v1alpha1.Networks) metav1.Condition {
@@ -169,7 +180,8 @@ func networks(n v1alpha1.Networks) metav1.Condition {
 		missing = append(missing, "serviceCIDRs")
 	}
 	if len(missing) > 0 {
-		return condition(v1alpha1.PeeringNetworksDiscovered, false, "Unknown", "nothing in the cluster states its %s; set them in the ClusterSet under spec.clusters[].networks", strings.Join(missing, " and "))
+		return condition(v1alpha1.PeeringNetworksDiscovered, false, "Unknown", "nothing in the cluster states its %s; set "+
+			"them in the ClusterSet under spec.clusters[].networks", strings.Join(missing, " and "))
 	}
 	return condition(v1alpha1.PeeringNetworksDiscovered, true, "Discovered", "pod and service networks are known")
 }

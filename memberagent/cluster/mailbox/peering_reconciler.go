@@ -72,7 +72,8 @@ func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 		Watches(&corev1.Node{}, one, builder.WithPredicates(addresses())).
 		Watches(&v1alpha1.Bundle{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&mcs.ServiceExport{}, one).
-		Watches(&mcs.ServiceImport{}, one, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&mcs.ServiceImport{}, one, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
+			predicate.LabelChangedPredicate{}))).
 		Watches(&corev1.ConfigMap{}, one, only(r.Wiring.ConfigMap)).
 		Watches(&corev1.Service{}, one, builder.WithPredicates(predicate.Or(
 			predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == r.Wiring.Service }),
@@ -187,8 +188,10 @@ func refused(exports []mcs.ServiceExport) []string {
 		for _, c := range exports[i].Status.Conditions {
 			switch {
 			case c.Type == string(mcs.ServiceExportConditionConflict) && c.Status == metav1.ConditionTrue,
-				c.Type == string(mcs.ServiceExportConditionValid) && c.Status == metav1.ConditionFalse && c.Reason != string(mcs.ServiceExportReasonNoService),
-				c.Type == string(mcs.ServiceExportConditionReady) && c.Status == metav1.ConditionFalse && c.Reason != string(mcs.ServiceExportReasonPending) && !slices.Contains(reasons, c.Reason):
+				c.Type == string(mcs.ServiceExportConditionValid) && c.Status == metav1.ConditionFalse &&
+					c.Reason != string(mcs.ServiceExportReasonNoService),
+				c.Type == string(mcs.ServiceExportConditionReady) && c.Status == metav1.ConditionFalse &&
+					c.Reason != string(mcs.ServiceExportReasonPending) && !slices.Contains(reasons, c.Reason):
 				reasons = append(reasons, c.Reason)
 			}
 		}

@@ -62,7 +62,8 @@ func TestPeeringStatus(t *testing.T) {
 		want     string
 	}{
 		{"no gateway", nil, "c2=Connecting c3=Connecting"},
-		{"connected", []v1alpha1.Gateway{gateway("a", 0, active, v1alpha1.ConnectionConnected)}, "a/0 c2=Connected c3=Connecting"},
+		{"connected", []v1alpha1.Gateway{gateway("a", 0, active, v1alpha1.ConnectionConnected)},
+			"a/0 c2=Connected c3=Connecting"},
 		{"its last report just counts", []v1alpha1.Gateway{
 			reportedAgo(gateway("a", 0, active, v1alpha1.ConnectionConnected), reach.ReportLifetime-time.Second),
 		}, "a/0 c2=Connected c3=Connecting"},
@@ -73,9 +74,12 @@ func TestPeeringStatus(t *testing.T) {
 			reportedAgo(gateway("a", 0, active, v1alpha1.ConnectionConnected), reach.ReportLifetime),
 			gateway("b", 1, standby, v1alpha1.ConnectionError),
 		}, "a/0 b/1 c2=Error c3=Connecting"},
-		{"by slot", []v1alpha1.Gateway{gateway("a", 1, standby, v1alpha1.ConnectionError), gateway("b", 0, active, v1alpha1.ConnectionConnected), empty}, "b/0 a/1 c2=Connected c3=Connecting"},
-		{"the active one says", []v1alpha1.Gateway{gateway("a", 1, standby, v1alpha1.ConnectionConnected), gateway("b", 0, active, v1alpha1.ConnectionError)}, "b/0 a/1 c2=Error c3=Connecting"},
-		{"its node is gone", []v1alpha1.Gateway{gateway("gone", 0, active, v1alpha1.ConnectionConnected)}, "c2=Connecting c3=Connecting"},
+		{"by slot", []v1alpha1.Gateway{gateway("a", 1, standby, v1alpha1.ConnectionError),
+			gateway("b", 0, active, v1alpha1.ConnectionConnected), empty}, "b/0 a/1 c2=Connected c3=Connecting"},
+		{"the active one says", []v1alpha1.Gateway{gateway("a", 1, standby, v1alpha1.ConnectionConnected),
+			gateway("b", 0, active, v1alpha1.ConnectionError)}, "b/0 a/1 c2=Error c3=Connecting"},
+		{"its node is gone", []v1alpha1.Gateway{gateway("gone", 0, active, v1alpha1.ConnectionConnected)},
+			"c2=Connecting c3=Connecting"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in := peeringInput(c.gateways...)
@@ -114,14 +118,17 @@ func TestPeeringConditions(t *testing.T) {
 	in.ImportProblems = append(in.ImportProblems, v1alpha1.ImportProblem{
 		Namespace: "shop", Names: []string{"cart"}, Reason: v1alpha1.ReasonImportRefused, Message: "exceeded quota",
 	})
-	if c := meta.FindStatusCondition(PeeringStatus(in).Conditions, v1alpha1.PeeringImportsApplied); c.Reason != "Refused" ||
+	if c := meta.FindStatusCondition(PeeringStatus(in).Conditions,
+		v1alpha1.PeeringImportsApplied); c.Reason != "Refused" ||
 		c.Message != "shop/cart: exceeded quota" || c.Status != metav1.ConditionFalse {
 		t.Errorf("refused: %+v", c)
 	}
-	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.MemberMCSAPI); c.Reason != "Limited" || c.Status != metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.MemberMCSAPI); c.Reason != "Limited" ||
+		c.Status != metav1.ConditionFalse {
 		t.Errorf("old API: %+v", c)
 	}
-	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.PeeringNetworksDiscovered); c.Status != metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(status.Conditions,
+		v1alpha1.PeeringNetworksDiscovered); c.Status != metav1.ConditionFalse {
 		t.Errorf("no networks: %+v", c)
 	}
 	in.Peering.Spec.Phase, in.Remaining = v1alpha1.MemberLeaving, []string{"pod x"}
@@ -165,12 +172,14 @@ func TestNodesProgrammed(t *testing.T) {
 	}{
 		{"all", "a=Programmed,b=Programmed", 2, "True Programmed: 2 of 2 nodes are programmed"},
 		{"none yet", "", 0, "False Programming: 0 of 0 nodes are programmed, waiting for pods of DaemonSet sealane-node"},
-		{"pods are yet to come", "a=Programmed", 2, "False Programming: 1 of 2 nodes are programmed, waiting for pods of DaemonSet sealane-node"},
+		{"pods are yet to come", "a=Programmed", 2, "False Programming: 1 of 2 nodes are programmed, waiting for pods of " +
+			"DaemonSet sealane-node"},
 		{"one has not spoken", "a=Programmed,b=", 2, "False Programming: 1 of 2 nodes are programmed, waiting for pod b"},
 		{"back from leaving", "a=Cleaned", 1, "False Programming: 0 of 1 nodes are programmed, waiting for pod a"},
 		{"a failure comes first", "a=,b=ProgrammingFailed: no such device,c=ProgrammingFailed", 3,
 			"False ProgrammingFailed: 0 of 3 nodes are programmed, 2 failed: pod b: node nb: no such device; pod c: node nc"},
-		{"a node is being replaced", "a=Programmed,b=Programmed,c=Programmed", 2, "True Programmed: 3 of 3 nodes are programmed"},
+		{"a node is being replaced", "a=Programmed,b=Programmed,c=Programmed", 2, "True Programmed: 3 of 3 nodes are " +
+			"programmed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var agents []nodeAgent
@@ -234,7 +243,8 @@ func TestRefusedExports(t *testing.T) {
 		e := mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 		for _, c := range conditions {
 			f := strings.Fields(c)
-			e.Status.Conditions = append(e.Status.Conditions, metav1.Condition{Type: f[0], Status: metav1.ConditionStatus(f[1]), Reason: f[2]})
+			e.Status.Conditions = append(e.Status.Conditions, metav1.Condition{Type: f[0], Status: metav1.ConditionStatus(f[1]),
+				Reason: f[2]})
 		}
 		return e
 	}
@@ -252,7 +262,8 @@ func TestRefusedExports(t *testing.T) {
 	}
 	in := peeringInput()
 	in.RefusedExports = got
-	if c := meta.FindStatusCondition(PeeringStatus(in).Conditions, v1alpha1.PeeringExportsAccepted); c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "ns/odd") {
+	if c := meta.FindStatusCondition(PeeringStatus(in).Conditions, v1alpha1.PeeringExportsAccepted); c == nil ||
+		c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "ns/odd") {
 		t.Errorf("condition %+v", c)
 	}
 }

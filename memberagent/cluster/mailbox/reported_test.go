@@ -29,7 +29,8 @@ func TestReported(t *testing.T) {
 		"deleted and anew":     {"b", "db", metav1.NewTime(made.Add(time.Second)), nil},
 		"the last of a report": {"b", "web", made, &report[2]},
 	} {
-		e := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name, CreationTimestamp: c.created}}
+		e := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name,
+			CreationTimestamp: c.created}}
 		if got := reported(report, e); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}

@@ -85,7 +85,8 @@ func newer(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 	if !va.EqualTo(vb) {
 		return vb.LessThan(va)
 	}
-	return a.Labels[crd.CustomResourceDefinitionSchemaRevisionLabel] > b.Labels[crd.CustomResourceDefinitionSchemaRevisionLabel]
+	const revision = crd.CustomResourceDefinitionSchemaRevisionLabel
+	return a.Labels[revision] > b.Labels[revision]
 }
 
 // wanted parses the definitions that mcs-api ships.
@@ -165,9 +166,10 @@ func Version(ctx context.Context, c client.Reader) (string, error) {
 
 // servedVersions lists nothing while the definition is not established.
 func servedVersions(c *apiextensionsv1.CustomResourceDefinition) []string {
-	established := slices.ContainsFunc(c.Status.Conditions, func(x apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return x.Type == apiextensionsv1.Established && x.Status == apiextensionsv1.ConditionTrue
-	})
+	established := slices.ContainsFunc(c.Status.Conditions,
+		func(x apiextensionsv1.CustomResourceDefinitionCondition) bool {
+			return x.Type == apiextensionsv1.Established && x.Status == apiextensionsv1.ConditionTrue
+		})
 	if !established || c.DeletionTimestamp != nil {
 		return nil
 	}

@@ -18,7 +18,8 @@ func TestDecide(t *testing.T) {
 	}
 	with := func(managedBy, release, revision string) *apiextensionsv1.CustomResourceDefinition {
 		c := want[0].DeepCopy()
-		c.Labels = map[string]string{labelManagedBy: managedBy, crd.ReleaseVersionLabel: release, crd.CustomResourceDefinitionSchemaRevisionLabel: revision}
+		c.Labels = map[string]string{labelManagedBy: managedBy, crd.ReleaseVersionLabel: release,
+			crd.CustomResourceDefinitionSchemaRevisionLabel: revision}
 		return c
 	}
 	for _, c := range []struct {
