@@ -43,8 +43,8 @@ func newInstall(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Install Sealane on the Karmada API and connect its clusters",
-		Long: `Install Sealane: CRDs, the members' workloads with the policies that propagate them, and the controller's
-identity on the Karmada API, the controller itself on the cluster that hosts Karmada, and a ClusterSet. Then
+		Long: `Install Sealane: CRDs, the members' workloads and the controller's identity on the Karmada API, the controller
+itself on the cluster that hosts Karmada, which propagates the workloads to the members, and a ClusterSet. Then
 wait until every member is connected to every other and resolves the clusterset's names through its own
 cluster DNS.
 
