@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,66 @@ func TestReportSaysWhatWasMissed(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("expected %q in:\n%s", want, text)
 		}
+	}
+}
+
+func TestReportOfChangesSaysWhatAnExportCosts(t *testing.T) {
+	text, err := report{Settle: time.Minute, Changes: &changes{
+		Exporter: "c2", Importer: "c1", Services: 1000, Count: 100, Boot: 90 * time.Second,
+		Writes: []writes{{written{"c1", "endpointslices", "PATCH"}, 1, 900}},
+		Export: cost{
+			Writes:    []writes{{written{"karmada", "works", "PUT"}, 0.25, 1234.4}},
+			Processor: []processorTime{{"kube-apiserver", 40 * time.Millisecond}, {"sealane-controller", 3 * time.Millisecond}},
+		},
+	}}.render()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, cost, found := strings.Cut(string(text), "What one export cost")
+	if !found || !strings.Contains(cost, "until all were imported and 1m0s more") {
+		t.Fatalf("no cost of an export:\n%s", text)
+	}
+	for _, want := range []string{
+		"| karmada | works | PUT | 0.25 | 1234 |\n", "| kube-apiserver | 40ms |\n| sealane-controller | 3ms |\n",
+	} {
+		if !strings.Contains(cost, want) {
+			t.Errorf("expected %q in:\n%s", want, cost)
+		}
+	}
+	if strings.Contains(cost, "endpointslices") {
+		t.Errorf("what a change costs is in what an export costs:\n%s", cost)
+	}
+}
+
+func TestParseProcessorTime(t *testing.T) {
+	// Fields 14 and 15 are 250 and 30; the command may hold anything.
+	const rest = " S 1 9 9 0 -1 4194560 6 0 0 0 250 30 7 8 20 0 9 0 100 0 0"
+	for _, c := range []struct {
+		name, stat string
+		want       time.Duration
+		fails      bool
+	}{
+		{"a process", "42 (sealane-agent)" + rest, 2800 * time.Millisecond, false},
+		{"a command with blanks and brackets", "42 (a) 1 (b c)" + rest, 2800 * time.Millisecond, false},
+		{"too short", "42 (a) S 1 9 9 0 -1 4194560 6 0 0 0 250", 0, true},
+		{"no number", strings.Replace("42 (a)"+rest, "250", "x", 1), 0, true},
+		{"nothing", "", 0, true},
+	} {
+		got, err := parseProcessorTime(c.stat)
+		if got != c.want || (err != nil) != c.fails {
+			t.Errorf("%s: %s, %v", c.name, got, err)
+		}
+	}
+}
+
+func TestProcessorTimePerExport(t *testing.T) {
+	before := map[string]time.Duration{"agent": time.Second, "idle": time.Second}
+	after := map[string]time.Duration{"agent": 3 * time.Second, "idle": time.Second, "new": 4 * time.Second,
+		"api": 2 * time.Second}
+	got := processorTimePer(before, after, 1000)
+	want := []processorTime{{"new", 4 * time.Millisecond}, {"agent", 2 * time.Millisecond}, {"api", 2 * time.Millisecond}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
