@@ -11,10 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,18 +96,7 @@ func (f File) Read(context.Context) (string, error) {
 
 // Write implements Store: a reader finds the old token or the new one, never a part.
 func (f File) Write(_ context.Context, token string) error {
-	next, err := os.CreateTemp(filepath.Dir(string(f)), ".token-")
-	if err != nil {
-		return err
-	}
-	_, err = next.WriteString(token)
-	if err = errors.Join(err, next.Close()); err == nil {
-		err = os.Rename(next.Name(), string(f))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(next.Name()))
-	}
-	return nil
+	return renameio.WriteFile(string(f), []byte(token), 0o600)
 }
 
 // Secret is a Store in the cluster that the controller runs in. Kubelet brings it to every replica's mount.
