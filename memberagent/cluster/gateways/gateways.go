@@ -26,9 +26,6 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
-// MaxSlots is the number of gateways that a cluster can have.
-const MaxSlots = 16
-
 // Phase of this cluster, as far as it concerns gateways.
 type Phase int
 
@@ -99,7 +96,7 @@ func pick(nodes []corev1.Node, have []v1alpha1.Gateway) (string, bool) {
 	}
 	slot := map[string]int32{}
 	for i := range have {
-		slot[have[i].Name] = MaxSlots - have[i].Spec.Slot
+		slot[have[i].Name] = v1alpha1.MaxSlot + 1 - have[i].Spec.Slot
 	}
 	best := slices.MinFunc(usable, func(a, b *corev1.Node) int {
 		return cmp.Or(-cmp.Compare(slot[a.Name], slot[b.Name]), cmp.Compare(demerits(a), demerits(b)),
@@ -141,7 +138,7 @@ func slots(want []string, have []v1alpha1.Gateway) map[string]int32 {
 		for taken[next] {
 			next++
 		}
-		if next >= MaxSlots {
+		if next > v1alpha1.MaxSlot {
 			break
 		}
 		out[name], taken[next] = next, true

@@ -90,7 +90,7 @@ func TestNoMoreGatewaysThanSlots(t *testing.T) {
 	for i := range 20 {
 		text += fmt.Sprintf("n%02d+gateway ", i)
 	}
-	if got := Decide(Active, nodes(text), nil); len(got) != MaxSlots {
-		t.Errorf("%d gateways, want %d", len(got), MaxSlots)
+	if got := Decide(Active, nodes(text), nil); len(got) != v1alpha1.MaxSlot+1 {
+		t.Errorf("%d gateways, want %d", len(got), v1alpha1.MaxSlot+1)
 	}
 }
