@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
@@ -245,8 +246,8 @@ func (m *member) service(namespace, name string, ips ...string) *discoveryv1.End
 			Labels: map[string]string{discoveryv1.LabelServiceName: name}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   endpointsOf(ips...),
-		Ports: []discoveryv1.EndpointPort{{Name: ptr("http"), Protocol: ptr(corev1.ProtocolTCP),
-			Port: ptr(int32(8080))}},
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http"), Protocol: ptr.To(corev1.ProtocolTCP),
+			Port: ptr.To(int32(8080))}},
 	}
 	m.create(slice)
 	return slice
@@ -256,12 +257,10 @@ func endpointsOf(ips ...string) []discoveryv1.Endpoint {
 	out := []discoveryv1.Endpoint{}
 	for _, ip := range ips {
 		out = append(out, discoveryv1.Endpoint{Addresses: []string{ip},
-			Conditions: discoveryv1.EndpointConditions{Ready: ptr(true)}, NodeName: ptr("node-a")})
+			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}, NodeName: ptr.To("node-a")})
 	}
 	return out
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // expect is an error unless the two are the same text.
 func contains(text, part string) error {

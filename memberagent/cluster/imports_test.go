@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
@@ -296,7 +297,7 @@ func (m *member) gatewayReports(status v1alpha1.ConnectionStatus) {
 		if err := m.Get(ctx, client.ObjectKeyFromObject(g), g); err != nil {
 			return err
 		}
-		g.Status.HAState, g.Status.ReportedAt = v1alpha1.GatewayActive, ptr(metav1.Now())
+		g.Status.HAState, g.Status.ReportedAt = v1alpha1.GatewayActive, ptr.To(metav1.Now())
 		g.Status.Endpoint = &v1alpha1.Endpoint{Gateway: "node-a", PublicKey: "k",
 			Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: "192.0.2.1"}}}
 		g.Status.Connections = []v1alpha1.Connection{{Cluster: "c2", Gateway: "x", Link: "sl-c0", Status: status,

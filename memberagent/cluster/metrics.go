@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -74,7 +75,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		imports += float64(len(b.Spec.Imports))
 		exports += float64(len(b.Status.Exports))
 		for _, c := range b.Spec.ExportConditions {
-			if c.Type == "Conflict" && c.Status == metav1.ConditionTrue {
+			if c.Type == string(mcs.ServiceExportConditionConflict) && c.Status == metav1.ConditionTrue {
 				conflicts++
 			}
 		}

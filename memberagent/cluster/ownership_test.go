@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
@@ -41,7 +42,8 @@ func TestUsersObjectsWithOurLabels(t *testing.T) {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: labelled("own-by-hand", discoveryv1.LabelManagedBy, "web"), AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.8.0.77"}}},
-		Ports:     []discoveryv1.EndpointPort{{Name: ptr("http"), Protocol: ptr(corev1.ProtocolTCP), Port: ptr(int32(8080))}},
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http"),
+			Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(int32(8080))}},
 	}
 	slice.Labels[discoveryv1.LabelServiceName] = "own"
 	foreign := &mcs.ServiceImport{ObjectMeta: labelled("foreign", v1alpha1.LabelManagedBy, "web")}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
@@ -96,12 +97,13 @@ func TestRulesOfAServiceImport(t *testing.T) {
 	m.run("settings follow the merge: ports, session affinity, traffic policies", func(*testing.T) {
 		i := imported("sample", "web", map[string][]string{"c2": {"10.9.0.4"}})
 		i.Settings.Ports = append(i.Settings.Ports, v1alpha1.ServicePort{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53,
-			AppProtocol: ptr("example.org/dns")})
+			AppProtocol: ptr.To("example.org/dns")})
 		i.Settings.SessionAffinity = corev1.ServiceAffinityClientIP
-		i.Settings.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr(
-			int32(77))}}
-		i.Settings.InternalTrafficPolicy, i.Settings.TrafficDistribution = ptr(corev1.ServiceInternalTrafficPolicyLocal),
-			ptr("PreferClose")
+		i.Settings.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+			ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr.To(int32(77))},
+		}
+		i.Settings.InternalTrafficPolicy, i.Settings.TrafficDistribution = ptr.To(corev1.ServiceInternalTrafficPolicyLocal),
+			ptr.To("PreferClose")
 		i.Settings.Labels, i.Settings.Annotations = map[string]string{"team": "a"}, map[string]string{"note": "b"}
 		m.imports(i)
 		m.imported(web, func(i *mcs.ServiceImport) error {
@@ -223,7 +225,7 @@ func TestEverythingOfAnImportIsRestored(t *testing.T) {
 	})
 	m.run("a slice gets another port", func(t *testing.T) {
 		slice := m.slices(t.Context(), ss)[0]
-		change(m, &slice, func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = ptr(int32(1)) })
+		change(m, &slice, func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = ptr.To(int32(1)) })
 		restored(t)
 	})
 	m.run("the Service loses every label", func(t *testing.T) {
@@ -353,7 +355,7 @@ func TestEndpointsOfAnImport(t *testing.T) {
 
 	m.run("conditions, zone, hostname and hints are carried", func(t *testing.T) {
 		i := imported("sample", "web", map[string][]string{"c2": {"10.9.0.1", "10.9.0.2", "10.9.0.3"}})
-		i.Settings.TrafficDistribution = ptr("PreferSameNode")
+		i.Settings.TrafficDistribution = ptr.To("PreferSameNode")
 		a := i.Clusters[0].Backends[0].Addresses
 		a[0].Zone, a[0].Hostname = "zone-a", "first"
 		a[1].Zone, a[1].Ready, a[1].Terminating = "zone-b", false, true
@@ -376,9 +378,9 @@ func TestEndpointsOfAnImport(t *testing.T) {
 
 	m.run("hints for nodes, where all endpoints are here", func(t *testing.T) {
 		slice := m.service("sample", "web", "10.8.0.7")
-		change(m, slice, func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = ptr("zone-a") })
+		change(m, slice, func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = ptr.To("zone-a") })
 		i := imported("sample", "web", map[string][]string{"c1": nil, "c2": {"10.9.0.1"}})
-		i.Settings.TrafficDistribution = ptr("PreferSameNode")
+		i.Settings.TrafficDistribution = ptr.To("PreferSameNode")
 		m.imports(i)
 		m.eventually("the hint", func(ctx context.Context) error {
 			list := m.slices(ctx, web)
@@ -412,8 +414,8 @@ func TestEndpointsOfAnImport(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "by-hand",
 				Labels: map[string]string{discoveryv1.LabelServiceName: "ss"}},
 			AddressType: discoveryv1.AddressTypeIPv4,
-			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.8.0.77"}, Hostname: ptr("db-0")}},
-			Ports:       []discoveryv1.EndpointPort{{Name: ptr("sql"), Port: ptr(int32(5432))}},
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.8.0.77"}, Hostname: ptr.To("db-0")}},
+			Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("sql"), Port: ptr.To(int32(5432))}},
 		}
 		m.create(byHand)
 		m.export("sample", "ss")

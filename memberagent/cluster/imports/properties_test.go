@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -59,10 +60,8 @@ func step(r *rand.Rand, in *Input) {
 	}
 	families := [][]corev1.IPFamily{{"IPv4"}, {"IPv6"}, {"IPv4", "IPv6"}, {"IPv6", "IPv4"}}
 	in.Import.Settings.IPFamilies, in.Families = families[r.IntN(4)], families[r.IntN(4)]
-	in.Import.Settings.TrafficDistribution = []*string{nil, ptr("PreferClose"), ptr("PreferSameNode")}[r.IntN(3)]
+	in.Import.Settings.TrafficDistribution = []*string{nil, ptr.To("PreferClose"), ptr.To("PreferSameNode")}[r.IntN(3)]
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func someAddresses(r *rand.Rand) string {
 	text := "10.9.200.1@z"
