@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/services"
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 // maxNamed is how many clusters a message names.
@@ -43,7 +44,7 @@ func Accept(p *v1alpha1.ServicePolicy, members, exporters []string) metav1.Condi
 	if unknown := unknown(p, members); len(unknown) > 0 {
 		wrong(v1alpha1.ServicePolicyReasonUnknownCluster, fmt.Sprintf(
 			"%s: not in any ClusterSet; correct the names or let the clusters join, the rest of the policy is in force",
-			list(unknown)))
+			clip.List(unknown, maxNamed)))
 	}
 	if len(exporters) == 0 {
 		wrong(v1alpha1.ServicePolicyReasonNoExport, fmt.Sprintf("no cluster exports %s/%s: the policy waits for a "+
@@ -78,11 +79,4 @@ func unknown(p *v1alpha1.ServicePolicy, members []string) []string {
 	})
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-func list(names []string) string {
-	if len(names) > maxNamed {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
-	}
-	return strings.Join(names, ", ")
 }

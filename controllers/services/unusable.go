@@ -4,9 +4,10 @@ package services
 
 import (
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 const (
@@ -25,10 +26,7 @@ func unusableIn(members []*member) map[key]string {
 			continue
 		}
 		for _, p := range m.Unusable {
-			words := p.Message
-			if len(words) > maxWords {
-				words = words[:maxWords]
-			}
+			words := clip.Text(p.Message, maxWords)
 			reason := p.Reason
 			if len(reason) > 63 || len(validation.IsQualifiedName(reason)) > 0 {
 				reason = "Unknown"
@@ -41,11 +39,7 @@ func unusableIn(members []*member) map[key]string {
 	}
 	out := make(map[key]string, len(clusters))
 	for k, list := range clusters {
-		text := "; not usable in " + strings.Join(list[:min(len(list), maxUnusable)], ", ")
-		if more := len(list) - maxUnusable; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
-		out[k] = text
+		out[k] = "; not usable in " + clip.List(list, maxUnusable)
 	}
 	return out
 }

@@ -28,6 +28,10 @@ func TestClustersThatCannotUseAnImportAreNamed(t *testing.T) {
 	if text := unusableIn(members)[key{"shop", "cart"}]; !strings.HasSuffix(text, " and 1 more") || len(text) > 700 {
 		t.Errorf("got %s", text)
 	}
+	members[1].Unusable[0].Message = strings.Repeat("ö", 500)
+	if text := unusableIn(members[1:2])[key{"shop", "cart"}]; !strings.HasSuffix(text, `ö…")`) {
+		t.Errorf("a rune is cut in two: %s", text)
+	}
 	if raw,
 		err := readReport(
 		[]byte(`{"observedRevision":1,"imports":"nonsense","exports":[{"namespace":"a","name":"b"}]}`)); err != nil ||

@@ -97,8 +97,5 @@ func (b *bounds) missing(claims []netip.Prefix) string {
 			out = append(out, p.String())
 		}
 	}
-	if len(out) > maxNamed {
-		return fmt.Sprintf("%s and %d more", strings.Join(out[:maxNamed], ", "), len(out)-maxNamed)
-	}
-	return strings.Join(out, ", ")
+	return clip.List(out, maxNamed)
 }

@@ -5,6 +5,7 @@
 package clip
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -36,6 +37,14 @@ func Line(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// List returns the first of a list, separated by commas, and how many more there are: "a, b and 3 more".
+func List(list []string, limit int) string {
+	if len(list) <= limit {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:limit], ", "), len(list)-limit)
 }
 
 // Quote returns the first 64 bytes of s in double quotes, with whatever is not printable escaped.

@@ -53,6 +53,16 @@ func TestLine(t *testing.T) {
 	}
 }
 
+func TestList(t *testing.T) {
+	for want, in := range map[string][]string{
+		"": nil, "a": {"a"}, "a, b": {"a", "b"}, "a, b and 1 more": {"a", "b", "c"}, "a, b and 2 more": {"a", "b", "c", "d"},
+	} {
+		if got := clip.List(in, 2); got != want {
+			t.Errorf("List(%q, 2) = %q, want %q", in, got, want)
+		}
+	}
+}
+
 func FuzzText(f *testing.F) {
 	f.Add("äöü", 5)
 	f.Add("\xff\xff\xff\xff\xff", 3)

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 // Limits of what one export carries, of labels and of annotations each.
@@ -136,11 +138,7 @@ func Text(what string, dropped []Dropped) string {
 			parts = append(parts, fmt.Sprintf("and %d more %ss", len(dropped)-i, what))
 			break
 		}
-		key := d.Key
-		if len(key) > maxShown {
-			key = key[:maxShown]
-		}
-		parts = append(parts, fmt.Sprintf("%s %q %s", what, key, d.Why))
+		parts = append(parts, fmt.Sprintf("%s %q %s", what, clip.Text(d.Key, maxShown), d.Why))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -107,12 +107,7 @@ func Print(out io.Writer, steps []Step, marks Marks) {
 // maxListed is how many items a text lists.
 const maxListed = 10
 
-func shorten(items []string) string {
-	if len(items) > maxListed {
-		return strings.Join(items[:maxListed], ", ") + fmt.Sprintf(" and %d more", len(items)-maxListed)
-	}
-	return strings.Join(items, ", ")
-}
+func shorten(items []string) string { return clip.List(items, maxListed) }
 
 func dashed(ip string) string {
 	return strings.NewReplacer(".", "-", ":", "-").Replace(ip)

@@ -19,6 +19,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 // Verdict says what is wrong with an import; the zero Verdict is that it exists and can be used.
@@ -107,10 +108,7 @@ func refusal(err error) (Verdict, bool) {
 		code < 400, code > 500:
 		return Verdict{}, false
 	}
-	text := derivedName.ReplaceAllString(status.Status().Message, "")
-	if len(text) > maxMessage {
-		text = text[:maxMessage] + "…"
-	}
+	text := clip.Text(derivedName.ReplaceAllString(status.Status().Message, ""), maxMessage)
 	return Verdict{v1alpha1.ReasonImportRefused, text}, true
 }
 

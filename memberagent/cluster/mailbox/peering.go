@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
 	"github.com/sealane-io/sealane/internal/reach"
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
 )
@@ -194,9 +195,4 @@ func cleaned(remaining []string) metav1.Condition {
 }
 
 // some of a list that may be long.
-func some(list []string) string {
-	if len(list) <= 10 {
-		return strings.Join(list, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(list[:10], ", "), len(list)-10)
-}
+func some(list []string) string { return clip.List(list, 10) }
