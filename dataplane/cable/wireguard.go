@@ -88,7 +88,19 @@ func (w *WireGuard) Implementation() v1alpha1.CableImplementation {
 }
 
 // ID of this gateway to its peers: the public key of every device.
-func (w *WireGuard) ID() plan.PeerID { return plan.PeerID(w.key.PublicKey()) }
+func (w *WireGuard) ID() plan.PeerID { return idOf(w.key.PublicKey()) }
+
+func idOf(public wgtypes.Key) plan.PeerID { return plan.PeerID(public[:]) }
+
+// keyOf returns the public key that an ID is of.
+func keyOf(id plan.PeerID) (wgtypes.Key, error) {
+	key, err := wgtypes.NewKey([]byte(id))
+	if err != nil {
+		return key, fmt.Errorf("peer %s: not the ID of a WireGuard gateway, which is a public key of %d bytes: %w",
+			id, wgtypes.KeyLen, err)
+	}
+	return key, nil
+}
 
 // Owns says whether a link is a WireGuard device that this process can configure. A userspace device of
 // another process is not.
@@ -157,24 +169,24 @@ func (w *WireGuard) Observe(name string) (plan.Tunnel, error) {
 	if err != nil {
 		return plan.Tunnel{}, fmt.Errorf("read wireguard device %s: %w", name, err)
 	}
-	t := plan.Tunnel{Link: name, ListenPort: uint16(d.ListenPort), PublicKey: d.PublicKey}
+	t := plan.Tunnel{Link: name, ListenPort: uint16(d.ListenPort), ID: idOf(d.PublicKey)}
 	for _, p := range d.Peers {
 		t.Peers = append(t.Peers, plan.Peer{
-			PublicKey:        p.PublicKey,
+			ID:               idOf(p.PublicKey),
 			Endpoint:         addrPort(p.Endpoint),
 			AllowedIPs:       prefixes(p.AllowedIPs),
 			KeepaliveSeconds: int(p.PersistentKeepaliveInterval / time.Second),
 		})
 	}
-	slices.SortFunc(t.Peers, func(a, b plan.Peer) int { return slices.Compare(a.PublicKey[:], b.PublicKey[:]) })
+	slices.SortFunc(t.Peers, func(a, b plan.Peer) int { return cmp.Compare(a.ID, b.ID) })
 	return t, nil
 }
 
 // Set sets what the device itself has: the key and the port. Peers stay.
 func (w *WireGuard) Set(t plan.Tunnel) error {
 	port := int(t.ListenPort)
-	if t.PublicKey != w.ID() {
-		return errors.New("the plan is for another node's public key")
+	if t.ID != w.ID() {
+		return fmt.Errorf("the plan is for gateway %s, and the key of this node is that of %s", t.ID, w.ID())
 	}
 	return w.client.ConfigureDevice(t.Link, wgtypes.Config{PrivateKey: &w.key, ListenPort: &port})
 }
@@ -182,9 +194,13 @@ func (w *WireGuard) Set(t plan.Tunnel) error {
 // SetPeer adds or changes a peer. A peer that is there keeps the endpoint in use; a new one is dialled
 // at its first candidate.
 func (w *WireGuard) SetPeer(p plan.TunnelPeer, isNew bool) error {
+	key, err := keyOf(p.ID)
+	if err != nil {
+		return err
+	}
 	keepalive := time.Duration(p.KeepaliveSeconds) * time.Second
 	cfg := wgtypes.PeerConfig{
-		PublicKey:                   p.PublicKey,
+		PublicKey:                   key,
 		PersistentKeepaliveInterval: &keepalive,
 		ReplaceAllowedIPs:           true,
 		AllowedIPs:                  ipNets(p.AllowedIPs),
@@ -197,15 +213,23 @@ func (w *WireGuard) SetPeer(p plan.TunnelPeer, isNew bool) error {
 
 // Redial dials a peer that is there at another endpoint.
 func (w *WireGuard) Redial(link string, id plan.PeerID, endpoint netip.AddrPort) error {
+	key, err := keyOf(id)
+	if err != nil {
+		return err
+	}
 	return w.client.ConfigureDevice(link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{
-		PublicKey: wgtypes.Key(id), UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(endpoint),
+		PublicKey: key, UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(endpoint),
 	}}})
 }
 
 // RemovePeer removes a peer; one that is gone, or whose device is, is no error.
 func (w *WireGuard) RemovePeer(link string, id plan.PeerID) error {
-	err := w.client.ConfigureDevice(link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{
-		PublicKey: wgtypes.Key(id), UpdateOnly: true, Remove: true,
+	key, err := keyOf(id)
+	if err != nil {
+		return err
+	}
+	err = w.client.ConfigureDevice(link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{
+		PublicKey: key, UpdateOnly: true, Remove: true,
 	}}})
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -222,7 +246,7 @@ func (w *WireGuard) Peers(link string) ([]kernel.PeerState, error) {
 	states := make([]kernel.PeerState, 0, len(d.Peers))
 	for _, p := range d.Peers {
 		states = append(states, kernel.PeerState{
-			Link: link, ID: plan.PeerID(p.PublicKey), Endpoint: addrPort(p.Endpoint),
+			Link: link, ID: idOf(p.PublicKey), Endpoint: addrPort(p.Endpoint),
 			LastHandshake: p.LastHandshakeTime, ReceivedBytes: p.ReceiveBytes, SentBytes: p.TransmitBytes,
 		})
 	}

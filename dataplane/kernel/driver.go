@@ -18,7 +18,9 @@ import (
 
 // Driver makes and configures cables of one kind. A cable is a link, and peers behind it: the gateways of
 // other clusters. The kernel does what all links have in common: MTU, addresses, routes, bringing it up.
-// Implementations are safe for concurrent use, and wait for nothing outside this node.
+// A peer is known by its ID, in which a driver keeps what it knows a peer by; a peer that is there and that no plan
+// has is removed by the ID that Observe gave it. Implementations are safe for concurrent use, and wait for nothing
+// outside this node.
 type Driver interface {
 	// Owns says whether a link is a cable of this driver that this process can configure.
 	Owns(link netlink.Link) bool
@@ -107,7 +109,7 @@ func (d *doing) peer(p plan.TunnelPeer, op plan.Op) error {
 	case err != nil:
 		return err
 	case op == plan.Delete:
-		return driver.RemovePeer(p.Link, p.PublicKey)
+		return driver.RemovePeer(p.Link, p.ID)
 	}
 	return driver.SetPeer(p, op == plan.Add)
 }

@@ -3,6 +3,8 @@
 package kernel_test
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"net/netip"
 	"slices"
@@ -41,17 +43,17 @@ func (d bridges) Delete(link string) error {
 func (d bridges) Observe(link string) (plan.Tunnel, error) {
 	t := *d[link]
 	t.Peers = slices.Clone(t.Peers)
-	slices.SortFunc(t.Peers, func(a, b plan.Peer) int { return slices.Compare(a.PublicKey[:], b.PublicKey[:]) })
+	slices.SortFunc(t.Peers, func(a, b plan.Peer) int { return cmp.Compare(a.ID, b.ID) })
 	return t, nil
 }
 
 func (d bridges) Set(t plan.Tunnel) error {
-	d[t.Link].ListenPort, d[t.Link].PublicKey = t.ListenPort, t.PublicKey
+	d[t.Link].ListenPort, d[t.Link].ID = t.ListenPort, t.ID
 	return nil
 }
 
 func (d bridges) SetPeer(p plan.TunnelPeer, _ bool) error {
-	if err := d.RemovePeer(p.Link, p.PublicKey); err != nil {
+	if err := d.RemovePeer(p.Link, p.ID); err != nil {
 		return err
 	}
 	d[p.Link].Peers = append(d[p.Link].Peers, p.Peer)
@@ -59,7 +61,7 @@ func (d bridges) SetPeer(p plan.TunnelPeer, _ bool) error {
 }
 
 func (d bridges) RemovePeer(link string, id plan.PeerID) error {
-	d[link].Peers = slices.DeleteFunc(d[link].Peers, func(p plan.Peer) bool { return p.PublicKey == id })
+	d[link].Peers = slices.DeleteFunc(d[link].Peers, func(p plan.Peer) bool { return p.ID == id })
 	return nil
 }
 
@@ -82,7 +84,7 @@ func TestDriversTakeTurns(t *testing.T) {
 	k := openDrivers(t, map[string]kernel.Driver{
 		string(v1alpha1.CableWireGuard): wireGuard, "bridge": bridges{},
 	}, wireGuard.Close)
-	node := goldens(t, key.PublicKey())["spine.txtar/a-gw"]
+	node := goldens(t, idOf(key))["spine.txtar/a-gw"]
 	node.become(t)
 	other := node.plan
 	other.Links = slices.Clone(other.Links)
@@ -98,6 +100,72 @@ func TestDriversTakeTurns(t *testing.T) {
 	}
 	if have := strings.Count(run(t, "ip -o link show type bridge"), plan.LinkPrefix); have != cables || cables == 0 {
 		t.Errorf("%d of %d cables are the driver's", have, cables)
+	}
+}
+
+// A peer that no plan has is seen by its ID, whatever a driver's IDs are, and removed.
+func TestAPeerThatNoPlanHasIsRemoved(t *testing.T) {
+	key, err := wgtypes.GeneratePrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wireGuard, err := cable.OpenWireGuard(key, testr.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	drivers := map[string]kernel.Driver{string(v1alpha1.CableWireGuard): wireGuard, "bridge": bridges{}}
+	k := openDrivers(t, drivers, wireGuard.Close)
+	node := goldens(t, idOf(key))["spine.txtar/a-gw"]
+	node.become(t)
+	for name, unknown := range map[string]plan.PeerID{
+		string(v1alpha1.CableWireGuard): plan.PeerID(bytes.Repeat([]byte{7}, wgtypes.KeyLen)), "bridge": "a loft, by the sea",
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := node.plan
+			want.Links = slices.Clone(want.Links)
+			for i, l := range want.Links {
+				if l.Kind == plan.Cable {
+					want.Links[i].Driver = name
+				}
+			}
+			reach(t, k, want)
+			added := plan.TunnelPeer{Link: plan.CableLink(0), Peer: plan.Peer{ID: unknown}}
+			if err := drivers[name].SetPeer(added, true); err != nil {
+				t.Fatal(err)
+			}
+			have, err := k.Observe(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			changes := plan.Diff(want, have)
+			if len(changes) != 1 || changes[0].Op != plan.Delete || changes[0].Element.(plan.TunnelPeer).ID != unknown {
+				t.Errorf("changes %v, want the unknown peer deleted", changes)
+			}
+			reach(t, k, want)
+		})
+	}
+}
+
+// What is no public key is no peer of WireGuard.
+func TestAnIDOfAnotherDriverIsRefused(t *testing.T) {
+	key, err := wgtypes.GeneratePrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cable.OpenWireGuard(key, testr.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	const id = plan.PeerID("c2/gw")
+	for what, err := range map[string]error{
+		"set":    c.SetPeer(plan.TunnelPeer{Link: "sl-c0", Peer: plan.Peer{ID: id}}, true),
+		"redial": c.Redial("sl-c0", id, netip.MustParseAddrPort("192.0.2.1:4500")),
+		"remove": c.RemovePeer("sl-c0", id),
+	} {
+		if err == nil || !strings.Contains(err.Error(), id.String()) || !strings.Contains(err.Error(), "32 bytes") {
+			t.Errorf("%s: error %v says neither which ID nor what it should be", what, err)
+		}
 	}
 }
 
@@ -125,7 +193,7 @@ func TestAnOldNameIsCleanedUp(t *testing.T) {
 	old := plan.Plan{
 		Links: []plan.Link{{Name: "sl-wg0", Kind: plan.Cable, Driver: string(v1alpha1.CableWireGuard), MTU: 1420,
 			RPFilter: 2}},
-		Tunnels: []plan.Tunnel{{Link: "sl-wg0", ListenPort: 4500, PublicKey: key}},
+		Tunnels: []plan.Tunnel{{Link: "sl-wg0", ListenPort: 4500, ID: key}},
 	}
 	reach(t, k, old)
 	// The port is free only once the old link is gone, which is last: the agent tries again.

@@ -29,15 +29,21 @@ import (
 	"github.com/sealane-io/sealane/dataplane/topology"
 )
 
-// open returns the kernel and the public key of its cables.
-func open(t *testing.T) (*kernel.Kernel, [32]byte) {
+// idOf returns a gateway's ID by its private key.
+func idOf(key wgtypes.Key) plan.PeerID {
+	public := key.PublicKey()
+	return plan.PeerID(public[:])
+}
+
+// open returns the kernel and its node's ID.
+func open(t *testing.T) (*kernel.Kernel, plan.PeerID) {
 	t.Helper()
 	key, err := wgtypes.GeneratePrivateKey()
 	if err != nil {
 		t.Fatal(err)
 	}
 	k := openWith(t, key, testr.New(t))
-	return k, key.PublicKey()
+	return k, idOf(key)
 }
 
 func openWith(t *testing.T, key wgtypes.Key, log logr.Logger) *kernel.Kernel {
@@ -75,7 +81,7 @@ type golden struct {
 }
 
 // goldens returns what dataplane/plan's goldens describe, for nodes with the given key.
-func goldens(t *testing.T, key [32]byte) map[string]golden {
+func goldens(t *testing.T, id plan.PeerID) map[string]golden {
 	t.Helper()
 	paths, err := filepath.Glob("../plan/testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -92,7 +98,7 @@ func goldens(t *testing.T, key [32]byte) map[string]golden {
 		in, nodes := readGolden(t, archive)
 		top := topology.Build(in)
 		for _, n := range nodes {
-			n.PublicKey = key
+			n.ID = id
 			out[filepath.Base(path)+"/"+n.Name] = golden{plan.For(top, n), addressesOf(top, n)}
 		}
 	}
@@ -323,7 +329,7 @@ func TestRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := goldens(t, key.PublicKey())["spine.txtar/a-gw"]
+	node := goldens(t, idOf(key))["spine.txtar/a-gw"]
 	node.become(t)
 	want := node.plan
 	c, err := cable.OpenWireGuard(key, testr.New(t))
@@ -366,7 +372,7 @@ func TestPeerKeepsItsEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second := netip.MustParseAddrPort("192.0.2.1:4500"), netip.MustParseAddrPort("[2001:db8::1]:4500")
-	peer := plan.TunnelPeer{Link: "sl-c0", Peer: plan.Peer{PublicKey: [32]byte{1}, KeepaliveSeconds: 5,
+	peer := plan.TunnelPeer{Link: "sl-c0", Peer: plan.Peer{ID: plan.PeerID(make([]byte, 31)) + "1", KeepaliveSeconds: 5,
 		Candidates: []netip.AddrPort{first, second}, AllowedIPs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}}}
 	expect := func(endpoint netip.AddrPort) {
 		t.Helper()
@@ -379,7 +385,7 @@ func TestPeerKeepsItsEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(first)
-	if err := c.Redial("sl-c0", peer.PublicKey, second); err != nil {
+	if err := c.Redial("sl-c0", peer.ID, second); err != nil {
 		t.Fatal(err)
 	}
 	peer.AllowedIPs = nil
@@ -387,13 +393,13 @@ func TestPeerKeepsItsEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(second)
-	if err := c.RemovePeer("sl-c0", peer.PublicKey); err != nil {
+	if err := c.RemovePeer("sl-c0", peer.ID); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Delete("sl-c0"); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.RemovePeer("sl-c0", peer.PublicKey); err != nil {
+	if err := c.RemovePeer("sl-c0", peer.ID); err != nil {
 		t.Errorf("removing what is gone: %v", err)
 	}
 	if _, err := os.Stat("/run/wireguard/sl-c0.sock"); err == nil {

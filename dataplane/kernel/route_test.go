@@ -20,7 +20,7 @@ func TestSeveralNextHopsAndMarks(t *testing.T) {
 		for i, name := range []string{"sl-c0", "sl-c1"} {
 			p.Links = append(p.Links, plan.Link{Name: name, Kind: plan.Cable, Driver: string(v1alpha1.CableWireGuard), MTU: 1420,
 				RPFilter: 2})
-			p.Tunnels = append(p.Tunnels, plan.Tunnel{Link: name, ListenPort: 4500 + uint16(i), PublicKey: key})
+			p.Tunnels = append(p.Tunnels, plan.Tunnel{Link: name, ListenPort: 4500 + uint16(i), ID: key})
 		}
 		for _, dst := range []string{"10.9.0.0/16", "fd00:9::/32"} {
 			r := plan.Route{Table: plan.OutboundTable, Dst: netip.MustParsePrefix(dst), Metric: plan.RouteMetric,

@@ -47,7 +47,7 @@ func fleet(clusters, gateways int) topology.Input {
 	return in
 }
 
-var gatewayFacts = plan.NodeFacts{Name: "node-0", PublicKey: [32]byte{2}, UnderlayMTU: 1500, IPv6: true}
+var gatewayFacts = plan.NodeFacts{Name: "node-0", ID: "node-0", UnderlayMTU: 1500, IPv6: true}
 
 func forFleets(b *testing.B, f func(b *testing.B, in topology.Input)) {
 	for _, clusters := range []int{10, 100, 250} {

@@ -44,7 +44,7 @@ type Change struct {
 	Element any
 }
 
-// TunnelPeer is one peer of the tunnel on Link. Its key is Link and PublicKey.
+// TunnelPeer is one peer of the tunnel on Link. Its key is Link and ID.
 type TunnelPeer struct {
 	Link string
 	Peer
@@ -234,7 +234,7 @@ func kernelOwned(e any) bool {
 func equal[E comparable](a, b E) bool { return a == b }
 
 func sameTunnel(want, have Tunnel) bool {
-	return want.ListenPort == have.ListenPort && want.PublicKey == have.PublicKey
+	return want.ListenPort == have.ListenPort && want.ID == have.ID
 }
 
 // samePeer leaves out the endpoint: the handshake may have roamed, and trying candidates is the cable's.
@@ -275,10 +275,10 @@ func sameChain(want, have Chain) bool {
 
 type linkPeer struct {
 	link string
-	key  [32]byte
+	id   PeerID
 }
 
-func peerKey(p TunnelPeer) linkPeer { return linkPeer{p.Link, p.PublicKey} }
+func peerKey(p TunnelPeer) linkPeer { return linkPeer{p.Link, p.ID} }
 
 func peers(tunnels []Tunnel) []TunnelPeer {
 	var out []TunnelPeer

@@ -46,7 +46,7 @@ func apply(t *testing.T, k *plan.Plan, changes []plan.Change) {
 				t.Fatalf("%s: no tunnel", c)
 			}
 			k.Tunnels[i].Peers = put(t, c, k.Tunnels[i].Peers, e.Peer,
-				func(x plan.Peer) bool { return x.PublicKey == e.PublicKey })
+				func(x plan.Peer) bool { return x.ID == e.ID })
 		case plan.FDBEntry:
 			requireLink(t, k, c, e.Link)
 			k.FDB = put(t, c, k.FDB, e, func(x plan.FDBEntry) bool { return x.Link == e.Link && x.MAC == e.MAC })
@@ -160,7 +160,7 @@ func texts(changes []plan.Change) string {
 }
 
 func TestDiff(t *testing.T) {
-	other := [32]byte{1}
+	const other = plan.PeerID("another")
 	tests := []struct {
 		name string
 		edit func(want, have *plan.Plan)
@@ -172,15 +172,15 @@ func TestDiff(t *testing.T) {
 			have.Tunnels[0].Peers[0].Cluster, have.Tunnels[0].Peers[0].Candidates = "", nil
 		},
 	}, {
-		name: "a peer with a new key replaces the old one",
-		edit: func(_, have *plan.Plan) { have.Tunnels[0].Peers[0].PublicKey = other },
+		name: "a peer with a new ID replaces the old one",
+		edit: func(_, have *plan.Plan) { have.Tunnels[0].Peers[0].ID = other },
 		want: `add peer sl-c0 YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmI= (c2/b-gw) active candidates 172.31.2.22:4500, 203.0.113.2:4500 allowed ips 10.9.0.0/16, 10.99.0.0/16, fd51:bdb3:3976:8bc5:e4fe:cbe5:5a44:2056/128 keepalive 5
-delete peer sl-c0 AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA= (c2/b-gw) active candidates 172.31.2.22:4500, 203.0.113.2:4500 allowed ips 10.9.0.0/16, 10.99.0.0/16, fd51:bdb3:3976:8bc5:e4fe:cbe5:5a44:2056/128 keepalive 5
+delete peer sl-c0 YW5vdGhlcg== (c2/b-gw) active candidates 172.31.2.22:4500, 203.0.113.2:4500 allowed ips 10.9.0.0/16, 10.99.0.0/16, fd51:bdb3:3976:8bc5:e4fe:cbe5:5a44:2056/128 keepalive 5
 `,
 	}, {
-		name: "this node's key changed",
-		edit: func(_, have *plan.Plan) { have.Tunnels[0].PublicKey = other },
-		want: "replace tunnel sl-c0 public key YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE= listening port 4500\n",
+		name: "this node's ID changed",
+		edit: func(_, have *plan.Plan) { have.Tunnels[0].ID = other },
+		want: "replace tunnel sl-c0 id YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE= listening port 4500\n",
 	}, {
 		name: "a route that points elsewhere",
 		edit: func(_, have *plan.Plan) { have.Routes[0].Source = netip.Addr{} },

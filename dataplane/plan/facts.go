@@ -8,8 +8,8 @@ import "net/netip"
 type NodeFacts struct {
 	// Name of the node.
 	Name string
-	// PublicKey of this node's cables; unused on a worker.
-	PublicKey [32]byte
+	// ID of this node's gateway to its peers; unused on a worker.
+	ID PeerID
 	// PodAddresses are the node's addresses inside its cluster's pod CIDRs, at most one a family. Host
 	// traffic to remote clusters leaves from them. A CNI may give the node none.
 	PodAddresses []netip.Addr

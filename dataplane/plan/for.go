@@ -3,7 +3,6 @@
 package plan
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"net/netip"
@@ -264,7 +263,7 @@ func (v *view) addresses() []Address {
 	}
 	if v.probing() {
 		for _, j := range v.slots {
-			out = append(out, Address{CableLink(j), host(ULA(v.facts.PublicKey)), false})
+			out = append(out, Address{CableLink(j), host(ULA(v.facts.ID)), false})
 		}
 	}
 	return out
@@ -384,8 +383,8 @@ func (v *view) probes() []Route {
 	var out []Route
 	for _, r := range v.Remotes {
 		for _, g := range r.Gateways {
-			out = append(out, Route{Table: OutboundTable, Dst: host(ULA(g.PublicKey)), Metric: RouteMetric, Type: Unicast,
-				NextHops: []NextHop{{Link: CableLink(g.Slot), Weight: 1}}, Source: ULA(v.facts.PublicKey)})
+			out = append(out, Route{Table: OutboundTable, Dst: host(ULA(PeerOf(g))), Metric: RouteMetric, Type: Unicast,
+				NextHops: []NextHop{{Link: CableLink(g.Slot), Weight: 1}}, Source: ULA(v.facts.ID)})
 		}
 	}
 	return out
@@ -442,15 +441,15 @@ func (v *view) outboundRules() []Rule {
 func (v *view) tunnels() []Tunnel {
 	var out []Tunnel
 	for _, j := range v.slots {
-		t := Tunnel{Link: CableLink(j), ListenPort: v.Cable.Port + uint16(j), PublicKey: v.facts.PublicKey}
+		t := Tunnel{Link: CableLink(j), ListenPort: v.Cable.Port + uint16(j), ID: v.facts.ID}
 		for _, r := range v.behind[j] {
 			for _, g := range r.Gateways {
-				if g.Slot == j && [32]byte(g.PublicKey) != v.facts.PublicKey {
+				if g.Slot == j && PeerOf(g) != v.facts.ID {
 					t.Peers = append(t.Peers, v.peer(r, g))
 				}
 			}
 		}
-		slices.SortFunc(t.Peers, func(a, b Peer) int { return bytes.Compare(a.PublicKey[:], b.PublicKey[:]) })
+		slices.SortFunc(t.Peers, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
 		out = append(out, t)
 	}
 	return out
@@ -458,14 +457,14 @@ func (v *view) tunnels() []Tunnel {
 
 // peer dials the remote gateway at the port of the device that it keeps for this gateway's slot.
 func (v *view) peer(r topology.Remote, g topology.Gateway) Peer {
-	p := Peer{PublicKey: g.PublicKey, Cluster: r.Name, Node: g.Node, KeepaliveSeconds: KeepaliveSeconds}
+	p := Peer{ID: PeerOf(g), Cluster: r.Name, Node: g.Node, KeepaliveSeconds: KeepaliveSeconds}
 	p.Active = v.isActive() && slices.Contains(v.active.Remotes[r.Name], g.Slot)
 	for _, c := range g.Candidates {
 		if c.Addr.Is4() || v.facts.IPv6 {
 			p.Candidates = append(p.Candidates, netip.AddrPortFrom(c.Addr, v.Cable.Port+uint16(v.gateway.Slot)))
 		}
 	}
-	p.AllowedIPs = append(slices.Clip(r.Routed), host(ULA(g.PublicKey)))
+	p.AllowedIPs = append(slices.Clip(r.Routed), host(ULA(PeerOf(g))))
 	slices.SortFunc(p.AllowedIPs, netfacts.Compare)
 	return p
 }

@@ -100,7 +100,7 @@ func eachCase(t *testing.T, f func(path string, archive *txtar.Archive, top topo
 				Alive: n.Alive}
 			for _, g := range top.Local.Gateways {
 				if g.Node == n.Name {
-					fact.PublicKey = g.PublicKey
+					fact.ID = plan.PeerOf(g)
 				}
 			}
 			out = append(out, fact)

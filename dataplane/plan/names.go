@@ -95,10 +95,10 @@ func ULAPrefix() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, 0x51}), 16)
 }
 
-// ULA returns the address, inside the cables, of the gateway with a public key: fd51 and 112 bits of the
-// key's SHA-256, more than anybody can make collide.
-func ULA(key [32]byte) netip.Addr {
-	sum := sha256.Sum256(key[:])
+// ULA returns the address, inside the cables, of the gateway with an ID: fd51 and 112 bits of the ID's SHA-256,
+// more than anybody can make collide.
+func ULA(id PeerID) netip.Addr {
+	sum := sha256.Sum256([]byte(id))
 	a := [16]byte{0xfd, 0x51}
 	copy(a[2:], sum[:])
 	return netip.AddrFrom16(a)

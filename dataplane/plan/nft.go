@@ -144,7 +144,7 @@ func (v *view) guard(f Family) Chain {
 		}
 		if f == IPv6 && v.probing() {
 			r.add(`iifname "%s*" ip6 saddr %s ip6 daddr %s icmpv6 type { echo-request, echo-reply } accept`,
-				CablePrefix, ULAPrefix(), ULA(v.facts.PublicKey))
+				CablePrefix, ULAPrefix(), ULA(v.facts.ID))
 		}
 		for _, j := range v.slots {
 			if slices.Contains(v.families, f) && reaches(f, v.behind[j]) {

@@ -4,7 +4,6 @@ package plan
 
 import (
 	"cmp"
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -148,12 +147,12 @@ func (a Active) String() string {
 }
 
 func (t Tunnel) String() string {
-	return fmt.Sprintf("%s public key %s listening port %d", t.Link, base64Key(t.PublicKey), t.ListenPort)
+	return fmt.Sprintf("%s id %s listening port %d", t.Link, t.ID, t.ListenPort)
 }
 
 func (p Peer) String() string {
 	var b strings.Builder
-	b.WriteString(base64Key(p.PublicKey))
+	b.WriteString(p.ID.String())
 	if p.Cluster != "" {
 		fmt.Fprintf(&b, " (%s/%s)", p.Cluster, p.Node)
 	}
@@ -208,8 +207,6 @@ func (t Table) String() string {
 	b.WriteString("}")
 	return b.String()
 }
-
-func base64Key(k [32]byte) string { return base64.StdEncoding.EncodeToString(k[:]) }
 
 func (e MapElement) String() string { return e.Key + " : " + e.Value }
 

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"encoding/base64"
 	"net/netip"
 
 	"github.com/sealane-io/sealane/dataplane/topology"
@@ -53,8 +54,15 @@ const (
 	Cable LinkKind = "cable"
 )
 
-// PeerID identifies a gateway to its peers, whatever the driver of the cable: its public key.
-type PeerID = topology.Key
+// PeerID identifies a gateway to its peers. It is what the driver of their cable keeps of a peer in the kernel,
+// so that one that no plan knows has an ID as well: with WireGuard the 32 bytes of its public key.
+type PeerID string
+
+// PeerOf returns the ID of a gateway. A driver whose peers have no X25519 key takes theirs from another field.
+func PeerOf(g topology.Gateway) PeerID { return PeerID(g.PublicKey[:]) }
+
+// String is base64: an ID need not be text.
+func (id PeerID) String() string { return base64.StdEncoding.EncodeToString([]byte(id)) }
 
 // Link is a network interface, named "sl-…". Its key is Name; a change of Kind, Driver, VNI, Port, Local or
 // MAC needs a new link.
@@ -144,14 +152,14 @@ type Rule struct {
 type Tunnel struct {
 	Link       string
 	ListenPort uint16
-	// PublicKey belongs to the private key in use.
-	PublicKey [32]byte
-	Peers     []Peer // sorted by public key
+	// ID of this node's gateway to the peers; with WireGuard it belongs to the private key in use.
+	ID    PeerID
+	Peers []Peer // sorted by ID
 }
 
 // Peer of a tunnel.
 type Peer struct {
-	PublicKey [32]byte
+	ID PeerID
 	// Cluster and Node say whose it is, Active whether traffic to the cluster uses it. They are not in the
 	// kernel, and Diff ignores them.
 	Cluster, Node string

@@ -363,7 +363,7 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	a.cable, a.top, a.plan = driver, top, plan.For(top, a.facts)
 	for _, t := range a.plan.Tunnels {
 		for i, p := range t.Peers {
-			t.Peers[i].Candidates = a.proven.first(p.PublicKey, p.Candidates)
+			t.Peers[i].Candidates = a.proven.first(p.ID, p.Candidates)
 		}
 	}
 	a.remotes = remotes(a.top, a.plan)
@@ -422,7 +422,7 @@ func (a *Agent) alive() map[string][]int {
 	}
 	out := map[string][]int{}
 	for _, r := range a.remotes {
-		h := a.prober.Health(plan.ULA(r.gateway.PublicKey))
+		h := a.prober.Health(plan.ULA(r.id()))
 		if h != nil && h.Status == v1alpha1.ConnectionConnected {
 			out[r.cluster] = append(out[r.cluster], r.gateway.Slot)
 		}
@@ -437,7 +437,7 @@ func (a *Agent) probe(targets []remote, check v1alpha1.HealthCheckSpec) {
 	}
 	addresses := make([]netip.Addr, 0, len(targets))
 	for _, r := range targets {
-		addresses = append(addresses, plan.ULA(r.gateway.PublicKey))
+		addresses = append(addresses, plan.ULA(r.id()))
 	}
 	const shortest, usual, usualThreshold = 50, 250, 4
 	interval, threshold := check.IntervalMilliseconds, check.FailureThreshold

@@ -61,7 +61,7 @@ func (d *dialler) forget(present func(id plan.PeerID) bool) {
 // process, and a peer that is dialled there at once is back after one round trip.
 type proven struct {
 	path      string
-	endpoints map[string]netip.AddrPort // by public key, base64
+	endpoints map[string]netip.AddrPort // by ID, base64
 }
 
 func newProven(dir string) (*proven, error) {

@@ -14,7 +14,7 @@ import (
 // facts finds what the plan needs to know among the node's addresses.
 func facts(top topology.Topology, node string, id plan.PeerID, addresses []kernel.LocalAddress,
 	ipv6 bool) plan.NodeFacts {
-	f := plan.NodeFacts{Name: node, PublicKey: id, IPv6: ipv6}
+	f := plan.NodeFacts{Name: node, ID: id, IPv6: ipv6}
 	i := slices.IndexFunc(top.Local.Nodes, func(n topology.Node) bool { return n.Name == node })
 	if i < 0 {
 		return f

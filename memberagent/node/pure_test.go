@@ -78,7 +78,7 @@ func TestDialler(t *testing.T) {
 	var d dialler
 	step := func(works bool, inUse netip.AddrPort, after time.Duration) netip.AddrPort {
 		now = now.Add(after)
-		next, _ := d.next([32]byte{1}, works, inUse, candidates, now)
+		next, _ := d.next("peer", works, inUse, candidates, now)
 		return next
 	}
 	for i, c := range []struct {
@@ -115,16 +115,16 @@ func TestProvenEndpointComesFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := p.first([32]byte{1}, []netip.AddrPort{a, b}); got[0] != a {
+	if got := p.first("peer", []netip.AddrPort{a, b}); got[0] != a {
 		t.Errorf("nothing known: %v", got)
 	}
-	if err := p.save(map[string]netip.AddrPort{plan.PeerID{1}.String(): b}); err != nil {
+	if err := p.save(map[string]netip.AddrPort{plan.PeerID("peer").String(): b}); err != nil {
 		t.Fatal(err)
 	}
 	if p, err = newProven(dir); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.first([32]byte{1}, []netip.AddrPort{a, b}); !slices.Equal(got, []netip.AddrPort{b, a}) {
+	if got := p.first("peer", []netip.AddrPort{a, b}); !slices.Equal(got, []netip.AddrPort{b, a}) {
 		t.Errorf("after a restart: %v", got)
 	}
 }
@@ -252,14 +252,14 @@ func TestFacts(t *testing.T) {
 		Nodes: []topology.Node{{Name: "n", Addresses: []netip.Addr{netip.MustParseAddr("10.8.255.1")},
 			Pods: []netip.Prefix{prefix("10.8.1.0/24")}}},
 	}}
-	f := facts(top, "n", [32]byte{1}, []kernel.LocalAddress{
+	f := facts(top, "n", "peer", []kernel.LocalAddress{
 		address("10.8.0.1", 1500), address("10.8.1.1", 1500), address("10.8.255.1", 9000), address("fd00:8::1", 1500),
 	}, true)
 	want := []netip.Addr{netip.MustParseAddr("10.8.1.1"), netip.MustParseAddr("fd00:8::1")}
 	if !slices.Equal(f.PodAddresses, want) || f.UnderlayMTU != 9000 {
 		t.Errorf("facts %+v", f)
 	}
-	if f := facts(top, "unlisted", [32]byte{1}, nil, false); f.PodAddresses != nil || f.UnderlayMTU != 0 {
+	if f := facts(top, "unlisted", "peer", nil, false); f.PodAddresses != nil || f.UnderlayMTU != 0 {
 		t.Errorf("facts of a node that is not known: %+v", f)
 	}
 }

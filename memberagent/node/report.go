@@ -29,16 +29,16 @@ func (a *Agent) measure(ctx context.Context) {
 	states := a.peerStates(ctx)
 	reached := a.stillPeers(a.proven.endpoints)
 	for _, r := range a.remotes {
-		state := states[r.gateway.PublicKey]
+		state := states[r.id()]
 		var health *Health
 		if a.prober != nil {
-			health = a.prober.Health(plan.ULA(r.gateway.PublicKey))
+			health = a.prober.Health(plan.ULA(r.id()))
 		}
 		c := connection(r, state, health, now)
 		connections = append(connections, c)
 		tunnels = append(tunnels, Tunnel{c, state})
 		if c.Status == v1alpha1.ConnectionConnected && state.Endpoint.IsValid() {
-			reached[r.gateway.PublicKey.String()] = state.Endpoint
+			reached[r.id().String()] = state.Endpoint
 		}
 		a.dial(ctx, r, state, c.Status == v1alpha1.ConnectionConnected, now)
 	}
@@ -69,7 +69,7 @@ func (a *Agent) stillPeers(endpoints map[string]netip.AddrPort) map[string]netip
 	}
 	out := map[string]netip.AddrPort{}
 	for _, r := range a.remotes {
-		id := r.gateway.PublicKey.String()
+		id := r.id().String()
 		if e, ok := endpoints[id]; ok {
 			out[id] = e
 		}
@@ -96,13 +96,13 @@ func (a *Agent) dial(ctx context.Context, r remote, state kernel.PeerState, work
 	if state.Link != r.link {
 		return
 	}
-	address, other := a.dialler.next(r.gateway.PublicKey, works, state.Endpoint, r.candidates, now)
+	address, other := a.dialler.next(r.id(), works, state.Endpoint, r.candidates, now)
 	if !other {
 		return
 	}
 	log := logr.FromContextOrDiscard(ctx).WithValues("remoteCluster", r.cluster, "gateway", r.gateway.Node)
 	log.Info("dialling another address", "address", address.String(), "before", state.Endpoint.String())
-	if err := a.cable.Redial(r.link, r.gateway.PublicKey, address); err != nil {
+	if err := a.cable.Redial(r.link, r.id(), address); err != nil {
 		log.Error(err, "the address was not set")
 	}
 }

@@ -4,7 +4,6 @@ package node
 
 import (
 	"cmp"
-	"encoding/base64"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -33,6 +32,8 @@ type remote struct {
 	active     bool // traffic to the cluster uses it
 }
 
+func (r remote) id() plan.PeerID { return plan.PeerOf(r.gateway) }
+
 // remotes lists the tunnels that a plan has, sorted by cluster and slot.
 func remotes(top topology.Topology, p plan.Plan) []remote {
 	type place struct {
@@ -42,13 +43,13 @@ func remotes(top topology.Topology, p plan.Plan) []remote {
 	places := map[plan.PeerID]place{}
 	for _, r := range top.Remotes {
 		for _, g := range r.Gateways {
-			places[g.PublicKey] = place{r.Name, g}
+			places[plan.PeerOf(g)] = place{r.Name, g}
 		}
 	}
 	var out []remote
 	for _, t := range p.Tunnels {
 		for _, peer := range t.Peers {
-			if at, ok := places[peer.PublicKey]; ok {
+			if at, ok := places[peer.ID]; ok {
 				out = append(out, remote{at.cluster, at.gateway, t.Link, peer.Candidates, peer.Active})
 			}
 		}
@@ -106,7 +107,7 @@ func endpoint(gateway *v1alpha1.Gateway, driver string, f plan.NodeFacts,
 	return &v1alpha1.Endpoint{
 		Gateway:   gateway.Name,
 		Slot:      gateway.Spec.Slot,
-		PublicKey: base64.StdEncoding.EncodeToString(f.PublicKey[:]),
+		PublicKey: f.ID.String(),
 		Addresses: addresses,
 		MTU:       int32(plan.TunnelMTU(driver, f.UnderlayMTU)),
 	}
