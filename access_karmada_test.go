@@ -88,6 +88,7 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 
 	member := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: v1alpha1.MemberSpec{ClusterSet: "default",
 		Phase: v1alpha1.MemberActive}}
+	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "gone", UID: "gone"}}
 	installed := installation.Policies(templates, []string{"c2"})[1]
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "sealane-controller"}}
 	elsewhere, unlabelled := work("elsewhere", peering), work("unlabelled", peering)
@@ -130,6 +131,21 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 		})},
 		{"another's Work, deleted", byPolicy, deletes(t, users)},
 		{"another's Work with our label, deleted", byPolicy, deletes(t, relabelled)},
+		{"an owner of a ClusterSet", byPolicy,
+			patchUpdate(t, set, func(s *v1alpha1.ClusterSet) { s.OwnerReferences = owner })},
+		{"an annotation of a ClusterSet", byPolicy, patchUpdate(t, set, func(s *v1alpha1.ClusterSet) {
+			s.Annotations = map[string]string{"argocd.argoproj.io/tracking-id": "x"}
+		})},
+		{"another's finalizer of a ClusterSet", byPolicy, patchUpdate(t, set, func(s *v1alpha1.ClusterSet) {
+			s.Finalizers = append(s.Finalizers, "example.org/f")
+		})},
+		{"an owner of its policy", byPolicy, patchUpdate(t, installed,
+			func(p *policyv1alpha1.ClusterPropagationPolicy) { p.OwnerReferences = owner })},
+		{"a token of its own for eight days", byPolicy, func(c client.Client) error {
+			return c.SubResource("token").Create(t.Context(),
+				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "sealane-controller"}},
+				credential.Request(8*24*time.Hour))
+		}},
 		{"the settings of a ClusterSet", byPolicy, patchUpdate(t, set,
 			func(s *v1alpha1.ClusterSet) { s.Spec.Cable.Port = 4600 })},
 		{"a ClusterSet", noRight, creates(t, &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "mine"}})},

@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// Namespace is where Sealane's own workloads run: on the Karmada host and in every member.
+// Namespace is where Sealane's own workloads run in every member, and that of the controller's account and Lease on the
+// Karmada API.
 const Namespace = "sealane-system"
 
 // PeeringName is the name of the one Peering in each member.

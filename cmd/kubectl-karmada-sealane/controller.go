@@ -137,6 +137,13 @@ func (a *api) installBundle(ctx context.Context, c *controller, p *progress) err
 	if err != nil {
 		return err
 	}
+	// Before the templates: a policy of somebody else's that selects all objects of a kind would claim them for good.
+	for _, policy := range installation.Policies(templates, nil) {
+		err := a.Create(ctx, policy, client.FieldOwner(fieldManager))
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create clusterpropagationpolicy %s: %w", policy.Name, err)
+		}
+	}
 	if err := a.apply(ctx, templates...); err != nil {
 		return err
 	}

@@ -55,8 +55,9 @@ func newExport(o *options) *cobra.Command {
 		Short: "Export a service to the other members",
 		Long: `Export a service: create a ServiceExport on the Karmada API and a PropagationPolicy that spreads it to the
 clusters of -C, by default to those that Karmada propagates the Service to, or else to those that the ClusterSet
-selects. With --context, create a ServiceExport in that member alone. Then wait until each of these clusters exports
-it; the exit code is not 0 if one does not.
+selects, now. With --context, create a ServiceExport in that member alone. Then wait until each of these clusters, or
+without -C each that has the Service, exports it; the exit code is not 0 if one does not. Clusters that Karmada does
+not reach are not waited for.
 
 The namespace must exist where the ServiceExport is created, and the Service there or in a cluster that is to
 export it: --create-namespace and --allow-missing say otherwise.

@@ -48,9 +48,10 @@ itself on the cluster that hosts Karmada, which propagates the workloads to the 
 wait until every member is connected to every other and resolves the clusterset's names through its own
 cluster DNS.
 
-Running it again changes nothing that is as it should be, but gives the controller a new token. An existing
-ClusterSet is never changed. --render prints what would be applied, for GitOps, and asks no API server; the
-controller's credential and Deployment are not part of it.`,
+Running it again with the same flags and version changes nothing that is as it should be, but gives the controller a
+new token; with others, it sets images, pull policy, replicas and the way the controller runs to what these say. An
+existing ClusterSet is never changed. --render prints what would be applied, for GitOps, and asks no API server; the
+ClusterSet, which is yours, and the controller's credential, Deployment and policies are not part of it.`,
 		Example: `  # every cluster of Karmada, the controller in the cluster of context karmada-host
   ` + o.invocation + ` install --karmada-context karmada-apiserver --host-context karmada-host
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,9 +57,15 @@ func TestUninstallLeavesNothing(t *testing.T) {
 	if err := k.Update(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	for _, policy := range installation.Policies(nil, []string{"c1"}) {
-		policy.Spec.ResourceSelectors = []policyv1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "Namespace", Name: "x"}}
-		k.create(t, policy)
+	var policies policyv1alpha1.ClusterPropagationPolicyList
+	if err := k.List(t.Context(), &policies); err != nil || len(policies.Items) != 2 {
+		t.Fatalf("policies of the bundle: %d, %v; want 2", len(policies.Items), err)
+	}
+	for i := range policies.Items {
+		names := policies.Items[i].Spec.Placement.ClusterAffinity.ClusterNames
+		if !slices.Equal(names, []string{installation.NoCluster}) {
+			t.Errorf("%s goes to %q before the controller says so", policies.Items[i].Name, names)
+		}
 	}
 	k.fails(t, []string{"sealane-controller runs", "uninstall --force"}, "uninstall", "--timeout=3s")
 	if err := k.dropMembers(t.Context()); err != nil {
@@ -70,7 +77,6 @@ func TestUninstallLeavesNothing(t *testing.T) {
 	if left := k.sealanes(t); len(left) > 0 {
 		t.Errorf("left over: %v", left)
 	}
-	var policies policyv1alpha1.ClusterPropagationPolicyList
 	if err := k.List(t.Context(), &policies); err != nil || len(policies.Items) > 0 {
 		t.Errorf("policies left over: %v, %v", policies.Items, err)
 	}

@@ -5,6 +5,7 @@ package membership
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -40,8 +41,10 @@ type Reconciler struct {
 	Events record.EventRecorder
 	// Templates of the install bundle, of which names and kinds count.
 	Templates []*unstructured.Unstructured
-	// again is when Karmada's scheduler is to look at the exports once more; zero for never.
-	again time.Time
+	// asked is when Karmada's scheduler was first to look at the exports for a cluster that has come to serve them;
+	// last is when it was to, for whichever.
+	asked map[string]time.Time
+	last  time.Time
 }
 
 const (
@@ -71,19 +74,41 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		}
 		return ctrl.Result{}, err
 	}
-	return r.lookAgain(ctx)
+	return r.reschedule(ctx, state, d.Serving)
 }
 
-// lookAgain asks Karmada's scheduler a second time, in case that it had not heard of a cluster's kinds at the first.
-func (r *Reconciler) lookAgain(ctx context.Context) (ctrl.Result, error) {
-	if r.again.IsZero() {
+// reschedule has Karmada's scheduler look at every ServiceExport again for clusters that have come to serve them: of
+// the kinds that a cluster serves it takes note only when it places something. It does so twice, in case that the
+// scheduler had not heard of the cluster's kinds at the first, and records that on the Member. However often clusters
+// change what they serve, it asks once in schedulerLag.
+func (r *Reconciler) reschedule(ctx context.Context, state fleet.State, serving []string) (ctrl.Result, error) {
+	maps.DeleteFunc(r.asked, func(cluster string, _ time.Time) bool { return !slices.Contains(serving, cluster) })
+	if len(serving) == 0 {
 		return ctrl.Result{}, nil
 	}
-	if left := time.Until(r.again); left > 0 {
-		return ctrl.Result{RequeueAfter: left}, nil
+	now := time.Now()
+	if wait := r.last.Add(schedulerLag).Sub(now); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	r.again = time.Time{}
-	return ctrl.Result{}, r.reschedule(ctx)
+	if err := r.rebalance(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.last = now
+	if r.asked == nil {
+		r.asked = map[string]time.Time{}
+	}
+	for _, cluster := range serving {
+		if _, before := r.asked[cluster]; !before {
+			r.asked[cluster] = now
+			continue
+		}
+		m := state.Member(cluster).DeepCopy()
+		m.Spec.ServesExports = true
+		if err := r.Client.Update(ctx, m); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return ctrl.Result{}, fmt.Errorf("update Member %s: %w", cluster, err)
+		}
+	}
+	return ctrl.Result{RequeueAfter: schedulerLag}, nil
 }
 
 func (r *Reconciler) gatherWire(ctx context.Context, state fleet.State) (map[string]Wire, error) {
@@ -117,12 +142,6 @@ func (r *Reconciler) apply(ctx context.Context, state fleet.State, d Decision) e
 		}
 		log.FromContext(ctx).Info("cluster joins", "cluster", m.Name, "clusterSet", m.Spec.ClusterSet)
 		r.Events.Eventf(&m, corev1.EventTypeNormal, "Joining", "cluster joins ClusterSet %s", m.Spec.ClusterSet)
-	}
-	if d.Reschedule {
-		if err := r.reschedule(ctx); err != nil {
-			return err
-		}
-		r.again = time.Now().Add(schedulerLag)
 	}
 	for _, m := range d.Update {
 		if err := r.Client.Update(ctx, &m); err != nil {
@@ -169,8 +188,8 @@ func (r *Reconciler) withdraw(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// propagate has Karmada carry the install bundle to the clusters named, and to no other. What else a policy says,
-// Karmada's defaults among it, stays.
+// propagate has Karmada carry the install bundle to the clusters named, and to no other. What would take clusters away,
+// add others or add objects is put back; what else a policy says, Karmada's defaults among it, stays.
 func (r *Reconciler) propagate(ctx context.Context, clusters []string) error {
 	for _, want := range installation.Policies(r.Templates, clusters) {
 		var have policyv1alpha1.ClusterPropagationPolicy
@@ -189,6 +208,8 @@ func (r *Reconciler) propagate(ctx context.Context, clusters []string) error {
 		spec := have.Spec.DeepCopy()
 		spec.ResourceSelectors, spec.Placement.ClusterAffinity = want.Spec.ResourceSelectors,
 			want.Spec.Placement.ClusterAffinity
+		spec.Placement.ClusterAffinities, spec.Placement.SpreadConstraints = nil, nil
+		spec.PropagateDeps, spec.Suspension, spec.ActivationPreference = false, nil, ""
 		spec.ConflictResolution = want.Spec.ConflictResolution
 		spec.PreserveResourcesOnDeletion = want.Spec.PreserveResourcesOnDeletion
 		if equality.Semantic.DeepEqual(&have.Spec, spec) || !have.DeletionTimestamp.IsZero() {
@@ -202,9 +223,8 @@ func (r *Reconciler) propagate(ctx context.Context, clusters []string) error {
 	return nil
 }
 
-// reschedule has Karmada's scheduler look at every ServiceExport again. Of the kinds that a cluster serves it takes
-// note only when it places something.
-func (r *Reconciler) reschedule(ctx context.Context) error {
+// rebalance creates the WorkloadRebalancers that name every ServiceExport.
+func (r *Reconciler) rebalance(ctx context.Context) error {
 	var exports mcsv1alpha1.ServiceExportList
 	if err := r.Client.List(ctx, &exports); err != nil {
 		return fmt.Errorf("list the ServiceExports: %w", err)

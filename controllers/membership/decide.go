@@ -30,9 +30,9 @@ type Decision struct {
 	Withdraw []string
 	// Spread are the clusters that the install bundle goes to.
 	Spread []string
-	// Reschedule says that a cluster has come to serve ServiceExport: Karmada's scheduler is to look again at the
-	// exports that waited for one.
-	Reschedule bool
+	// Serving are members that have come to serve ServiceExport: Karmada's scheduler is to look again at the exports
+	// that waited for that.
+	Serving []string
 	// Hold are ClusterSets that need the finalizer, Release those that are done with it.
 	Hold, Release []string
 }
@@ -96,11 +96,13 @@ func (d *Decision) decideMember(state fleet.State, m v1alpha1.Member, owner stri
 		if wire.Live == wire.Works {
 			m.Spec.Phase = v1alpha1.MemberActive
 		}
-		m.Spec.ServesExports = fleet.ServesExports(c)
+		serves := fleet.ServesExports(c)
+		m.Spec.ServesExports = m.Spec.ServesExports && serves
 		if m.Spec != was {
 			d.Update = append(d.Update, m)
+		} else if serves && !was.ServesExports {
+			d.Serving = append(d.Serving, m.Name)
 		}
-		d.Reschedule = d.Reschedule || m.Spec.ServesExports && !was.ServesExports
 		return
 	}
 	if m.Spec.Phase != v1alpha1.MemberLeaving {

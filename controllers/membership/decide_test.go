@@ -71,9 +71,7 @@ func text(d Decision) string {
 	}
 	add("hold", d.Hold...)
 	add("release", d.Release...)
-	if d.Reschedule {
-		add("reschedule", "exports")
-	}
+	add("reschedule for", d.Serving...)
 	return strings.Join(append(out, "spread "+strings.Join(d.Spread, ",")), "; ")
 }
 
@@ -151,7 +149,7 @@ func TestDecide(t *testing.T) {
 		"another cluster of that name": {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(other),
 			Members: members(member("c1", "blue", active))}, Wire{}, "withdraw c1; drop c1; spread c1"},
 		"it serves ServiceExport": {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(serving),
-			Members: members(member("c1", "blue", active))}, Wire{}, "update c1=Active; reschedule exports; spread c1"},
+			Members: members(member("c1", "blue", active))}, Wire{}, "reschedule for c1; spread c1"},
 		"it did already": {fleet.State{Sets: sets(set("blue", 0, "c1")), Clusters: all(serving),
 			Members: members(exporter)}, Wire{}, "spread c1"},
 		"it no longer does": {fleet.State{Sets: sets(set("blue", 0, "c1")),

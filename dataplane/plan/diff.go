@@ -50,7 +50,7 @@ type TunnelPeer struct {
 	Peer
 }
 
-// ForwardAccept accepts what enters and leaves by "sl-*" in the FORWARD chains of a family.
+// ForwardAccept accepts, in the FORWARD chains of a family, what Sealane's own chain has marked.
 type ForwardAccept struct{ Family Family }
 
 // ConntrackFlush forgets the connections from or to Prefix. They began before it was remote, so they may

@@ -6,9 +6,6 @@ package installation
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,13 +13,11 @@ import (
 	"path"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
-
-// AnnotationApplied on an installed object is the hash of the manifest last applied.
-const AnnotationApplied = "sealane.io/applied"
 
 // KindCRD is the kind of the templates that outlive a leave.
 const KindCRD = "CustomResourceDefinition"
@@ -35,7 +30,7 @@ type Images struct {
 }
 
 // Templates returns the install bundle in the order to apply it: the CRDs that members need, then the
-// manifests in artifacts/deploy, the Namespace first. Each carries the hash of its own content.
+// manifests in artifacts/deploy, the Namespace first.
 func Templates(artifacts fs.FS, images Images) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, plural := range []string{"peerings", "bundles", "gateways"} {
@@ -70,9 +65,8 @@ func Templates(artifacts fs.FS, images Images) ([]*unstructured.Unstructured, er
 		if err := setImages(o, images); err != nil {
 			return nil, fmt.Errorf("set the images of %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
-		if err := setHash(o); err != nil {
-			return nil, err
-		}
+		// As the CRDs that Karmada needs for itself carry it: their templates are the same objects.
+		o.SetLabels(labels.Merge(o.GetLabels(), labels.Set{labelManagedBy: v1alpha1.ManagedBy}))
 	}
 	return objects, nil
 }
@@ -121,19 +115,4 @@ func setImages(o *unstructured.Unstructured, images Images) error {
 		}
 	}
 	return unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers")
-}
-
-func setHash(o *unstructured.Unstructured) error {
-	data, err := json.Marshal(o.Object)
-	if err != nil {
-		return fmt.Errorf("encode %s %s: %w", o.GetKind(), o.GetName(), err)
-	}
-	sum := sha256.Sum256(data)
-	annotations := o.GetAnnotations()
-	if annotations == nil {
-		annotations = make(map[string]string, 1)
-	}
-	annotations[AnnotationApplied] = hex.EncodeToString(sum[:8])
-	o.SetAnnotations(annotations)
-	return nil
 }

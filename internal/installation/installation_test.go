@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sealane-io/sealane"
+	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
 func templates(t *testing.T) []*unstructured.Unstructured {
@@ -34,8 +35,8 @@ func TestTemplatesOrderAndImages(t *testing.T) {
 	var kinds []string
 	for _, o := range templates(t) {
 		kinds = append(kinds, o.GetKind())
-		if o.GetAnnotations()[AnnotationApplied] == "" {
-			t.Errorf("%s %s carries no hash", o.GetKind(), o.GetName())
+		if o.GetLabels()[labelManagedBy] != v1alpha1.ManagedBy {
+			t.Errorf("%s %s is not labelled as ours", o.GetKind(), o.GetName())
 		}
 		containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 		if err != nil {

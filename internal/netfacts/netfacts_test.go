@@ -17,7 +17,10 @@ import (
 func TestParsePrefix(t *testing.T) {
 	for text, reason := range map[string]string{
 		"10.8.0.0/16":            "",
-		"100.64.0.0/10":          "",
+		"100.64.0.0/11":          "",
+		"100.100.100.200/32":     netfacts.ReasonReserved,
+		"100.64.0.0/10":          netfacts.ReasonReserved,
+		"fd00:42::42/128":        netfacts.ReasonReserved,
 		"fd00:8::/48":            "",
 		"2001:db8::/32":          "",
 		"10.8.0.1/16":            netfacts.ReasonNotMasked,

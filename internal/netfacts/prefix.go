@@ -31,6 +31,7 @@ type reservation struct {
 // routes them to a cluster hands it the credentials of the others' nodes.
 var reserved = [...]reservation{
 	{netip.MustParsePrefix("0.0.0.0/8"), "this network"},
+	{netip.MustParsePrefix("100.100.100.200/32"), "the metadata service of Alibaba Cloud"},
 	{netip.MustParsePrefix("127.0.0.0/8"), "loopback"},
 	{netip.MustParsePrefix("169.254.0.0/16"), "link-local"},
 	{netip.MustParsePrefix("168.63.129.16/32"), "the metadata service of Azure"},
@@ -38,6 +39,7 @@ var reserved = [...]reservation{
 	{netip.MustParsePrefix("240.0.0.0/4"), "reserved"},
 	{netip.MustParsePrefix("::/96"), "loopback or unspecified"},
 	{netip.MustParsePrefix("::ffff:0:0/96"), "IPv4-mapped"},
+	{netip.MustParsePrefix("fd00:42::42/128"), "the metadata service of Scaleway"},
 	{netip.MustParsePrefix("fd00:c1::a9fe:a9fe/128"), "the metadata service of Oracle Cloud"},
 	{netip.MustParsePrefix("fd00:ec2::/32"), "the metadata services of AWS"},
 	{netip.MustParsePrefix("fd20:ce::254/128"), "the metadata service of Google Cloud"},

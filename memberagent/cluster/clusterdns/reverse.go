@@ -60,6 +60,8 @@ func (f Forward) reverse(served []Served) (reverse, error) {
 		for i := range served {
 			s := &served[i]
 			switch {
+			case strings.Contains(s.Zone, "/"):
+				return reverse{}, fmt.Errorf("%s is served by %s: reverse zones in CIDR notation are not compared", s.Zone, s.By)
 			case s.Zone == "" || !dnszone.Overlap(s.Zone, zone):
 				continue
 			case !s.Cluster || !dnszone.Within(zone, s.Zone):

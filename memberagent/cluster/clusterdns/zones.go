@@ -179,7 +179,7 @@ func zones(plugin string, args []string) []string {
 	for _, arg := range args {
 		// Plugins of clouds name a zone and its number: "example.org.:Z1".
 		for part := range strings.SplitSeq(arg, ":") {
-			if zone := dnszone.Normalize(part); isDomain(zone) {
+			if zone := dnszone.Normalize(part); isDomain(zone) || isNetwork(zone) {
 				out = append(out, zone)
 			}
 		}
@@ -220,6 +220,12 @@ func rewritten(args []string) []Served {
 		args = args[1:]
 	}
 	return []Served{{Zone: dnszone.Normalize(args[1]), Name: true}}
+}
+
+// isNetwork says whether a zone is given as the network whose reverse zone it is.
+func isNetwork(s string) bool {
+	_, err := netip.ParsePrefix(s)
+	return err == nil
 }
 
 func isDomain(s string) bool {
