@@ -56,6 +56,16 @@ func TestARestartedNodeAgentTakesUpWhereItLeft(t *testing.T) {
 
 // TestAnOutageOfKarmadaDisturbsNothing: its API server is away, and a node agent restarts meanwhile.
 func TestAnOutageOfKarmadaDisturbsNothing(t *testing.T) {
+	// A controller that cannot renew its Lease ends, and is started again as its Deployment would.
+	defer func() {
+		suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+			_, err := suite.TryKubectl(ctx, "--context", "karmada", "get", "--raw", "/readyz")
+			return err
+		})
+		if err := suite.Lab().StartProcess("sealane-controller"); err != nil {
+			t.Error(err)
+		}
+	}()
 	suite.ConnectionSurvives(t, 70*time.Second, 5*time.Second, func() {
 		suite.Outage(t, "karmada-apiserver", 60*time.Second, func() { suite.RestartNodeAgent(t, "c1", "c1-gw") })
 	})

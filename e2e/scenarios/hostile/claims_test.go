@@ -3,6 +3,8 @@
 package hostile
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -35,9 +37,17 @@ func TestAClusterWithNetworksOfAnotherIsRefused(t *testing.T) {
 		suite.Contains(t, suite.Kubectl(t, "--context", "karmada", "get", "clusterset,members", "-o", "wide"), words...)
 		suite.Contains(t, suite.Plugin(t, "show", "clusterset"), v.Name)
 		t.Run("and told so in its own cluster", func(t *testing.T) {
-			out := v.Kubectl(t, "get", "peering", "sealane", "-o",
-				`jsonpath={.spec.conditions[?(@.type=="Accepted")].message}|{.spec.remoteClusters}`)
-			suite.Contains(t, out, words...)
+			var out string
+			suite.Eventually(t, suite.Patience, func(context.Context) error {
+				out = v.Kubectl(t, "get", "peering", "sealane", "-o",
+					`jsonpath={.spec.conditions[?(@.type=="Accepted")].message}|{.spec.remoteClusters}`)
+				for _, word := range words {
+					if !strings.Contains(out, word) {
+						return fmt.Errorf("expected %q in %s", word, out)
+					}
+				}
+				return nil
+			})
 			if !strings.HasSuffix(out, "|[]") {
 				t.Errorf("it is told of other clusters: %s", out)
 			}
