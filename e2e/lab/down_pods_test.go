@@ -96,6 +96,7 @@ func TestUpThatIsInterruptedLeavesNothingAfterDown(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
+		//nolint:contextcheck // it has the context of the test
 		_, err := Up(ctx, Options{Name: name, toolsDir: brokenTools(t)})
 		ended <- err
 	}()

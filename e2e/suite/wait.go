@@ -45,8 +45,9 @@ func ConditionText(kind string) string {
 
 const (
 	// Patience is the deadline of a wait whose length is not what a test is about. It is far beyond what the slowest
-	// step takes on an idle machine, since the tests must pass on a loaded one too.
-	Patience = 2 * time.Minute
+	// step takes on an idle machine, since the tests must pass on a loaded one too, and Karmada's informers back off
+	// after an outage.
+	Patience = 4 * time.Minute
 	// oneTry is how long one try within a wait may take: a connection that hangs must not use up the whole wait.
 	oneTry = 20 * time.Second
 )

@@ -19,7 +19,7 @@ import (
 func silentNameServer(t *testing.T) *atomic.Int64 {
 	t.Helper()
 	run(t, "ip addr add "+silentResolver+"/24 dev under")
-	c, err := net.ListenPacket("udp4", silentResolver+":53")
+	c, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp4", silentResolver+":53")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -145,7 +146,7 @@ func inNetworkOf(t *testing.T, holder *exec.Cmd, f func() error) {
 
 func sendUDP(to string, payload []byte) func() error {
 	return func() error {
-		c, err := net.Dial("udp4", to)
+		c, err := new(net.Dialer).DialContext(context.Background(), "udp4", to)
 		if err != nil {
 			return err
 		}

@@ -58,6 +58,7 @@ func TestAClusterUnjoinedWithoutLeaving(t *testing.T) {
 	waiting.Spread("c1")
 	// Unjoining deletes a namespace in the member, and joining fails until that is gone.
 	suite.Eventually(t, suite.Patience, func(context.Context) error {
+		//nolint:contextcheck // it has the context of the test
 		_, err := lab.Up(t.Context(), lab.Options{Name: l.Dir, Topology: l.Topology})
 		return err
 	})

@@ -52,6 +52,7 @@ func TestPrometheusReadsTheAgents(t *testing.T) {
 			ip, port, _ := strings.Cut(target, "/")
 			address := net.JoinHostPort(ip, port)
 			suite.Eventually(t, suite.Patience, func(context.Context) error {
+				//nolint:contextcheck // it has the context of the test
 				status, body, err := scrape(t, node, address, token)
 				if err == nil && (status != http.StatusOK || !strings.Contains(body, "\n"+metric)) {
 					err = fmt.Errorf("status %d, and no %s in %.2000s", status, metric, body)

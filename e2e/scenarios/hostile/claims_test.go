@@ -39,6 +39,7 @@ func TestAClusterWithNetworksOfAnotherIsRefused(t *testing.T) {
 		t.Run("and told so in its own cluster", func(t *testing.T) {
 			var out string
 			suite.Eventually(t, suite.Patience, func(context.Context) error {
+				//nolint:contextcheck // it has the context of the test
 				out = v.Kubectl(t, "get", "peering", "sealane", "-o",
 					`jsonpath={.spec.conditions[?(@.type=="Accepted")].message}|{.spec.remoteClusters}`)
 				for _, word := range words {
