@@ -7,23 +7,16 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
-	appsv1alpha1 "github.com/karmada-io/karmada/pkg/apis/apps/v1alpha1"
-	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
-	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/internal/installation"
 	"github.com/sealane-io/sealane/propagation"
 )
 
@@ -58,37 +51,6 @@ func (f *fleet) accepted(cluster string) string {
 		return ""
 	}
 	return condition(m.Status.Conditions, v1alpha1.MemberAccepted)
-}
-
-// spread names the clusters that the install bundle goes to.
-func (f *fleet) spread() string {
-	var policies policyv1alpha1.ClusterPropagationPolicyList
-	f.must(f.client.List(f.t.Context(), &policies, client.MatchingLabels{propagation.LabelManagedBy: v1alpha1.ManagedBy}))
-	var names []string
-	for i := range policies.Items {
-		got := policies.Items[i].Spec.Placement.ClusterAffinity.ClusterNames
-		if i > 0 && !slices.Equal(got, names) {
-			return fmt.Sprintf("%q, but %s to %q", names, policies.Items[i].Name, got)
-		}
-		names = got
-	}
-	return strings.Join(slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == installation.NoCluster }),
-		",")
-}
-
-// propagateTo edits the policies of the install bundle by hand.
-func (f *fleet) propagateTo(clusters ...string) {
-	f.t.Helper()
-	for _, name := range []string{installation.PolicyName, installation.CRDPolicyName} {
-		f.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			var p policyv1alpha1.ClusterPropagationPolicy
-			if err := f.client.Get(f.t.Context(), client.ObjectKey{Name: name}, &p); err != nil {
-				return err
-			}
-			p.Spec.Placement.ClusterAffinity.ClusterNames = clusters
-			return f.client.Update(f.t.Context(), &p)
-		}))
-	}
 }
 
 // connect makes a ClusterSet of c1, c2, … that know each other.
@@ -380,9 +342,6 @@ func TestLeaveIsAMessageWithAnAnswer(t *testing.T) {
 	if got := f.spread(); got != "c1" {
 		t.Errorf("the bundle goes to %s", got)
 	}
-	f.propagateTo("c9")
-	f.eventually("the bundle goes to c1 again", func() bool { return f.spread() == "c1" })
-
 	f.report("c2", facts(2))
 	f.choose("blue", "c1", "c2")
 	f.eventually("c2 is back", func() bool { return f.remotes("c1") == "c2" && f.remotes("c2") == "c1" })
@@ -495,34 +454,4 @@ func export(namespace, name, clusterIP, pod string) v1alpha1.Export {
 			Addresses: []v1alpha1.Backend{{IP: pod, Ready: true, Serving: true}},
 		}},
 	}
-}
-
-// TestExportsThatWaitedForAClusterAreScheduledAgain, as Karmada's scheduler does not hear that a cluster has come to
-// serve ServiceExport.
-func TestExportsThatWaitedForAClusterAreScheduledAgain(t *testing.T) {
-	f := newFleet(t)
-	f.connect(2)
-	f.must(f.client.Create(t.Context(), &mcsv1alpha1.ServiceExport{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "waiting"}}))
-	rescheduled := func() (exports []string) {
-		var list appsv1alpha1.WorkloadRebalancerList
-		f.must(f.client.List(t.Context(), &list))
-		for i := range list.Items {
-			for _, w := range list.Items[i].Spec.Workloads {
-				exports = append(exports, w.Kind+" "+w.Namespace+"/"+w.Name)
-			}
-		}
-		return exports
-	}
-	f.never("exports are scheduled again without need", func() bool { return len(rescheduled()) > 0 })
-	var c clusterv1alpha1.Cluster
-	f.must(f.client.Get(t.Context(), client.ObjectKey{Name: "c2"}, &c))
-	c.Status.APIEnablements = []clusterv1alpha1.APIEnablement{{
-		GroupVersion: mcsv1alpha1.GroupVersion.String(), Resources: []clusterv1alpha1.APIResource{{Name: "serviceexports",
-			Kind: "ServiceExport"}},
-	}}
-	f.must(f.client.Status().Update(t.Context(), &c))
-	f.eventually("the export is scheduled again", func() bool {
-		return slices.Contains(rescheduled(), "ServiceExport default/waiting")
-	})
 }
