@@ -194,20 +194,20 @@ func (r *Reconciler) propagate(ctx context.Context, clusters []string) error {
 	for _, want := range installation.Policies(r.Templates, clusters) {
 		var have policyv1alpha1.ClusterPropagationPolicy
 		err := r.Client.Get(ctx, client.ObjectKeyFromObject(want), &have)
-		if apierrors.IsNotFound(err) && len(clusters) > 0 {
+		switch {
+		case apierrors.IsNotFound(err) && len(clusters) == 0:
+			continue
+		case apierrors.IsNotFound(err):
 			if err := r.Client.Create(ctx, want); err != nil {
 				return fmt.Errorf("create ClusterPropagationPolicy %s: %w", want.Name, err)
 			}
-		}
-		if apierrors.IsNotFound(err) {
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return fmt.Errorf("get ClusterPropagationPolicy %s: %w", want.Name, err)
 		}
 		spec := have.Spec.DeepCopy()
-		spec.ResourceSelectors, spec.Placement.ClusterAffinity = want.Spec.ResourceSelectors,
-			want.Spec.Placement.ClusterAffinity
+		spec.ResourceSelectors = want.Spec.ResourceSelectors
+		spec.Placement.ClusterAffinity = want.Spec.Placement.ClusterAffinity
 		spec.Placement.ClusterAffinities, spec.Placement.SpreadConstraints = nil, nil
 		spec.PropagateDeps, spec.Suspension, spec.ActivationPreference = false, nil, ""
 		spec.ConflictResolution = want.Spec.ConflictResolution
