@@ -135,7 +135,7 @@ func (d *doing) do(ctx context.Context, c plan.Change) error {
 		}
 		return d.firewall.insertAccepts(e.Family)
 	case plan.ConntrackFlush:
-		return d.flush(e.Prefix)
+		return d.flush(e)
 	}
 	return fmt.Errorf("unknown element %T", c.Element)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"go4.org/netipx"
 	"golang.org/x/sys/unix"
 
 	"github.com/sealane-io/sealane/dataplane/plan"
@@ -96,18 +97,39 @@ func (d *doing) rule(r plan.Rule, op plan.Op) error {
 	return nil
 }
 
-// flush forgets the connections from or to a prefix.
-func (d *doing) flush(p netip.Prefix) error {
-	_, err := d.netlink.ConntrackDeleteFilters(netlink.ConntrackTable,
-		netlink.InetFamily(nlFamily(plan.FamilyOf(p.Addr()))), within(p))
+// flush forgets connections, in one pass over all that are tracked.
+func (d *doing) flush(f plan.ConntrackFlush) error {
+	of, err := setOf(f.Prefixes)
+	if err != nil {
+		return err
+	}
+	local, err := setOf(f.Local)
+	if err != nil {
+		return err
+	}
+	_, err = d.netlink.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(nlFamily(f.Family)),
+		flushed{of, local, f.Translated})
 	return err
 }
 
-// within matches the connections from or to a prefix.
-type within netip.Prefix
+func setOf(prefixes []netip.Prefix) (*netipx.IPSet, error) {
+	var b netipx.IPSetBuilder
+	for _, p := range prefixes {
+		b.AddPrefix(p)
+	}
+	return b.IPSet()
+}
 
-func (w within) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
-	p := netip.Prefix(w)
-	return p.Contains(addrOf(flow.Forward.SrcIP)) || p.Contains(addrOf(flow.Forward.DstIP)) ||
-		p.Contains(addrOf(flow.Reverse.SrcIP))
+// flushed matches the connections that a plan.ConntrackFlush is about.
+type flushed struct {
+	of, local  *netipx.IPSet
+	translated bool
+}
+
+func (f flushed) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	source, backend, answered := addrOf(flow.Forward.SrcIP), addrOf(flow.Reverse.SrcIP), addrOf(flow.Reverse.DstIP)
+	if !f.of.Contains(source) && !f.of.Contains(addrOf(flow.Forward.DstIP)) && !f.of.Contains(backend) {
+		return false
+	}
+	return !f.translated || answered != source && !f.local.Contains(answered)
 }

@@ -26,6 +26,7 @@ const (
 	KindTable      Kind = "table"      // Table, or TableEdit where Replace need not make the table anew
 	KindRoute      Kind = "route"      // Route; one over links comes after the neighbours
 	KindRule       Kind = "rule"       // Rule
+	KindConnection Kind = "connection" // ConntrackFlush
 	KindLink       Kind = "link"       // Link
 	KindAddress    Kind = "address"    // Address
 	KindTunnel     Kind = "tunnel"     // Tunnel, without its peers
@@ -33,7 +34,6 @@ const (
 	KindFDB        Kind = "fdb"        // FDBEntry
 	KindNeighbour  Kind = "neighbour"  // Neighbour
 	KindForward    Kind = "forward"    // ForwardAccept
-	KindConnection Kind = "connection" // ConntrackFlush
 )
 
 // Change of one element of the kernel.
@@ -53,15 +53,21 @@ type TunnelPeer struct {
 // ForwardAccept accepts, in the FORWARD chains of a family, what Sealane's own chain has marked.
 type ForwardAccept struct{ Family Family }
 
-// ConntrackFlush forgets the connections from or to Prefix. They began before it was remote, so they may
-// be bound to a masquerade that the null SNAT cannot undo.
-type ConntrackFlush struct{ Prefix netip.Prefix }
+// ConntrackFlush forgets the connections of a family from or to prefixes. They began before the prefixes were
+// remote, or while the table was away, so they may be bound to a masquerade that the null SNAT cannot undo.
+type ConntrackFlush struct {
+	Family   Family
+	Prefixes []netip.Prefix // sorted
+	// Translated spares the connections whose source is their own, or was translated into Local.
+	Translated bool
+	Local      []netip.Prefix
+}
 
 // Diff returns the changes that turn have into want, in an order that is safe to apply one by one. First
 // comes what keeps packets out of the clear and guards the links: tables, the routes that need no link, and
-// rules. Then from links to routes over them, and the deletions the other way round. A link that must be made
-// anew is deleted before that and takes with it what it carried. Diff(p, p) is empty and Diff(Plan{}, have)
-// removes everything.
+// rules. Then connections are forgotten that began without them. Then from links to routes over them, and the
+// deletions the other way round. A link that must be made anew is deleted before that and takes with it what it
+// carried. Diff(p, p) is empty and Diff(Plan{}, have) removes everything.
 func Diff(want, have Plan) []Change {
 	anew, gone := lostLinks(want.Links, have.Links)
 	var out, deletes []Change
@@ -73,6 +79,7 @@ func Diff(want, have Plan) []Change {
 	step(diffTables(want.Tables, have.Tables))
 	step(filter(routes, Change.standing), filter(oldRoutes, Change.standing))
 	step(diff(KindRule, want.Rules, have.Rules, func(r Rule) Rule { return r }, equal))
+	out = append(out, flushes(want, have)...)
 	for _, l := range have.Links {
 		if anew[l.Name] {
 			out = append(out, Change{Delete, KindLink, l})
@@ -96,7 +103,6 @@ func Diff(want, have Plan) []Change {
 	linked := func(c Change) bool { return !c.standing() }
 	step(filter(routes, linked), filter(oldRoutes, linked))
 	step(diff(KindForward, accepts(want), accepts(have), func(f ForwardAccept) ForwardAccept { return f }, equal))
-	out = append(out, flushes(want.Tables, have.Tables)...)
 	slices.Reverse(deletes)
 	return append(out, deletes...)
 }
@@ -298,29 +304,47 @@ func accepts(p Plan) []ForwardAccept {
 	return out
 }
 
-// flushes returns the prefixes that become remote. It looks at the tables rather than at routes, which
-// vanish and come back with a link's flap or a restart of the agent: flows then keep their state.
-func flushes(want, have []Table) []Change {
-	was := map[netip.Prefix]bool{}
-	for _, t := range have {
-		for _, p := range remotes(t) {
-			was[p] = true
+// flushes forgets connections with the prefixes that become remote. What was remote before is known from the
+// routes and from the tables: others delete either, and the next plan brings it back. While a table was away,
+// connections began that others may have masqueraded; those that began before keep their state.
+func flushes(want, have Plan) []Change {
+	guarded, routed := map[netip.Prefix]bool{}, map[netip.Prefix]bool{}
+	for _, t := range have.Tables {
+		for _, p := range elementsOf(t, setRemote) {
+			guarded[p] = true
+		}
+	}
+	for _, r := range have.Routes {
+		if r.Table == OutboundTable && r.Type != Throw {
+			routed[r.Dst] = true
 		}
 	}
 	var out []Change
-	for _, t := range want {
-		for _, p := range remotes(t) {
-			if !within(was, p) {
-				out = append(out, Change{Add, KindConnection, ConntrackFlush{p}})
+	for _, t := range want.Tables {
+		all := ConntrackFlush{Family: t.Family}
+		some := ConntrackFlush{Family: t.Family, Translated: true, Local: elementsOf(t, setLocal)}
+		for _, p := range elementsOf(t, setRemote) {
+			switch {
+			case within(guarded, p):
+			case within(routed, p):
+				some.Prefixes = append(some.Prefixes, p)
+			default:
+				all.Prefixes = append(all.Prefixes, p)
+			}
+		}
+		for _, f := range []ConntrackFlush{all, some} {
+			if len(f.Prefixes) > 0 {
+				out = append(out, Change{Add, KindConnection, f})
 			}
 		}
 	}
 	return out
 }
 
-func remotes(t Table) []netip.Prefix {
+// elementsOf a set of a table.
+func elementsOf(t Table, set string) []netip.Prefix {
 	for _, s := range t.Sets {
-		if s.Name == setRemote {
+		if s.Name == set {
 			return s.Elements
 		}
 	}

@@ -222,8 +222,52 @@ add route 172.31.1.11/32 via 172.31.1.11 dev sl-vx table 5101 proto 81 metric 10
 			sets := have.Tables[0].Sets
 			remote := &sets[slices.IndexFunc(sets, func(s plan.Set) bool { return s.Name == "remote" })]
 			remote.Elements = remote.Elements[1:]
+			have.Routes = slices.DeleteFunc(have.Routes, func(r plan.Route) bool {
+				return r.Dst == netip.MustParsePrefix("10.9.0.0/16")
+			})
 		},
-		want: "replace table ip sealane: add remote { 10.9.0.0/16 }\nadd connection flush 10.9.0.0/16\n",
+		want: `replace table ip sealane: add remote { 10.9.0.0/16 }
+add route unreachable 10.9.0.0/16 table 5100 proto 81 metric 4096
+add connection flush 10.9.0.0/16
+add route 10.9.0.0/16 dev sl-c0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420
+`,
+	}, {
+		name: "a prefix that was within a known one is not new",
+		edit: func(_, have *plan.Plan) {
+			have.Tables[0].Sets = nil
+			for i := range have.Routes {
+				if have.Routes[i].Dst == netip.MustParsePrefix("10.9.0.0/16") {
+					have.Routes[i].Dst = netip.MustParsePrefix("10.8.0.0/15")
+				}
+			}
+		},
+		want: `replace table ip sealane: add cable0 { 10.9.0.0/16 }, add cable0 { 10.99.0.0/16 }, add local { 10.8.0.0/16 }, add local { 10.88.0.0/16 }, add nodes { 172.31.1.11/32 }, add nodes { 172.31.1.12/32 }, add pods { 10.8.0.0/16 }, add remote { 10.9.0.0/16 }, add remote { 10.99.0.0/16 }
+add route unreachable 10.9.0.0/16 table 5100 proto 81 metric 4096
+add connection flush 10.9.0.0/16, 10.99.0.0/16 from a source translated to none of 10.8.0.0/16, 10.88.0.0/16
+add route 10.9.0.0/16 dev sl-c0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420
+delete route 10.8.0.0/15 dev sl-c0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420
+delete route unreachable 10.8.0.0/15 table 5100 proto 81 metric 4096
+`,
+	}, {
+		name: "a table that somebody deleted comes back, and connections stay unless masqueraded meanwhile",
+		edit: func(_, have *plan.Plan) { have.Tables = have.Tables[1:] },
+		want: `add table ip sealane
+add connection flush 10.9.0.0/16, 10.99.0.0/16 from a source translated to none of 10.8.0.0/16, 10.88.0.0/16
+`,
+	}, {
+		name: "what a throw leads out of the table is not known as remote",
+		edit: func(want, have *plan.Plan) {
+			have.Tables = nil
+			want.Tables = []plan.Table{{Family: plan.IPv4, Sets: []plan.Set{
+				{Name: "remote", Elements: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}},
+			}}}
+			throw := plan.Route{Table: plan.OutboundTable, Dst: netip.MustParsePrefix("192.0.2.1/32"),
+				Metric: plan.ThrowMetric, Type: plan.Throw}
+			want.Routes, have.Routes = append(want.Routes, throw), append(have.Routes, throw)
+		},
+		want: `add table ip sealane
+add connection flush 192.0.2.1/32
+`,
 	}, {
 		name: "routes that a flap took come back without forgetting connections",
 		edit: func(_, have *plan.Plan) { have.Routes = have.Routes[1:] },

@@ -175,7 +175,13 @@ func (f ForwardAccept) String() string {
 	return fmt.Sprintf("%s accept %s* mark %#x/%#x", f.Family, LinkPrefix, ForwardMark, ForwardMark)
 }
 
-func (f ConntrackFlush) String() string { return "flush " + f.Prefix.String() }
+func (f ConntrackFlush) String() string {
+	text := "flush " + join(f.Prefixes)
+	if f.Translated {
+		text += " from a source translated to none of " + join(f.Local)
+	}
+	return text
+}
 
 // String is valid input to nft -f.
 func (t Table) String() string {

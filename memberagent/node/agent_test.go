@@ -322,6 +322,7 @@ func TestTwoClusters(t *testing.T) {
 	t.Run("and without the API server too", n.agentRestartsAlone)
 	t.Run("an unreachable remote is told", n.remoteIsCutOff)
 	t.Run("what others break is repaired", n.othersBreak)
+	t.Run("a reload of the firewall breaks no connection of a service", n.firewallReloads)
 	t.Run("a missing Peering changes nothing, even after a restart", n.peeringIsMissing)
 	t.Run("an unknown cable driver changes nothing", n.driverIsUnknown)
 	t.Run("what a node needs is not routed away", n.remoteClaimsTooMuch)
@@ -370,6 +371,33 @@ func (n *network) othersBreak(t *testing.T) {
 	whole := n.gw1.ours(t)
 	n.gw1.run(t, "nft delete table ip sealane; iptables-nft -F FORWARD; ip rule del pref 105")
 	eventually(t, 5*time.Second, "as before", func() bool { return n.gw1.ours(t) == whole })
+}
+
+// firewallReloads under a connection that only connection tracking can continue: the proxy's rule that translated its
+// first packet is gone.
+func (n *network) firewallReloads(t *testing.T) {
+	m := n.worker1
+	m.run(t, `nft add table ip proxy; nft add chain ip proxy services '{ type nat hook prerouting priority dstnat; }'
+		nft add rule ip proxy services ip daddr 10.88.0.5 dnat to 10.9.0.10`)
+	defer m.run(t, "nft delete table ip proxy")
+	log := m.path("ping")
+	ping := within(m.pod, "exec ping -i 0.05 10.88.0.5 >"+log)
+	ping.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := ping.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ping.Process.Kill(); _ = ping.Wait() }()
+	answers := func() int {
+		text, _ := os.ReadFile(log) // missing until the shell has made it
+		return strings.Count(string(text), "bytes from 10.88.0.5")
+	}
+	eventually(t, 5*time.Second, "the service answers", func() bool { return answers() > 3 })
+	m.run(t, "nft flush chain ip proxy services")
+	whole := m.ours(t)
+	m.run(t, "nft delete table ip sealane")
+	eventually(t, 5*time.Second, "as before", func() bool { return m.ours(t) == whole })
+	before := answers()
+	eventually(t, 5*time.Second, "the service still answers", func() bool { return answers() > before+3 })
 }
 
 func (n *network) peeringIsMissing(t *testing.T) {
