@@ -6,16 +6,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	"github.com/karmada-io/karmada/pkg/util/names"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -175,24 +180,64 @@ func (a *api) removeOwned(ctx context.Context, object *unstructured.Unstructured
 	return a.waitGone(ctx, object)
 }
 
+// nudgeEvery is how often a CustomResourceDefinition that does not go is touched.
+const nudgeEvery = 5 * time.Second
+
 // waitGone waits until an object of ours that was deleted is gone. It deletes again what no finalizer holds: the API
 // server, whose first deletion of a CustomResourceDefinition only adds its own finalizer, was seen to leave one there
-// after that was removed.
+// after that was removed. And it touches one that the API server's finalizer holds for long: the API server forgets
+// one where two writes meet, and looks again when it changes. The error says what holds the object.
 func (a *api) waitGone(ctx context.Context, object client.Object) error {
+	touched := time.Now()
 	err := until(ctx, func(ctx context.Context) (bool, error) {
 		err := a.Get(ctx, client.ObjectKeyFromObject(object), object)
-		if gone(err) {
+		switch {
+		case gone(err):
 			return true, nil
-		}
-		if err != nil || len(object.GetFinalizers()) > 0 || object.GetLabels()[labelManagedBy] != v1alpha1.ManagedBy {
+		case err != nil || object.GetLabels()[labelManagedBy] != v1alpha1.ManagedBy:
 			return false, err
+		case len(object.GetFinalizers()) == 0:
+			return false, a.removeOne(ctx, object)
+		case slices.Contains(object.GetFinalizers(), apiextensionsv1.CustomResourceCleanupFinalizer) &&
+			time.Since(touched) > nudgeEvery:
+			touched = time.Now()
+			return false, a.touch(ctx, object)
 		}
-		return false, a.removeOne(ctx, object)
+		return false, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait until %s is gone: %w", describe(object), err)
+		return fmt.Errorf("wait until %s is gone: %w%s", describe(object), err, held(object))
 	}
 	return nil
+}
+
+// touch changes an annotation of an object, and nothing else.
+func (a *api) touch(ctx context.Context, object client.Object) error {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"sealane.io/touched":%q}}}`, time.Now().UTC().Format(time.RFC3339))
+	err := a.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)))
+	if gone(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// held says what keeps an object that was deleted.
+func held(object client.Object) string {
+	if len(object.GetFinalizers()) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("; finalizers %s hold it", strings.Join(object.GetFinalizers(), ", "))
+	u, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return text
+	}
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == string(apiextensionsv1.Terminating) {
+			text += fmt.Sprintf("; the API server says %v: %v", c["reason"], c["message"])
+		}
+	}
+	return text
 }
 
 // removeBundle deletes the members' workloads, then their CRDs, each as templates on the Karmada API,
