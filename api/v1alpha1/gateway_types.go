@@ -107,6 +107,9 @@ const GatewayReady = "Ready"
 // cluster ask for: no network, node or gateway, of this cluster or of another.
 const GatewayNetworksAccepted = "NetworksAccepted"
 
+// EventKeyReplaced is the reason of the event that a gateway's private key was lost: it has another one since.
+const EventKeyReplaced = "KeyReplaced"
+
 // Gateway is one gateway node of this cluster, named after the node.
 //
 // +kubebuilder:object:root=true

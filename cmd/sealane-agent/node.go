@@ -90,9 +90,12 @@ func (f *nodeFlags) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
-	key, err := cable.LoadKey(f.options.StateDir)
+	key, problem, err := cable.LoadKey(f.options.StateDir)
 	if err != nil {
 		return err
+	}
+	if problem != "" {
+		log.Info("the node has a new key", "why", problem)
 	}
 	wireGuard, err := cable.OpenWireGuard(key, log)
 	if err != nil {
@@ -106,7 +109,7 @@ func (f *nodeFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.options.Version, f.options.ID = version.Version, wireGuard.ID()
+	f.options.Version, f.options.ID, f.options.NewKey = version.Version, wireGuard.ID(), problem
 	agent, err := node.New(f.options, k, metrics)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -30,7 +31,7 @@ func TestNodeAgentStartsWithoutTheAPIServer(t *testing.T) {
 		return
 	}
 	const metrics = "127.0.0.1:9811"
-	startNode(t, silent(t), metrics)
+	startNode(t, t.TempDir(), silent(t), metrics)
 	if status, body := metricstest.Scrape(t, metrics, ""); status != http.StatusUnauthorized {
 		t.Errorf("status %d: %s", status, body)
 	}
@@ -43,7 +44,20 @@ func TestNodeAgentStartsWithoutThePortOfItsMetrics(t *testing.T) {
 		return
 	}
 	taken := silent(t)
-	startNode(t, taken, taken)
+	startNode(t, t.TempDir(), taken, taken)
+}
+
+// TestNodeAgentStartsWithAnUnusableKey, for it does not know yet whether it needs one.
+func TestNodeAgentStartsWithAnUnusableKey(t *testing.T) {
+	if !*inNamespace {
+		inChild(t)
+		return
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "wireguard.key"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	startNode(t, dir, silent(t), "0")
 }
 
 // silent is the address of an API server that accepts connections and answers nothing.
@@ -60,9 +74,9 @@ func silent(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// startNode starts `sealane-agent node`, which ends with the test, and waits until it says that it is healthy. It needs
-// root and namespaces of its own.
-func startNode(t *testing.T, apiServer, metrics string) {
+// startNode starts `sealane-agent node` with its state in a directory. It ends with the test, and startNode waits until
+// it says that it is healthy. It needs root and namespaces of its own.
+func startNode(t *testing.T, dir, apiServer, metrics string) {
 	t.Helper()
 	if err := errors.Join(
 		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
@@ -70,7 +84,6 @@ func startNode(t *testing.T, apiServer, metrics string) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	if err := clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: "https://" + apiServer}},

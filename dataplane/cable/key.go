@@ -8,46 +8,86 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/renameio/v2"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-const keyFile = "wireguard.key"
+const (
+	keyFile = "wireguard.key"
+	// invalidKey and the time, in an order that sorts, are the name of a key file that was of no use; of these
+	// the newest maxInvalid are kept.
+	invalidKey = keyFile + ".invalid-"
+	timeFormat = "20060102T150405.000000000Z"
+	maxInvalid = 3
+)
 
-// LoadKey returns the node's private key from the state directory, and makes it the first time. A key
-// file that is there but unusable is an error and left alone: another key would be another identity,
-// which every other cluster would first have to learn.
-func LoadKey(dir string) (wgtypes.Key, error) {
+// LoadKey returns the node's private key from the state directory, and makes it the first time. A file that holds
+// no key gives way to a new one and is kept beside it; where the directory cannot be read or written, the key
+// is for this process only. Then problem says so: such a node has another identity than before, which the other
+// clusters learn through its Gateway.
+func LoadKey(dir string) (key wgtypes.Key, problem string, err error) {
 	path := filepath.Join(dir, keyFile)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return newKey(path)
+	text, readErr := os.ReadFile(path)
+	if readErr == nil {
+		// The parser's error may quote the file.
+		if key, err := wgtypes.ParseKey(strings.TrimSpace(string(text))); err == nil && key != (wgtypes.Key{}) {
+			return key, "", nil
+		}
 	}
-	if err != nil {
-		return wgtypes.Key{}, fmt.Errorf("read the node's private key: %w", err)
+	if key, err = wgtypes.GeneratePrivateKey(); err != nil {
+		return wgtypes.Key{}, "", fmt.Errorf("make the node's private key: %w", err)
 	}
-	// The parser's error may quote the file.
-	key, err := wgtypes.ParseKey(strings.TrimSpace(string(text)))
-	if err != nil || key == (wgtypes.Key{}) {
-		return wgtypes.Key{}, fmt.Errorf("%s does not hold a WireGuard private key (44 characters of base64): "+
-			"restore it, or remove it so that this node takes a new identity when it restarts", path)
+	switch {
+	case errors.Is(readErr, fs.ErrNotExist):
+	case readErr != nil:
+		return key, unkept(readErr), nil
+	default:
+		aside, err := putAside(dir)
+		if err != nil {
+			return key, unkept(err), nil //nolint:nilerr // the node works without, and says so
+		}
+		problem = fmt.Sprintf("%s did not hold a WireGuard private key (44 characters of base64): it is kept as %s, and "+
+			"this node has a new key, which the other clusters learn by themselves", path, aside)
 	}
-	return key, nil
+	if err := keep(path, key); err != nil {
+		return key, unkept(err), nil //nolint:nilerr // the same
+	}
+	return key, problem, nil
 }
 
-// newKey makes a key. It is on the disk, whole, before anybody can learn its public half.
-func newKey(path string) (wgtypes.Key, error) {
-	key, err := wgtypes.GeneratePrivateKey()
-	if err != nil {
-		return wgtypes.Key{}, fmt.Errorf("make the node's private key: %w", err)
-	}
+func unkept(err error) string {
+	return fmt.Sprintf("the private key of this node cannot be kept: %s: it has a new one until it restarts, which the "+
+		"other clusters learn by themselves; make the directory readable and writable, and restart the agent", err)
+}
+
+// keep writes a key. It is on the disk, whole, before anybody can learn its public half.
+func keep(path string, key wgtypes.Key) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return wgtypes.Key{}, fmt.Errorf("keep the node's private key: %w", err)
+		return err
 	}
-	if err := renameio.WriteFile(path, []byte(key.String()+"\n"), 0o600); err != nil {
-		return wgtypes.Key{}, fmt.Errorf("keep the node's private key: %w", err)
+	return renameio.WriteFile(path, []byte(key.String()+"\n"), 0o600)
+}
+
+// putAside renames the key file, of which somebody may know what it was, and returns its new name. Nobody else
+// may read it: it may hold part of a key.
+func putAside(dir string) (string, error) {
+	path, aside := filepath.Join(dir, keyFile), filepath.Join(dir, invalidKey+time.Now().UTC().Format(timeFormat))
+	if err := errors.Join(os.Chmod(path, 0o600), os.Rename(path, aside)); err != nil {
+		return "", err
 	}
-	return key, nil
+	old, err := filepath.Glob(filepath.Join(dir, invalidKey+"*"))
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(old)
+	for _, o := range old[:max(0, len(old)-maxInvalid)] {
+		if err := os.Remove(o); err != nil {
+			return "", err
+		}
+	}
+	return aside, nil
 }

@@ -325,7 +325,7 @@ func TestFailureIsNamed(t *testing.T) {
 
 // A restarted process finds a userspace device gone, and everything else in place.
 func TestRestart(t *testing.T) {
-	key, err := cable.LoadKey(t.TempDir())
+	key, err := wgtypes.GeneratePrivateKey()
 	if err != nil {
 		t.Fatal(err)
 	}

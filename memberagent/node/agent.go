@@ -48,6 +48,7 @@ type Agent struct {
 	cluster       Cluster
 	kernel        *kernel.Kernel
 	id            plan.PeerID
+	newKey        string  // until it is told
 	prober        *Prober // nil on a kernel without IPv6
 	metrics       *Metrics
 	snapshot      snapshot
@@ -84,6 +85,8 @@ type Options struct {
 	Node string
 	// ID of this node's gateway, if it is one, to its peers.
 	ID plan.PeerID
+	// NewKey says why the node has another key than before; empty if it has not. People are told if it is a gateway.
+	NewKey string
 	// Version to report.
 	Version string
 	// StateDir keeps what must outlive the process.
@@ -93,7 +96,7 @@ type Options struct {
 // New returns an agent. Its cluster is set by SetCluster before Run.
 func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 	a := &Agent{
-		node: o.Node, version: o.Version, id: o.ID, kernel: k, metrics: m,
+		node: o.Node, version: o.Version, id: o.ID, newKey: o.NewKey, kernel: k, metrics: m,
 		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1),
 		states: newLatest[NodeState](), statuses: newLatest[gatewayReport](), snapshots: newLatest[Objects](),
 		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(),

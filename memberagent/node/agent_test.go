@@ -231,7 +231,7 @@ func (n *network) tell(t *testing.T, phase v1alpha1.MemberPhase) {
 // have to find the other.
 func (m *machine) endpoint(t *testing.T, slot int) v1alpha1.Endpoint {
 	t.Helper()
-	key, err := cable.LoadKey(string(m.directory))
+	key, _, err := cable.LoadKey(string(m.directory))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,6 +329,7 @@ func TestTwoClusters(t *testing.T) {
 	t.Run("an API server that never answers holds nothing up", n.nobodyAnswers)
 	t.Run("a node that boots is closed before it knows anything", n.gatewayReboots)
 	t.Run("a restart leaves the kernel alone", n.workerRestarts)
+	t.Run("a lost key is made anew", n.keysAreLost)
 	t.Run("leaving cleans", n.clusterLeaves)
 	t.Run("uninstalling cleans", n.agentIsUninstalled)
 }
@@ -569,6 +570,27 @@ func (n *network) workerRestarts(t *testing.T) {
 	}
 	n.worker1.start(t)
 	eventually(t, 10*time.Second, "programmed", func() bool { return n.worker1.says(v1alpha1.ReasonNodeProgrammed) })
+}
+
+// keysAreLost on a gateway, which says so and has its new key told to the others, and on a worker, which needs none.
+func (n *network) keysAreLost(t *testing.T) {
+	for _, m := range []*machine{n.gw2, n.worker1} {
+		m.stop(t, syscall.SIGKILL)
+		if err := os.Truncate(m.path("wireguard.key"), 0); err != nil {
+			t.Fatal(err)
+		}
+		m.start(t)
+		eventually(t, 10*time.Second, m.name+" programmed", func() bool { return m.says(v1alpha1.ReasonNodeProgrammed) })
+	}
+	eventually(t, 5*time.Second, "an event", func() bool {
+		told, err := os.ReadFile(n.gw2.path("event-" + v1alpha1.EventKeyReplaced))
+		return err == nil && strings.Contains(string(told), n.gw2.path("wireguard.key.invalid-"))
+	})
+	if _, err := os.Stat(n.worker1.path("event-" + v1alpha1.EventKeyReplaced)); err == nil {
+		t.Error("a worker makes an event")
+	}
+	n.tell(t, v1alpha1.MemberActive)
+	eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.10", "") })
 }
 
 func (n *network) clusterLeaves(t *testing.T) {

@@ -90,7 +90,7 @@ func runAgent(dir string) error {
 		funcr.Options{})
 	ctx, stop := signal.NotifyContext(logr.NewContext(context.Background(), log), syscall.SIGTERM)
 	defer stop()
-	key, err := cable.LoadKey(dir)
+	key, newKey, err := cable.LoadKey(dir)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,8 @@ func runAgent(dir string) error {
 	if err != nil {
 		return err
 	}
-	a, err := node.New(node.Options{Node: filepath.Base(dir), ID: c.ID(), Version: "test", StateDir: dir}, k, metrics)
+	o := node.Options{Node: filepath.Base(dir), ID: c.ID(), NewKey: newKey, Version: "test", StateDir: dir}
+	a, err := node.New(o, k, metrics)
 	if err != nil {
 		return err
 	}
@@ -200,4 +201,7 @@ func (d directory) Uninstalled(ctx context.Context) (bool, error) {
 
 func (d directory) Event(_ *v1alpha1.Gateway, _ bool, reason, message string) {
 	fmt.Fprintln(os.Stderr, filepath.Base(string(d)), "event", reason, message)
+	if err := os.WriteFile(d.path("event-"+reason), []byte(message), 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 }

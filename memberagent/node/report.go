@@ -130,6 +130,7 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, n
 	a.statuses.put(gatewayReport{a.gateway.Name, *next.DeepCopy()})
 	a.gateway.Status = next
 	a.announce(ctx, a.reported.Connections, connections)
+	a.announceKey()
 	a.reported = next
 }
 
@@ -192,6 +193,14 @@ func (a *Agent) announce(ctx context.Context, before, after []v1alpha1.Connectio
 			text += ": " + c.Message
 		}
 		a.cluster.Event(a.gateway, c.Status == v1alpha1.ConnectionError, "Connection"+string(c.Status), text)
+	}
+}
+
+// announceKey tells once that the gateway has another key than before.
+func (a *Agent) announceKey() {
+	if a.newKey != "" {
+		a.cluster.Event(a.gateway, true, v1alpha1.EventKeyReplaced, a.newKey)
+		a.newKey = ""
 	}
 }
 
