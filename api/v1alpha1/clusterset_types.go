@@ -9,9 +9,11 @@ import (
 
 // Condition types of a ClusterSet.
 const (
-	// ClusterSetReady: the settings are valid and every selected cluster is a member.
+	// ClusterSetReady: the settings are valid, every selected cluster is a member, and the members reach each other.
+	// Unknown where nothing is known to be wrong and some pair of members is not known to be connected.
 	ClusterSetReady = "Ready"
-	// ClusterSetConnected: every member is connected to every other.
+	// ClusterSetConnected: the members of every pair reach each other, as both see it. Unknown where no pair is known not
+	// to, and some pair is not known to.
 	ClusterSetConnected = "Connected"
 )
 
@@ -23,6 +25,8 @@ const (
 	// ReasonConnected and ReasonNotConnected of ClusterSetConnected and MemberConnected.
 	ReasonConnected    = "Connected"
 	ReasonNotConnected = "NotConnected"
+	// ReasonConnectionUnknown of ClusterSetReady, ClusterSetConnected and MemberConnected where these are Unknown.
+	ReasonConnectionUnknown = "ConnectionUnknown"
 	// ReasonInvalidSettings: the ClusterSet cannot be put into force; what was before stays.
 	ReasonInvalidSettings = "InvalidSettings"
 	// ReasonSelectedElsewhere: an older ClusterSet selects the cluster too.
@@ -123,6 +127,22 @@ type Problem struct {
 	Message string `json:"message"`
 }
 
+// ClusterPair is two members and what is known of the connection between them.
+type ClusterPair struct {
+	// Cluster is the one whose name comes first, RemoteCluster the other.
+	Cluster       string `json:"cluster"`
+	RemoteCluster string `json:"remoteCluster"`
+	// Status is the worse of what the two report of each other: Error, then Connecting, then Unknown, then Connected.
+	Status ConnectionStatus `json:"status"`
+	// Reason in CamelCase, of the cluster that reports that status.
+	Reason string `json:"reason"`
+	// Message says what each of them reports.
+	Message string `json:"message"`
+}
+
+// MaxPairs is how many pairs a ClusterSet lists that are not connected.
+const MaxPairs = 100
+
 // ClusterSetStatus sums up the members.
 type ClusterSetStatus struct {
 	// ObservedGeneration of the spec that this status is about.
@@ -134,9 +154,23 @@ type ClusterSetStatus struct {
 	// AcceptedMembers is how many of them are accepted.
 	// +optional
 	AcceptedMembers int32 `json:"acceptedMembers"`
-	// ConnectedMembers is how many of them report a connection to every other accepted member.
+	// ConnectedMembers is how many of them are connected to every other accepted member, as both sides see it.
 	// +optional
 	ConnectedMembers int32 `json:"connectedMembers"`
+	// Pairs is the number of pairs of accepted members, ConnectedPairs how many of them are connected as both sides see
+	// it.
+	// +optional
+	Pairs int32 `json:"pairs"`
+	// +optional
+	ConnectedPairs int32 `json:"connectedPairs"`
+	// UnconnectedPairs are those that are not, the worst first and then by name, at most 100.
+	// +kubebuilder:validation:MaxItems=100
+	// +listType=atomic
+	// +optional
+	UnconnectedPairs []ClusterPair `json:"unconnectedPairs,omitempty"`
+	// UnlistedPairs is how many more are not connected.
+	// +optional
+	UnlistedPairs int32 `json:"unlistedPairs,omitempty"`
 	// Problems, sorted by cluster, at most 50.
 	// +kubebuilder:validation:MaxItems=50
 	// +listType=atomic
@@ -157,6 +191,8 @@ type ClusterSetStatus struct {
 // +kubebuilder:printcolumn:name="Members",type=integer,JSONPath=`.status.members`
 // +kubebuilder:printcolumn:name="Accepted",type=integer,JSONPath=`.status.acceptedMembers`
 // +kubebuilder:printcolumn:name="Connected",type=integer,JSONPath=`.status.connectedMembers`
+// +kubebuilder:printcolumn:name="Pairs",type=integer,JSONPath=`.status.pairs`
+// +kubebuilder:printcolumn:name="Connected-Pairs",type=integer,JSONPath=`.status.connectedPairs`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Driver",type=string,JSONPath=`.spec.cable.driver`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1

@@ -64,12 +64,17 @@ type Connection struct {
 	RTT *RTT `json:"rtt,omitempty"`
 	// LossPercent of the probes over the last minute.
 	LossPercent int32 `json:"lossPercent"`
+	// Reason of a status other than Connected, in CamelCase.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Reason string `json:"reason,omitempty"`
 	// Message explains a status other than Connected.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// GatewayStatus is written by the node agent of the gateway's node, on change and at least every 60 s.
+// GatewayStatus is written by the node agent of the gateway's node, on change and at least every 60 s; silentSince by
+// the cluster agent.
 type GatewayStatus struct {
 	// HAState of this gateway.
 	// +optional
@@ -93,6 +98,10 @@ type GatewayStatus struct {
 	// ReportedAt is when this status was written; older than 90 s it is unknown.
 	// +optional
 	ReportedAt *metav1.Time `json:"reportedAt,omitempty"`
+	// SilentSince is when the node agent was last heard of, by the clock of its node, where that is longer ago than it may
+	// be: nothing else in this status is known to hold since.
+	// +optional
+	SilentSince *metav1.Time `json:"silentSince,omitempty"`
 	// Conditions: Ready, NetworksAccepted.
 	// +listType=map
 	// +listMapKey=type
@@ -120,6 +129,7 @@ const EventKeyReplaced = "KeyReplaced"
 // +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.endpoint.addresses[0].ip`
 // +kubebuilder:printcolumn:name="Implementation",type=string,JSONPath=`.status.implementation`
 // +kubebuilder:printcolumn:name="Connections",type=string,JSONPath=`.status.summary`
+// +kubebuilder:printcolumn:name="Silent",type=date,JSONPath=`.status.silentSince`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Gateway struct {

@@ -10,7 +10,7 @@ const (
 	MemberAccepted = "Accepted"
 	// MemberReported: the agent has answered the current revision.
 	MemberReported = "Reported"
-	// MemberConnected: the cluster reports a connection to every other accepted member.
+	// MemberConnected: the cluster and every other accepted member reach each other, as both sides see it.
 	MemberConnected = "Connected"
 	// MemberMCSAPI: the cluster serves the MCS API in full.
 	MemberMCSAPI = "MCSAPI"
@@ -72,6 +72,10 @@ type MemberConnection struct {
 	Cluster string `json:"cluster"`
 	// Status of the connection.
 	Status ConnectionStatus `json:"status"`
+	// Reason of a status other than Connected, in CamelCase.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Reason string `json:"reason,omitempty"`
 }
 
 // MemberStatus is the last known good state of a cluster: everything in it was validated.
@@ -92,7 +96,7 @@ type MemberStatus struct {
 	// +listType=atomic
 	// +optional
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
-	// Connections as the member reports them, sorted by cluster.
+	// Connections as the member reports them, sorted by cluster. Unknown while its report may be old.
 	// +listType=atomic
 	// +optional
 	Connections []MemberConnection `json:"connections,omitempty"`

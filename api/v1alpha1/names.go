@@ -14,6 +14,9 @@ const Namespace = "sealane-system"
 // PeeringName is the name of the one Peering in each member.
 const PeeringName = "sealane"
 
+// GatewayLeasePrefix and the name of a gateway's node name the Lease that its node agent renews, in Namespace.
+const GatewayLeasePrefix = "sealane-node-"
+
 // ManagedBy is the value of endpointslice.kubernetes.io/managed-by and of
 // app.kubernetes.io/managed-by on every object that Sealane writes.
 const ManagedBy = "sealane.io"

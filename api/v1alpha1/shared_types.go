@@ -145,7 +145,7 @@ type Endpoint struct {
 }
 
 // ConnectionStatus is what a cluster knows of its tunnel to another.
-// +kubebuilder:validation:Enum=Connecting;Connected;Error
+// +kubebuilder:validation:Enum=Connecting;Connected;Error;Unknown
 type ConnectionStatus string
 
 // The states of a connection.
@@ -156,4 +156,30 @@ const (
 	ConnectionConnected ConnectionStatus = "Connected"
 	// ConnectionError: probes that were answered before are no longer.
 	ConnectionError ConnectionStatus = "Error"
+	// ConnectionUnknown: nobody reports of it any more, or yet.
+	ConnectionUnknown ConnectionStatus = "Unknown"
+)
+
+// Reasons of a connection that is not Connected.
+const (
+	// ReasonNoAddress: the remote gateway publishes no address and has not dialled.
+	ReasonNoAddress = "NoAddress"
+	// ReasonNoHandshake: the remote gateway has not answered at any of its addresses.
+	ReasonNoHandshake = "NoHandshake"
+	// ReasonNoProbeAnswered: after the handshake no probe has been answered yet.
+	ReasonNoProbeAnswered = "NoProbeAnswered"
+	// ReasonProbesLost: probes that were answered before are no longer.
+	ReasonProbesLost = "ProbesLost"
+	// ReasonNotReported: the gateways of a cluster have not said anything of the connection yet.
+	ReasonNotReported = "NotReported"
+	// ReasonNoGateway: the cluster has no gateway.
+	ReasonNoGateway = "NoGateway"
+	// ReasonAgentSilent: no node agent of the cluster's gateways is heard of any more.
+	ReasonAgentSilent = "AgentSilent"
+	// ReasonNoReport: the cluster agent has not reported, or its report answers an older revision.
+	ReasonNoReport = "NoReport"
+	// ReasonUnanswered: the cluster agent does not answer what it was sent.
+	ReasonUnanswered = "Unanswered"
+	// ReasonClusterNotReady: Karmada does not reach the cluster, so that its report may be old.
+	ReasonClusterNotReady = "ClusterNotReady"
 )

@@ -29,8 +29,16 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/controllers/metrics"
+	"github.com/sealane-io/sealane/internal/reach"
 	"github.com/sealane-io/sealane/propagation"
 )
+
+// unansweredAfter is how long a member may take to answer a revision until what it reported before counts no more.
+const unansweredAfter = 10 * time.Second
+
+// setPace is the least time between two writes of a ClusterSet's status: where one cluster is lost all others say so,
+// one after the other, and each changes what the status counts.
+const setPace = 500 * time.Millisecond
 
 // parallelWrites of Works; the client's own rate limit is the real bound.
 const parallelWrites = 16
@@ -51,6 +59,8 @@ type Reconciler struct {
 
 	mu   sync.Mutex
 	seen map[string]*memory
+	// sets are the ClusterSets, and when their status was last written.
+	sets map[string]time.Time
 }
 
 // memory is what was written for a cluster and may not be in the cache yet, and what was last refused.
@@ -68,6 +78,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, &set); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.Metrics.Forget(req.Name)
+			r.mu.Lock()
+			delete(r.sets, req.Name)
+			r.mu.Unlock()
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -78,14 +91,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	start := time.Now()
 	d := Decide(in)
 	r.Metrics.Decided("fabric", time.Since(start))
-	if err := r.apply(ctx, in, d); err != nil {
+	later, err := r.apply(ctx, in, d)
+	if err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 			return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
 		}
 		return ctrl.Result{}, err
 	}
 	r.Metrics.Members(set.Name, d.Set.Members, d.Set.AcceptedMembers, d.Set.ConnectedMembers)
-	return ctrl.Result{RequeueAfter: again}, nil
+	r.Metrics.Pairs(set.Name, d.Set.Pairs, d.Set.ConnectedPairs, d.UnknownPairs)
+	return ctrl.Result{RequeueAfter: reach.Sooner(again, later)}, nil
 }
 
 // gather reads everything that Decide needs, and says when to look again.
@@ -142,9 +157,14 @@ func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, r
 	m.Report = ParseReport(record.Name, propagation.Status(&work), m.Record.Status.ObservedRevision)
 	answered := m.Sent != nil && m.Report.Known && m.Report.Status.ObservedRevision >= m.Sent.Revision
 	refresh, after := mem.echo.Overdue(c, answered, propagation.Failed(&work), now)
-	m.Refresh = refresh
+	m.Refresh, m.Lost = refresh, fleet.Lost(c)
 	if after > 0 {
 		again = after
+	}
+	if waited := mem.echo.Waited(now); waited >= unansweredAfter {
+		m.Unanswered = true
+	} else if waited > 0 || !answered && after > 0 {
+		again = reach.Sooner(again, unansweredAfter-waited)
 	}
 	return m, again, nil
 }
@@ -164,8 +184,9 @@ func (r *Reconciler) memory(record *v1alpha1.Member) *memory {
 }
 
 // apply writes what was decided: first what the others need to know, then the records. That one member's Work
-// cannot be written, since it is being unjoined say, is no reason to leave the others out.
-func (r *Reconciler) apply(ctx context.Context, in Input, d Decision) error {
+// cannot be written, since it is being unjoined say, is no reason to leave the others out. It returns when to write
+// what has to wait (0: nothing).
+func (r *Reconciler) apply(ctx context.Context, in Input, d Decision) (later time.Duration, err error) {
 	var g errgroup.Group
 	g.SetLimit(parallelWrites)
 	for _, m := range in.Members {
@@ -187,18 +208,38 @@ func (r *Reconciler) apply(ctx context.Context, in Input, d Decision) error {
 	unwritten := g.Wait()
 	for _, m := range in.Members {
 		if err := r.applyRecord(ctx, m, d.Statuses[m.Record.Name]); err != nil {
-			return errors.Join(unwritten, err)
+			return 0, errors.Join(unwritten, err)
 		}
 	}
 	if equality.Semantic.DeepEqual(in.Set.Status, d.Set) {
-		return unwritten
+		return 0, unwritten
+	}
+	if wait := setPace - r.Now().Sub(r.setWritten(in.Set.Name)); wait > 0 && unwritten == nil {
+		return wait, nil
 	}
 	set := in.Set.DeepCopy()
 	set.Status = d.Set
 	if err := r.Client.Status().Update(ctx, set); err != nil {
-		return errors.Join(unwritten, fmt.Errorf("update the status of ClusterSet %s: %w", set.Name, err))
+		return 0, errors.Join(unwritten, fmt.Errorf("update the status of ClusterSet %s: %w", set.Name, err))
 	}
-	return unwritten
+	r.wroteSet(set.Name)
+	return 0, unwritten
+}
+
+// setWritten returns when the status of a ClusterSet was last written.
+func (r *Reconciler) setWritten(name string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sets[name]
+}
+
+func (r *Reconciler) wroteSet(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sets == nil {
+		r.sets = map[string]time.Time{}
+	}
+	r.sets[name] = r.Now()
 }
 
 func (r *Reconciler) applyRecord(ctx context.Context, m Member, status v1alpha1.MemberStatus) error {

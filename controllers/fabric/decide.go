@@ -45,6 +45,9 @@ type Member struct {
 	Writable bool
 	// Refresh asks for a new revision: the member did not answer the last one.
 	Refresh bool
+	// Unanswered says that the member has left a revision unanswered for longer than one that works would, and Lost that
+	// Karmada does not reach its cluster: either way what it reported last may hold no more.
+	Unanswered, Lost bool
 }
 
 // Decision is what follows from an Input. It holds only what has to be written, but for the status.
@@ -55,6 +58,8 @@ type Decision struct {
 	Statuses map[string]v1alpha1.MemberStatus
 	// Set is the status of the ClusterSet.
 	Set v1alpha1.ClusterSetStatus
+	// UnknownPairs is how many pairs of members are not known to be connected or not.
+	UnknownPairs int32
 }
 
 // state is one member while Decide is at work.
@@ -107,12 +112,13 @@ func Decide(in Input) Decision {
 		complain(s)
 		s.remote = v1alpha1.RemoteCluster{Name: s.name(), Networks: s.force.Networks(), Endpoints: nonNil(s.endpoints)}
 	}
+	t := tallyOf(pairsOf(states))
 	d := Decision{
 		Peerings: map[string]v1alpha1.PeeringSpec{},
 		Statuses: map[string]v1alpha1.MemberStatus{},
 	}
 	for _, s := range states {
-		status := memberStatus(s, states, in.Now)
+		status := memberStatus(s, states, t.down, in.Now)
 		spec, changed := peering(in, s, states, status)
 		if changed {
 			d.Peerings[s.name()] = spec
@@ -120,7 +126,7 @@ func Decide(in Input) Decision {
 		status.Revision = spec.Revision
 		d.Statuses[s.name()] = status
 	}
-	d.Set = setStatus(in, states, d.Statuses)
+	d.Set, d.UnknownPairs = setStatus(in, states, t, d.Statuses), int32(t.unknown)
 	return d
 }
 

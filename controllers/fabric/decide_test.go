@@ -236,6 +236,8 @@ func TestWhoIsReleasedIsNotWrittenTo(t *testing.T) {
 
 func TestWhatAMemberSaysIsWrongIsAProblem(t *testing.T) {
 	w := newWalk(known(1), known(2))
+	w.says("c1", "c2=Connected")
+	w.says("c2", "c1=Connected")
 	w.step()
 	say := func(kind, reason string) {
 		w.member("c2").Report.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionFalse,

@@ -17,21 +17,25 @@ import (
 	"github.com/sealane-io/sealane/internal/clip"
 )
 
-// maxProblems is how many problems a ClusterSet shows.
-const maxProblems = 50
+const (
+	// maxProblems is how many problems a ClusterSet shows.
+	maxProblems = 50
+	// maxNamed is how many clusters or pairs the message of a condition names.
+	maxNamed = 8
+)
 
-// memberStatus is the new record of one member.
-func memberStatus(s *state, states []*state, now time.Time) v1alpha1.MemberStatus {
+// memberStatus is the new record of one member; down are the pairs that are not connected.
+func memberStatus(s *state, states []*state, down []pair, now time.Time) v1alpha1.MemberStatus {
 	status := *s.Record.Status.DeepCopy()
 	if s.Report.Known {
 		status.ObservedRevision = s.Report.Status.ObservedRevision
 		status.AgentVersion = clip.Text(s.Report.Status.AgentVersion, maxVersion)
-		status.Connections = connections(s, states)
 		for _, t := range []string{v1alpha1.MemberMCSAPI, v1alpha1.PeeringDNSConfigured, v1alpha1.PeeringNodesProgrammed,
 			v1alpha1.PeeringNetworksAccepted} {
 			copyCondition(&status.Conditions, s.Report.Status.Conditions, t)
 		}
 	}
+	status.Connections = connections(s, states)
 	if !s.active() {
 		// It has released its networks, and somebody else may have them when it comes back.
 		status.AcceptedAt = nil
@@ -72,12 +76,9 @@ func memberStatus(s *state, states []*state, now time.Time) v1alpha1.MemberStatu
 		set(v1alpha1.MemberReported, false, v1alpha1.ReasonUnknown,
 			"there is no current report; what was last known stays in force")
 	}
-	missing := unconnected(s, states, status.Connections)
-	if s.accepted && len(missing) == 0 {
-		set(v1alpha1.MemberConnected, true, v1alpha1.ReasonConnected, "connected to every other accepted member")
-	} else {
-		set(v1alpha1.MemberConnected, false, v1alpha1.ReasonNotConnected, "not connected to: "+strings.Join(missing, ", "))
-	}
+	c := connectedCondition(s, down)
+	c.ObservedGeneration, c.LastTransitionTime = s.Record.Generation, metav1.NewTime(now)
+	meta.SetStatusCondition(&status.Conditions, c)
 	return status
 }
 
@@ -135,38 +136,39 @@ func troubles(kind string) []string {
 	return nil
 }
 
-// connections keeps of a report what concerns members of the set.
-func connections(s *state, states []*state) []v1alpha1.MemberConnection {
-	var out []v1alpha1.MemberConnection
-	for _, c := range s.Report.Status.Connections {
-		switch c.Status {
-		case v1alpha1.ConnectionConnecting, v1alpha1.ConnectionConnected, v1alpha1.ConnectionError:
+// connectedCondition sums up the pairs that a member is one of.
+func connectedCondition(s *state, pairs []pair) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.MemberConnected, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConnected,
+		Message: "connected to every other accepted member"}
+	var broken, unknown []string
+	for _, p := range pairs {
+		if p.a != s && p.b != s {
+			continue
+		}
+		switch w := p.worse(); w.status {
+		case v1alpha1.ConnectionConnected:
+		case v1alpha1.ConnectionUnknown:
+			unknown = append(unknown, fmt.Sprintf("%s (%s)", p.other(s), w.reason))
 		default:
-			continue
-		}
-		known := slices.ContainsFunc(states, func(o *state) bool { return o != s && o.name() == c.Cluster })
-		if known && !slices.ContainsFunc(out, func(o v1alpha1.MemberConnection) bool { return o.Cluster == c.Cluster }) {
-			out = append(out, c)
+			broken = append(broken, fmt.Sprintf("%s (%s)", p.other(s), w.reason))
 		}
 	}
-	slices.SortFunc(out, func(a, b v1alpha1.MemberConnection) int { return cmp.Compare(a.Cluster, b.Cluster) })
-	return out
-}
-
-// unconnected names the other accepted members that a member reports no connection to.
-func unconnected(s *state, states []*state, reported []v1alpha1.MemberConnection) []string {
-	var missing []string
-	for _, other := range states {
-		if other == s || !other.accepted || !other.active() {
-			continue
+	switch {
+	case !s.accepted:
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotConnected
+		c.Message = "not accepted, so connected to nobody"
+	case len(broken) > 0:
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotConnected
+		c.Message = "not connected to: " + clip.List(broken, maxNamed)
+		if len(unknown) > 0 {
+			c.Message += "; not known of: " + clip.List(unknown, maxNamed)
 		}
-		if !slices.Contains(reported, v1alpha1.MemberConnection{Cluster: other.name(),
-			Status: v1alpha1.ConnectionConnected}) {
-			missing = append(missing, other.name())
-		}
+	case len(unknown) > 0:
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonConnectionUnknown
+		c.Message = "not known whether connected to: " + clip.List(unknown, maxNamed)
 	}
-	slices.Sort(missing)
-	return missing
+	c.Message = bounded(c.Message)
+	return c
 }
 
 // copyCondition takes over a condition that the member itself is the authority of, if it is well formed.
@@ -198,10 +200,12 @@ func isReason(s string) bool {
 var ofServices = []string{v1alpha1.ReasonExportsRefused, v1alpha1.ReasonNameTaken, v1alpha1.ReasonImportRefused}
 
 // setStatus sums up the members.
-func setStatus(in Input, states []*state, statuses map[string]v1alpha1.MemberStatus) v1alpha1.ClusterSetStatus {
+func setStatus(in Input, states []*state, t tally, statuses map[string]v1alpha1.MemberStatus,
+) v1alpha1.ClusterSetStatus {
 	status := *in.Set.Status.DeepCopy()
 	status.ObservedGeneration = in.Set.Generation
 	status.Members, status.AcceptedMembers, status.ConnectedMembers = int32(len(in.Joining)), 0, 0
+	setPairs(&status, t)
 	problems := slices.Clone(in.Problems)
 	waiting := slices.Clone(in.Joining)
 	for _, s := range states {
@@ -230,42 +234,66 @@ func setStatus(in Input, states []*state, statuses map[string]v1alpha1.MemberSta
 	problems = slices.DeleteFunc(slices.Clone(problems), func(p v1alpha1.Problem) bool {
 		return slices.Contains(ofServices, p.Reason)
 	})
-	ready, reason, message := true, v1alpha1.ReasonReady, "every selected cluster is an accepted member"
+	ready := metav1.Condition{Type: v1alpha1.ClusterSetReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
+		Message: "every selected cluster is an accepted member, and they reach each other"}
 	switch {
 	case len(problems) > 0:
 		messages := make([]string, 0, len(problems))
 		for _, p := range problems {
 			messages = append(messages, p.Message)
 			if p.Reason == v1alpha1.ReasonInvalidSettings {
-				reason = v1alpha1.ReasonInvalidSettings
+				ready.Reason = v1alpha1.ReasonInvalidSettings
 			}
 		}
-		ready, message = false, bounded(strings.Join(messages, "; "))
-		if reason == v1alpha1.ReasonReady {
-			reason = v1alpha1.ReasonProblems
+		ready.Status, ready.Message = metav1.ConditionFalse, bounded(strings.Join(messages, "; "))
+		if ready.Reason == v1alpha1.ReasonReady {
+			ready.Reason = v1alpha1.ReasonProblems
 		}
 	case len(waiting) > 0:
-		ready, reason, message = false, v1alpha1.ReasonWaitingForFacts, bounded("waiting for the first report of: "+
-			strings.Join(waiting, ", "))
+		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonWaitingForFacts
+		ready.Message = bounded("waiting for the first report of: " + strings.Join(waiting, ", "))
+	case len(t.down) > 0:
+		ready.Status, ready.Reason, ready.Message = unreached(t)
 	}
-	setCondition(&status, in, v1alpha1.ClusterSetReady, ready, reason, message)
-	if status.ConnectedMembers == status.Members {
-		setCondition(&status, in, v1alpha1.ClusterSetConnected, true, v1alpha1.ReasonConnected,
-			fmt.Sprintf("%d members are connected to each other", status.Members))
-	} else {
-		setCondition(&status, in, v1alpha1.ClusterSetConnected, false, v1alpha1.ReasonNotConnected,
-			fmt.Sprintf("%d of %d members are connected to every other", status.ConnectedMembers, status.Members))
+	connected := metav1.Condition{Type: v1alpha1.ClusterSetConnected, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonConnected, Message: fmt.Sprintf("%d members are connected to each other", status.Members)}
+	if status.ConnectedMembers != status.Members {
+		connected.Status, connected.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotConnected
+		if status.AcceptedMembers == status.Members {
+			connected.Status, connected.Reason, _ = unreached(t)
+		}
+		connected.Message = fmt.Sprintf("%d of %d members are connected to every other, %d of %d pairs are connected",
+			status.ConnectedMembers, status.Members, status.ConnectedPairs, status.Pairs)
+	}
+	for _, c := range []metav1.Condition{ready, connected} {
+		c.ObservedGeneration, c.LastTransitionTime = in.Set.Generation, metav1.NewTime(in.Now)
+		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	return status
 }
 
-func setCondition(status *v1alpha1.ClusterSetStatus, in Input, kind string, ok bool, reason, message string) {
-	c := metav1.Condition{
-		Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message,
-		ObservedGeneration: in.Set.Generation, LastTransitionTime: metav1.NewTime(in.Now),
+// setPairs counts the pairs, and lists those that are not connected as far as there is room.
+func setPairs(status *v1alpha1.ClusterSetStatus, t tally) {
+	status.Pairs, status.ConnectedPairs = int32(t.connected+len(t.down)), int32(t.connected)
+	status.UnconnectedPairs = nil
+	for _, p := range t.down[:min(len(t.down), v1alpha1.MaxPairs)] {
+		status.UnconnectedPairs = append(status.UnconnectedPairs, p.public())
 	}
-	if ok {
-		c.Status = metav1.ConditionTrue
+	status.UnlistedPairs = int32(len(t.down) - len(status.UnconnectedPairs))
+}
+
+// unreached says of pairs that are not all connected what a condition that needs them all is.
+func unreached(t tally) (status metav1.ConditionStatus, reason, message string) {
+	list, what := t.down, "are not known to reach each other"
+	status, reason = metav1.ConditionUnknown, v1alpha1.ReasonConnectionUnknown
+	if t.broken() > 0 {
+		list, what = t.down[:t.broken()], "do not reach each other"
+		status, reason = metav1.ConditionFalse, v1alpha1.ReasonNotConnected
 	}
-	meta.SetStatusCondition(&status.Conditions, c)
+	var names []string
+	for _, p := range list {
+		names = append(names, fmt.Sprintf("%s and %s (%s)", p.a.name(), p.b.name(), p.worse().reason))
+	}
+	return status, reason, bounded(fmt.Sprintf("%d of %d pairs of members %s: %s", len(list),
+		t.connected+len(t.down), what, clip.List(names, maxNamed)))
 }

@@ -24,6 +24,15 @@ type Echo struct {
 	since, sent time.Time
 }
 
+// Waited returns for how long a cluster that is ready has left the Work unanswered, as of the last call of Overdue; 0
+// if it has answered.
+func (e *Echo) Waited(now time.Time) time.Duration {
+	if e.since.IsZero() {
+		return 0
+	}
+	return now.Sub(e.since)
+}
+
 // Overdue says whether to send a Work anew that a cluster has not answered, and otherwise when to ask again
 // (0: never). Karmada doubles its wait after each failure, up to 1000 s: an outage leaves its view of the
 // member's objects stale for up to a minute, all its writes fail meanwhile, and the wait goes on for as long

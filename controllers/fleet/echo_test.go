@@ -56,6 +56,20 @@ func TestWhatIsNotAnsweredIsSentAnew(t *testing.T) {
 			t.Errorf("sent anew %d times in ten minutes", len(got))
 		}
 	})
+	t.Run("how long it has waited", func(t *testing.T) {
+		e := new(Echo)
+		for _, x := range []struct {
+			cluster  *clusterv1alpha1.Cluster
+			answered bool
+			at, want time.Duration
+		}{{&c, false, 0, 0}, {&c, false, 12 * time.Second, 12 * time.Second}, {&c, false, 40 * time.Second, 40 * time.Second},
+			{down, false, 41 * time.Second, 0}, {&c, false, 42 * time.Second, 0}, {&c, true, 50 * time.Second, 0}} {
+			e.Overdue(x.cluster, x.answered, false, long.Add(x.at))
+			if got := e.Waited(long.Add(x.at)); got != x.want {
+				t.Errorf("after %v: %v, want %v", x.at, got, x.want)
+			}
+		}
+	})
 	t.Run("an answer starts it over", func(t *testing.T) {
 		e := new(Echo)
 		overdue(e, &c, true, long, 50)

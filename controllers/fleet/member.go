@@ -17,6 +17,15 @@ func Released(m *v1alpha1.Member) bool {
 			m.Annotations[v1alpha1.AnnotationForceLeave] == "true")
 }
 
+// Lost says whether Karmada has found that it does not reach a cluster, or has none of that name.
+func Lost(c *clusterv1alpha1.Cluster) bool {
+	if c == nil {
+		return true
+	}
+	ready := meta.FindStatusCondition(c.Status.Conditions, clusterv1alpha1.ClusterConditionReady)
+	return ready != nil && ready.Status != "True"
+}
+
 // ServesExports says whether a cluster serves ServiceExport, as far as Karmada knows.
 func ServesExports(c *clusterv1alpha1.Cluster) bool {
 	for _, e := range c.Status.APIEnablements {

@@ -12,6 +12,7 @@ import (
 // Metrics of the broker.
 type Metrics struct {
 	members  *prometheus.GaugeVec
+	pairs    *prometheus.GaugeVec
 	written  *prometheus.CounterVec
 	decide   *prometheus.HistogramVec
 	services *prometheus.GaugeVec
@@ -23,6 +24,9 @@ func New(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		members: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "sealane_members", Help: "Members by state: all, accepted, connected.",
+		}, []string{"clusterset", "state"}),
+		pairs: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sealane_pairs", Help: "Pairs of accepted members by state: connected, unknown, disconnected.",
 		}, []string{"clusterset", "state"}),
 		written: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sealane_works_written_total", Help: "Works written, by the kind they carry.",
@@ -38,7 +42,7 @@ func New(r prometheus.Registerer) *Metrics {
 			Name: "sealane_reports_refused_total", Help: "Reports of members that were refused as a whole or in part, by kind.",
 		}, []string{"kind"}),
 	}
-	r.MustRegister(m.members, m.written, m.decide, m.services, m.refused)
+	r.MustRegister(m.members, m.pairs, m.written, m.decide, m.services, m.refused)
 	return m
 }
 
@@ -47,6 +51,13 @@ func (m *Metrics) Members(set string, all, accepted, connected int32) {
 	m.members.WithLabelValues(set, "all").Set(float64(all))
 	m.members.WithLabelValues(set, "accepted").Set(float64(accepted))
 	m.members.WithLabelValues(set, "connected").Set(float64(connected))
+}
+
+// Pairs records how many pairs of members of a ClusterSet there are in each state.
+func (m *Metrics) Pairs(set string, all, connected, unknown int32) {
+	m.pairs.WithLabelValues(set, "connected").Set(float64(connected))
+	m.pairs.WithLabelValues(set, "unknown").Set(float64(unknown))
+	m.pairs.WithLabelValues(set, "disconnected").Set(float64(all - connected - unknown))
 }
 
 // Wrote counts a Work that was written.
@@ -70,5 +81,6 @@ func (m *Metrics) Refused(kind string) { m.refused.WithLabelValues(kind).Inc() }
 // Forget drops a ClusterSet that is gone.
 func (m *Metrics) Forget(set string) {
 	m.members.DeletePartialMatch(prometheus.Labels{"clusterset": set})
+	m.pairs.DeletePartialMatch(prometheus.Labels{"clusterset": set})
 	m.services.DeletePartialMatch(prometheus.Labels{"clusterset": set})
 }

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// maxReason bounds the reason that a member gives for a connection, as the CRD does.
+const maxReason = 64
+
+// view is what one member reports of its connection to another, or why that is not known.
+type view struct {
+	status v1alpha1.ConnectionStatus
+	reason string
+}
+
+func (v view) String() string {
+	if v.reason == "" {
+		return string(v.status)
+	}
+	return fmt.Sprintf("%s (%s)", v.status, v.reason)
+}
+
+// worstFirst orders statuses. That a connection fails is worse than that nobody reports of it: the side that
+// measures it is to be believed.
+var worstFirst = []v1alpha1.ConnectionStatus{
+	v1alpha1.ConnectionError, v1alpha1.ConnectionConnecting, v1alpha1.ConnectionUnknown, v1alpha1.ConnectionConnected,
+}
+
+func badness(s v1alpha1.ConnectionStatus) int { return slices.Index(worstFirst, s) }
+
+// pair is two accepted members, a before b by name, and what each reports.
+type pair struct {
+	a, b       *state
+	from, back view
+}
+
+// worse returns the worse of the two views.
+func (p pair) worse() view {
+	if badness(p.back.status) < badness(p.from.status) {
+		return p.back
+	}
+	return p.from
+}
+
+func (p pair) connected() bool { return p.worse().status == v1alpha1.ConnectionConnected }
+
+// other returns the name of the member that is not s.
+func (p pair) other(s *state) string {
+	if p.a == s {
+		return p.b.name()
+	}
+	return p.a.name()
+}
+
+func (p pair) public() v1alpha1.ClusterPair {
+	w := p.worse()
+	return v1alpha1.ClusterPair{
+		Cluster: p.a.name(), RemoteCluster: p.b.name(), Status: w.status, Reason: w.reason,
+		Message: fmt.Sprintf("%s reports %s, %s reports %s", p.a.name(), p.from, p.b.name(), p.back),
+	}
+}
+
+// pairsOf returns every pair of accepted members, by name.
+func pairsOf(states []*state) []pair {
+	var accepted []*state
+	for _, s := range states {
+		if s.accepted && s.active() {
+			accepted = append(accepted, s)
+		}
+	}
+	slices.SortFunc(accepted, func(a, b *state) int { return cmp.Compare(a.name(), b.name()) })
+	views := make([]map[string]view, len(accepted))
+	for i, s := range accepted {
+		views[i] = viewsOf(s)
+	}
+	seen := func(i, j int) view {
+		if v, ok := views[i][accepted[j].name()]; ok {
+			return v
+		}
+		return view{v1alpha1.ConnectionUnknown, cmp.Or(stale(accepted[i]), v1alpha1.ReasonNotReported)}
+	}
+	pairs := make([]pair, 0, len(accepted)*(len(accepted)+1)/2)
+	for i := range accepted {
+		for j := i + 1; j < len(accepted); j++ {
+			pairs = append(pairs, pair{accepted[i], accepted[j], seen(i, j), seen(j, i)})
+		}
+	}
+	return pairs
+}
+
+// stale says why what a member reported may hold no more, as the reason of an unknown connection; "" if it holds.
+func stale(s *state) string {
+	switch {
+	case !s.Report.Known:
+		return v1alpha1.ReasonNoReport
+	case s.Lost:
+		return v1alpha1.ReasonClusterNotReady
+	case s.Unanswered:
+		return v1alpha1.ReasonUnanswered
+	}
+	return ""
+}
+
+// viewsOf returns what a member reports of each cluster, the first of several entries.
+func viewsOf(s *state) map[string]view {
+	reported := s.Report.Status.Connections
+	if !s.Report.Known {
+		reported = s.Record.Status.Connections
+	}
+	why := stale(s)
+	views := make(map[string]view, len(reported))
+	for _, c := range reported {
+		if _, ok := views[c.Cluster]; ok || badness(c.Status) < 0 {
+			continue
+		}
+		v := view{status: c.Status}
+		switch {
+		case why != "":
+			v = view{v1alpha1.ConnectionUnknown, why}
+		case c.Status == v1alpha1.ConnectionConnected:
+		case camelCase(c.Reason):
+			v.reason = c.Reason
+		default:
+			v.reason = string(c.Status)
+		}
+		views[c.Cluster] = v
+	}
+	return views
+}
+
+// camelCase says whether a member's reason is one word.
+func camelCase(s string) bool {
+	return s != "" && len(s) <= maxReason && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})
+}
+
+// connections keeps of a report what concerns members of the set.
+func connections(s *state, states []*state) []v1alpha1.MemberConnection {
+	views := viewsOf(s)
+	var out []v1alpha1.MemberConnection
+	for _, o := range states {
+		if v, ok := views[o.name()]; ok && o != s {
+			out = append(out, v1alpha1.MemberConnection{Cluster: o.name(), Status: v.status, Reason: v.reason})
+		}
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.MemberConnection) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	return out
+}
+
+// tally of pairs.
+type tally struct {
+	connected, unknown int
+	// down are the pairs that are not connected, the worst first and then by name; unknown of them are not known to be.
+	down []pair
+}
+
+func tallyOf(pairs []pair) tally {
+	var t tally
+	for _, p := range pairs {
+		switch p.worse().status {
+		case v1alpha1.ConnectionConnected:
+			t.connected++
+			continue
+		case v1alpha1.ConnectionUnknown:
+			t.unknown++
+		}
+		t.down = append(t.down, p)
+	}
+	slices.SortStableFunc(t.down, func(a, b pair) int {
+		return cmp.Compare(badness(a.worse().status), badness(b.worse().status))
+	})
+	return t
+}
+
+// broken is how many pairs are known not to be connected; they are the first of those that are down.
+func (t tally) broken() int { return len(t.down) - t.unknown }
