@@ -372,6 +372,13 @@ func (n *network) othersBreak(t *testing.T) {
 	whole := n.gw1.ours(t)
 	n.gw1.run(t, "nft delete table ip sealane; iptables-nft -F FORWARD; ip rule del pref 105")
 	eventually(t, 5*time.Second, "as before", func() bool { return n.gw1.ours(t) == whole })
+	n.worker1.run(t, `ip neigh replace 172.31.1.1 lladdr 02:00:00:00:00:01 dev sl-vx nud permanent
+		echo 1 > /proc/sys/net/ipv4/conf/sl-vx/rp_filter`)
+	took := eventually(t, 3*time.Second, "the neighbour and rp_filter as before", func() bool {
+		return n.worker1.command(`ip neigh show 172.31.1.1 dev sl-vx | grep -q 02:51:ac:1f:01:01
+			grep -q 2 /proc/sys/net/ipv4/conf/sl-vx/rp_filter`).Run() == nil
+	})
+	t.Logf("repaired after %s", took)
 }
 
 // firewallReloads under a connection that only connection tracking can continue: the proxy's rule that translated its
