@@ -235,6 +235,7 @@ func TestClusterTokenWritesWhatSealaneOwns(t *testing.T) {
 	t.Run("EndpointSlices", func(t *testing.T) { testSliceWrites(t, admin, agent, usersSlice) })
 	t.Run("ServiceImports", func(t *testing.T) { testImportWrites(t, admin, agent) })
 	t.Run("the Corefile", func(t *testing.T) { testCorefileWrites(t, admin, agent) })
+	t.Run("the Corefile, by the Peering", func(t *testing.T) { testForwarded(t, admin, agent) })
 	gateway := &v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "n9"}}
 	expect(t, agent, []write{
 		{"a Gateway", done, creates(t, gateway)},
@@ -401,6 +402,7 @@ func testCorefileWrites(t *testing.T, admin, agent client.Client) {
 		{"a parent of it", byPolicy, set(block("local:53") + stock)},
 		{"the reverse zone", byPolicy, set(block("10.in-addr.arpa:53") + stock)},
 		{"everything", byPolicy, set(block(".:53") + stock)},
+		{"addresses that the cluster does not answer", byPolicy, set(block("clusterset.local:53 a.arpa:53") + stock)},
 		{
 			"another key", byPolicy,
 			patchUpdateAs(t, corefile(""), func(c *corev1.ConfigMap) { c.Data["other.db"] = "mine" }),
@@ -449,6 +451,17 @@ func testCorefileWrites(t *testing.T, admin, agent client.Client) {
 		{"the block beside it", done, set(ours + served)},
 		{"a domain that is served already", byPolicy, set(block("clusterset.local:53 example.org:53") + served)},
 	})
+	const below = stock + "(snippet) {\n    errors\n}\nexample.org:53, dns://Corp.example.:1053 {\n    import snippet\n}\n"
+	expect(t, admin, []write{{"a user adds a server block of two keys", done, set(below)}})
+	expect(t, agent, []write{
+		{"the block beside those", done, set(ours + below)},
+		{"a domain below the first", byPolicy, set(block("api.example.org:53") + below)},
+		{"a domain below the second", byPolicy, set(block("api.corp.example:53") + below)},
+		{"a domain above", byPolicy, set(block("corp.example:53") + below)},
+		{"one that ends like it", done, set(block("other-example.org:53") + below)},
+	})
+	expect(t, admin, []write{{"the user takes it out", done, set(stock)}})
+	testClusterZones(t, admin, agent)
 	expect(t, admin, []write{{"a user moves the block to the end", done, set(served + ours)}})
 	expect(t, agent, []write{
 		{"it is changed there", done, set(served + strings.ReplaceAll(ours, "10.96.0.7", "10.96.0.8"))},
@@ -468,6 +481,34 @@ func testCorefileWrites(t *testing.T, admin, agent client.Client) {
 			patch(t, proxy, `{"data":{}}`),
 		},
 	})
+}
+
+// testClusterZones: the cluster's own domain is known however the plugin kubernetes has it.
+func testClusterZones(t *testing.T, admin, agent client.Client) {
+	for name, line := range map[string]string{
+		"after tabs":          "\tkubernetes\tcluster.local\tin-addr.arpa\tip6.arpa {",
+		"with a port":         "    kubernetes cluster.local:53 in-addr.arpa ip6.arpa {",
+		"with a scheme":       "    kubernetes dns://cluster.local in-addr.arpa ip6.arpa {",
+		"with a trailing dot": "    kubernetes Cluster.Local. in-addr.arpa. ip6.arpa. {",
+		"before a comment": "    kubernetes cluster.local in-addr.arpa ip6.arpa # not clusterset.local\n" +
+			"    kubernetes other.local {",
+		"of its server block": "}\ncluster.local:53 in-addr.arpa:53 ip6.arpa:53 {\n    kubernetes {",
+	} {
+		t.Run("the cluster's domain "+name, func(t *testing.T) {
+			file := strings.Replace(stock, "    kubernetes cluster.local in-addr.arpa ip6.arpa {", line, 1)
+			if file == stock {
+				t.Fatal("the Corefile is the stock one")
+			}
+			expect(t, admin, []write{{"a user writes it", done, writesCorefile(t, file)}})
+			expect(t, agent, []write{
+				{"the block beside it", done, writesCorefile(t, ours+file)},
+				{"that domain", byPolicy, writesCorefile(t, blockOf("cluster.local:53")+file)},
+				{"a domain below", byPolicy, writesCorefile(t, blockOf("svc.cluster.local:53")+file)},
+				{"the reverse zone", byPolicy, writesCorefile(t, blockOf("10.in-addr.arpa:53")+file)},
+			})
+		})
+	}
+	expect(t, admin, []write{{"the user restores it", done, writesCorefile(t, stock)}})
 }
 
 // patchUpdateAs reads a ConfigMap, changes it and sends the difference as a merge patch, as the agent does.
