@@ -118,6 +118,22 @@ func TestWhoMayNotExportIsToldSo(t *testing.T) {
 	x.is("True/Valid False/NotPermitted Unknown/Pending", "spec.services.exporters of the ClusterSet")
 	f.label("c1", "env", "prod")
 	x.is("True/Valid True/Exported False/NoConflicts")
+	rule := func(clusters ...string) v1alpha1.ServicesSpec {
+		return v1alpha1.ServicesSpec{Exporters: []v1alpha1.ExporterRule{{
+			ExporterScope: v1alpha1.ExporterScope{ClusterNames: clusters},
+		}}}
+	}
+	f.services("blue", rule("cl"))
+	f.eventually("the ClusterSet names the cluster that does not exist", func() bool {
+		return strings.Contains(f.problems(), " ClusterNotFound spec.services.exporters of ClusterSet blue") &&
+			strings.Contains(f.problems(), "cl (exporters[0])")
+	})
+	x.is("True/Valid False/NotPermitted Unknown/Pending", "spec.services.exporters of the ClusterSet")
+	f.services("blue", rule("c1"))
+	f.eventually("the ClusterSet has no problem", func() bool {
+		return !strings.Contains(f.problems(), "ClusterNotFound")
+	})
+	x.is("True/Valid True/Exported False/NoConflicts")
 
 	var set v1alpha1.ClusterSet
 	f.must(f.client.Get(t.Context(), client.ObjectKey{Name: "blue"}, &set))

@@ -31,7 +31,7 @@ const (
 	ReasonInvalidSettings = "InvalidSettings"
 	// ReasonSelectedElsewhere: an older ClusterSet selects the cluster too.
 	ReasonSelectedElsewhere = "SelectedElsewhere"
-	// ReasonClusterNotFound: a cluster that is named does not exist.
+	// ReasonClusterNotFound: a cluster that spec.clusterAffinity or spec.services.exporters names does not exist.
 	ReasonClusterNotFound = "ClusterNotFound"
 	// ReasonLeaving: a member has not yet said that its nodes are clean.
 	ReasonLeaving = "Leaving"

@@ -10,6 +10,7 @@ import (
 	"github.com/karmada-io/karmada/pkg/util"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
 	"github.com/sealane-io/sealane/internal/settings"
 )
 
@@ -95,6 +96,11 @@ func Problems(s State, name string) []v1alpha1.Problem {
 				"Karmada first", cluster)
 		}
 	}
+	if unknown := unknownExporters(s, set); len(unknown) > 0 {
+		add("", v1alpha1.ReasonClusterNotFound, "spec.services.exporters of ClusterSet %s names clusters that Karmada does "+
+			"not have: %s; correct the names, or join these clusters to Karmada: the rules are in force without them",
+			name, clip.List(unknown, maxNamed))
+	}
 	for _, m := range s.Members {
 		if m.Spec.ClusterSet == name && m.Spec.Phase == v1alpha1.MemberLeaving {
 			add(m.Name, v1alpha1.ReasonLeaving, "cluster %s is leaving and has not yet said that its nodes are clean; if it "+
@@ -102,4 +108,25 @@ func Problems(s State, name string) []v1alpha1.Problem {
 		}
 	}
 	return problems
+}
+
+// maxNamed is how many clusters a message names.
+const maxNamed = 10
+
+// unknownExporters returns the clusters that a rule of a ClusterSet's exporters names and Karmada does not have, each
+// with the place of the rule.
+func unknownExporters(s State, set *v1alpha1.ClusterSet) []string {
+	known := make(map[string]bool, len(s.Clusters))
+	for i := range s.Clusters {
+		known[s.Clusters[i].Name] = true
+	}
+	var unknown []string
+	for i, rule := range set.Spec.Services.Exporters {
+		for _, cluster := range rule.ClusterNames {
+			if !known[cluster] {
+				unknown = append(unknown, fmt.Sprintf("%s (exporters[%d])", clip.Line(cluster), i))
+			}
+		}
+	}
+	return unknown
 }

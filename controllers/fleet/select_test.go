@@ -57,3 +57,49 @@ func TestProblems(t *testing.T) {
 		}
 	}
 }
+
+// A rule that names a cluster which does not exist is in force without it, and the ClusterSet says so, once for all.
+func TestExportersThatDoNotExist(t *testing.T) {
+	named := func(clusters ...string) v1alpha1.ExporterRule {
+		return v1alpha1.ExporterRule{ExporterScope: v1alpha1.ExporterScope{ClusterNames: clusters}}
+	}
+	var many []string
+	for i := range 1000 {
+		many = append(many, fmt.Sprintf("typo-%d", i))
+	}
+	for name, c := range map[string]struct {
+		rules []v1alpha1.ExporterRule
+		want  string // part of the only problem, "" for none
+	}{
+		"no rules":           {nil, ""},
+		"members and others": {[]v1alpha1.ExporterRule{named("c1", "c2"), named("c3")}, ""},
+		"nobody":             {[]v1alpha1.ExporterRule{named()}, ""},
+		"a typo": {
+			[]v1alpha1.ExporterRule{named("c1"), named("cl", "c2")}, ": cl (exporters[1]); correct the names",
+		},
+		"typos": {
+			[]v1alpha1.ExporterRule{named("cl"), named("cl", "c22")},
+			"cl (exporters[0]), cl (exporters[1]), c22 (exporters[1]);",
+		},
+		"more than a message says": {
+			[]v1alpha1.ExporterRule{named(many...)}, "typo-9 (exporters[0]) and 990 more; correct",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			blue := set("blue", 0, "c1", "c2")
+			blue.Spec.Services.Exporters = c.rules
+			problems := Problems(State{Sets: []v1alpha1.ClusterSet{blue},
+				Clusters: []clusterv1alpha1.Cluster{cluster("c1"), cluster("c2"), cluster("c3")}}, "blue")
+			if c.want == "" {
+				if len(problems) > 0 {
+					t.Errorf("problems %v", problems)
+				}
+				return
+			}
+			if len(problems) != 1 || problems[0].Reason != v1alpha1.ReasonClusterNotFound || problems[0].Cluster != "" ||
+				!strings.Contains(problems[0].Message, c.want) {
+				t.Errorf("problems %v, want one with %q", problems, c.want)
+			}
+		})
+	}
+}
