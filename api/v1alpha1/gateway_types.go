@@ -102,7 +102,7 @@ type GatewayStatus struct {
 	// be: nothing else in this status is known to hold since.
 	// +optional
 	SilentSince *metav1.Time `json:"silentSince,omitempty"`
-	// Conditions: Ready, NetworksAccepted.
+	// Conditions: Ready, NetworksAccepted, ConnectionTrackingAvailable.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -115,6 +115,16 @@ const GatewayReady = "Ready"
 // GatewayNetworksAccepted is the condition that the node has left out nothing of what the objects of its
 // cluster ask for: no network, node or gateway, of this cluster or of another.
 const GatewayNetworksAccepted = "NetworksAccepted"
+
+// GatewayTrackingAvailable is the condition that the node can track many more connections than it does. At its limit,
+// the kernel drops packets of new ones.
+const GatewayTrackingAvailable = "ConnectionTrackingAvailable"
+
+// Reasons of GatewayTrackingAvailable, and of the events of its changes.
+const (
+	ReasonTrackingAvailable = "ConnectionTrackingAvailable"
+	ReasonTrackingNearLimit = "ConnectionTrackingNearLimit"
+)
 
 // EventKeyReplaced is the reason of the event that a gateway's private key was lost: it has another one since.
 const EventKeyReplaced = "KeyReplaced"

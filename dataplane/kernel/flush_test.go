@@ -9,6 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/sealane-io/sealane/dataplane/kernel"
 )
 
 // tracked is a UDP connection as connection tracking knows it: from source to service, which is translated to
@@ -56,6 +58,31 @@ func connections(t *testing.T) []tracked {
 			f.Reverse.DstIP.String()})
 	}
 	return out
+}
+
+func TestTracked(t *testing.T) {
+	k, _ := open(t)
+	before, err := k.Tracked()
+	if err != nil || before.Limit <= 0 {
+		t.Fatalf("%+v, %v", before, err)
+	}
+	plain.add(t)
+	masked.add(t)
+	after, err := k.Tracked()
+	if err != nil || after.Connections != before.Connections+2 || after.Limit != before.Limit {
+		t.Errorf("%+v, %v; before %+v", after, err, before)
+	}
+	if err := netlink.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere, err := kernel.New(nil, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer elsewhere.Close()
+	if unknown, err := elsewhere.Tracked(); err == nil {
+		t.Errorf("%+v where nothing is tracked", unknown)
+	}
 }
 
 // What begins while the table is away may be masqueraded, and is forgotten when the table is back; what began

@@ -61,6 +61,16 @@ func (k *Kernel) IPv6() bool {
 	return err == nil && disabled == 0
 }
 
+// Tracked says how many connections this node tracks, and at how many it drops new ones.
+type Tracked struct{ Connections, Limit int }
+
+// Tracked is an error where the kernel does not track connections.
+func (k *Kernel) Tracked() (Tracked, error) {
+	count, countErr := readNumber(filepath.Join(k.sysctlDir, "netfilter", "nf_conntrack_count"))
+	limit, limitErr := readNumber(filepath.Join(k.sysctlDir, "netfilter", "nf_conntrack_max"))
+	return Tracked{count, limit}, errors.Join(countErr, limitErr)
+}
+
 // ErrUnguarded says that changes were left out, for what has to guard them failed.
 var ErrUnguarded = errors.New("left out, for the guard before it failed")
 
@@ -169,7 +179,11 @@ func gone(err error) error {
 }
 
 func (k *Kernel) sysctl(family, link, name string) (int, error) {
-	text, err := os.ReadFile(filepath.Join(k.sysctlDir, family, "conf", link, name))
+	return readNumber(filepath.Join(k.sysctlDir, family, "conf", link, name))
+}
+
+func readNumber(path string) (int, error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}

@@ -311,7 +311,8 @@ func TestTwoClusters(t *testing.T) {
 	}
 	c := s.Connections[0]
 	if s.HAState != v1alpha1.GatewayActive || s.Endpoint.MTU != 1420 || c.Cluster != "c2" || c.Gateway != "gw2" ||
-		!c.Active || c.NAT || c.Address != "172.31.1.3:4500" || s.Conditions[0].Status != metav1.ConditionTrue {
+		!c.Active || c.NAT || c.Address != "172.31.1.3:4500" || s.Conditions[0].Status != metav1.ConditionTrue ||
+		!meta.IsStatusConditionTrue(s.Conditions, v1alpha1.GatewayTrackingAvailable) {
 		t.Errorf("status %+v", s)
 	}
 	if *wanted != "" && string(s.Implementation) != *wanted {

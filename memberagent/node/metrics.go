@@ -25,8 +25,10 @@ type Metrics struct {
 	syncs   *prometheus.HistogramVec
 	changes *prometheus.CounterVec
 	tunnels atomic.Pointer[[]Tunnel]
+	tracked atomic.Pointer[kernel.Tracked]
 
 	state, rtt, loss, received, sent, handshake *prometheus.Desc
+	trackedNow, trackedLimit                    *prometheus.Desc
 }
 
 // NewMetrics registers the metrics.
@@ -49,6 +51,10 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		received:  desc("sealane_node_connection_received_bytes_total", "Bytes received through the tunnel."),
 		sent:      desc("sealane_node_connection_sent_bytes_total", "Bytes sent through the tunnel."),
 		handshake: desc("sealane_node_connection_handshake_age_seconds", "Time since the last handshake."),
+		trackedNow: prometheus.NewDesc("sealane_node_conntrack_entries", "Connections that the node tracks, of any origin.",
+			nil, nil),
+		trackedLimit: prometheus.NewDesc("sealane_node_conntrack_limit",
+			"Tracked connections at which the node drops new ones.", nil, nil),
 	}
 	for _, c := range []prometheus.Collector{m.syncs, m.changes, m} {
 		if err := r.Register(c); err != nil {
@@ -72,15 +78,23 @@ func (m *Metrics) changed(c plan.Change) {
 
 func (m *Metrics) measured(t []Tunnel) { m.tunnels.Store(&t) }
 
+// tracks notes how many connections the node tracks; the zero value says that nobody knows.
+func (m *Metrics) tracks(t kernel.Tracked) { m.tracked.Store(&t) }
+
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.state, m.rtt, m.loss, m.received, m.sent, m.handshake} {
+	for _, d := range []*prometheus.Desc{m.state, m.rtt, m.loss, m.received, m.sent, m.handshake, m.trackedNow,
+		m.trackedLimit} {
 		out <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+	if t := m.tracked.Load(); t != nil && t.Limit > 0 {
+		out <- prometheus.MustNewConstMetric(m.trackedNow, prometheus.GaugeValue, float64(t.Connections))
+		out <- prometheus.MustNewConstMetric(m.trackedLimit, prometheus.GaugeValue, float64(t.Limit))
+	}
 	tunnels := m.tunnels.Load()
 	if tunnels == nil {
 		return

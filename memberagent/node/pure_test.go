@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -225,6 +226,64 @@ func TestConditionsKeepTheirTransitionTime(t *testing.T) {
 		if got.Status != c.status || got.LastTransitionTime.Unix() != c.since || got.ObservedGeneration != 2 ||
 			!strings.Contains(got.Message, c.message) {
 			t.Errorf("%s %+v, want %s since %d", c.kind, got, c.status, c.since)
+		}
+	}
+}
+
+// TestTrackingAlarm: it is raised at 80 % and ends below 70 %. Between the two nothing changes, the message included.
+func TestTrackingAlarm(t *testing.T) {
+	const limit = 1000
+	kept := metav1.Condition{Type: v1alpha1.GatewayReady, Status: metav1.ConditionTrue}
+	have := []metav1.Condition{kept}
+	since := int64(0)
+	for i, c := range []struct {
+		connections int
+		alarm       bool
+	}{
+		{0, false}, {799, false}, {800, true}, {1000, true}, {790, true}, {700, true}, {699, false}, {790, false},
+		{900, true},
+	} {
+		before := meta.FindStatusCondition(have, v1alpha1.GatewayTrackingAvailable)
+		now := time.Unix(int64(1000+i), 0)
+		have = withTracking(slices.Clone(have), kernel.Tracked{Connections: c.connections, Limit: limit}, 1, now)
+		got := meta.FindStatusCondition(have, v1alpha1.GatewayTrackingAvailable)
+		if before == nil || (before.Status == metav1.ConditionFalse) != c.alarm {
+			since = now.Unix()
+		} else if got.Message != before.Message {
+			t.Errorf("at %d another message: %s", c.connections, got.Message)
+		}
+		if (got.Status == metav1.ConditionFalse) != c.alarm || got.LastTransitionTime.Unix() != since || len(have) != 2 {
+			t.Errorf("at %d: %+v, want an alarm: %v, since %d", c.connections, got, c.alarm, since)
+		}
+	}
+	if have = withTracking(have, kernel.Tracked{}, 1, time.Unix(2000, 0)); len(have) != 1 {
+		t.Errorf("where nobody knows: %+v", have)
+	}
+}
+
+func TestTrackingMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tracked := range []kernel.Tracked{{}, {Connections: 7, Limit: 9}} {
+		m.tracks(tracked)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got kernel.Tracked
+		for _, f := range families {
+			switch f.GetName() {
+			case "sealane_node_conntrack_entries":
+				got.Connections = int(f.GetMetric()[0].GetGauge().GetValue())
+			case "sealane_node_conntrack_limit":
+				got.Limit = int(f.GetMetric()[0].GetGauge().GetValue())
+			}
+		}
+		if got != tracked {
+			t.Errorf("metrics %+v, want %+v", got, tracked)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -24,6 +25,12 @@ func equalStatus(a, b v1alpha1.GatewayStatus) bool { return equality.Semantic.De
 // measure reads the tunnels, dials on where nobody answers, and reports.
 func (a *Agent) measure(ctx context.Context) {
 	now := time.Now()
+	tracked, err := a.kernel.Tracked()
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).V(1).Info("connection tracking not read", "why", err.Error())
+		tracked = kernel.Tracked{}
+	}
+	a.metrics.tracks(tracked)
 	var connections []v1alpha1.Connection
 	var tunnels []Tunnel
 	states := a.peerStates(ctx)
@@ -52,7 +59,7 @@ func (a *Agent) measure(ctx context.Context) {
 		a.reported = v1alpha1.GatewayStatus{}
 		return
 	}
-	a.report(ctx, connections, now)
+	a.report(ctx, connections, tracked, now)
 }
 
 // gatewayReport is a status of a gateway, to be written.
@@ -108,7 +115,7 @@ func (a *Agent) dial(ctx context.Context, r remote, state kernel.PeerState, work
 }
 
 // report hands the gateway's status over to be written, if it says anything new.
-func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, now time.Time) {
+func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, tracked kernel.Tracked, now time.Time) {
 	if a.facts.UnderlayMTU == 0 {
 		return // the node is not known yet
 	}
@@ -119,8 +126,8 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, n
 		Version:        a.version,
 		Connections:    connections,
 		Summary:        summary(connections),
-		Conditions: conditions(a.reported.Conditions, a.gateway.Generation, a.syncErr,
-			refused(a.top.Problems), now.Truncate(time.Second)),
+		Conditions: withTracking(conditions(a.reported.Conditions, a.gateway.Generation, a.syncErr,
+			refused(a.top.Problems), now.Truncate(time.Second)), tracked, a.gateway.Generation, now.Truncate(time.Second)),
 	}
 	if !worthWriting(next, a.reported, now) && a.gateway.Status.Endpoint != nil {
 		return
@@ -131,6 +138,7 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, n
 	a.gateway.Status = next
 	a.announce(ctx, a.reported.Connections, connections)
 	a.announceKey()
+	a.announceTracking(ctx, a.reported.Conditions, next.Conditions)
 	a.reported = next
 }
 
@@ -202,6 +210,18 @@ func (a *Agent) announceKey() {
 		a.cluster.Event(a.gateway, true, v1alpha1.EventKeyReplaced, a.newKey)
 		a.newKey = ""
 	}
+}
+
+// announceTracking logs that the node comes near its limit of tracked connections, and that it no longer is, and tells
+// people by events.
+func (a *Agent) announceTracking(ctx context.Context, before, after []metav1.Condition) {
+	was := meta.IsStatusConditionFalse(before, v1alpha1.GatewayTrackingAvailable)
+	c := meta.FindStatusCondition(after, v1alpha1.GatewayTrackingAvailable)
+	if c == nil || was == (c.Status == metav1.ConditionFalse) {
+		return
+	}
+	logr.FromContextOrDiscard(ctx).Info("connection tracking changed", "reason", c.Reason)
+	a.cluster.Event(a.gateway, !was, c.Reason, c.Message)
 }
 
 // summary counts the connections that are up, as kubectl shows them.

@@ -149,6 +149,37 @@ func conditions(old []metav1.Condition, generation int64, err error, refused str
 	return out
 }
 
+// Of the connections that a node can track, the percentage that raises the alarm, and that below which it ends.
+const (
+	trackingAlarm = 80
+	trackingClear = 70
+)
+
+// withTracking adds what the node's connection tracking is like to conditions, which hold what it was like before.
+// Where nobody knows, with a limit of 0, it removes that.
+func withTracking(conditions []metav1.Condition, t kernel.Tracked, generation int64, now time.Time) []metav1.Condition {
+	if t.Limit == 0 {
+		meta.RemoveStatusCondition(&conditions, v1alpha1.GatewayTrackingAvailable)
+		return conditions
+	}
+	threshold := trackingAlarm
+	if meta.IsStatusConditionFalse(conditions, v1alpha1.GatewayTrackingAvailable) {
+		threshold = trackingClear
+	}
+	c := metav1.Condition{
+		Type: v1alpha1.GatewayTrackingAvailable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonTrackingAvailable,
+		Message:            "the node can track many more connections than it does",
+		ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
+	}
+	if 100*t.Connections >= threshold*t.Limit {
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonTrackingNearLimit
+		c.Message = fmt.Sprintf("the node tracks almost as many connections as it can, which are %d: it drops new ones at "+
+			"that limit; find out whose they are with conntrack -L, or raise net.netfilter.nf_conntrack_max there", t.Limit)
+	}
+	meta.SetStatusCondition(&conditions, c)
+	return conditions
+}
+
 const (
 	rttEvery    = 30 * time.Second
 	reportEvery = 45 * time.Second // older than 90 s counts as unknown
