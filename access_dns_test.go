@@ -91,6 +91,7 @@ func testForwarded(t *testing.T, admin, agent client.Client) {
 	})
 	t.Run("the names of addresses in each network", func(t *testing.T) { testReverseZones(t, agent) })
 
+	t.Run("in Corefiles of many forms", func(t *testing.T) { testCorefiles(t, admin, agent) })
 	t.Run("limits", func(t *testing.T) { testLimits(t, admin, agent) })
 	expect(t, admin, []write{{"a user restores the Corefile", done, set(stock)}})
 	t.Run("what the Peering says is in force", func(t *testing.T) {
@@ -137,6 +138,47 @@ func testReverseZones(t *testing.T, agent client.Client) {
 			expect(t, agent, []write{{c.network.String(), c.want, writesCorefile(t, block)}})
 		}
 	}
+}
+
+// testCorefiles: whatever the form of a Corefile, the policies take the block that the agent adds to it, and no other.
+func testCorefiles(t *testing.T, admin, agent client.Client) {
+	const kubernetes = "    kubernetes cluster.local in-addr.arpa ip6.arpa {\n        pods insecure\n    }\n"
+	for name, file := range map[string]string{
+		"k3s": ".:53 {\n    errors\n    health\n" + kubernetes + "    hosts /etc/coredns/NodeHosts {\n        fallthrough\n" +
+			"    }\n    import /etc/coredns/custom/*.override\n    forward . /etc/resolv.conf\n}\n" +
+			"import /etc/coredns/custom/*.server\n",
+		"stub domains": "(common) {\n    errors\n}\ncorp.example:53 example.net:53 {\n    import common\n}\n" +
+			"# clusterset.local is Sealane's {\n.:53 {\n    import common\n" + kubernetes + "    hosts {\n" +
+			"        10.0.0.7 vault.example\n    }\n    template ANY ANY wild.example {\n        rcode NXDOMAIN\n    }\n}\n",
+		"another cluster domain": ".:1053 {\n" + strings.ReplaceAll(kubernetes, "cluster.local", "k8s.acme.internal") + "}\n",
+		"node-local cache": "cluster.local:53 {\n    bind 169.254.20.10\n    forward . 10.96.211.3 {\n        force_tcp\n" +
+			"    }\n    }\nin-addr.arpa:53 {\n    forward . 10.96.211.3\n    }\n.:53 {\n    cache 30\n    }\n",
+		"keys of many forms": "dns://Corp.example.:53, {$DOMAIN}:53,\n10.0.0.0/8 {\n    forward . 10.0.0.1\n}\n" +
+			".:53 {\n" + kubernetes + "}\n",
+		"not indented": strings.ReplaceAll(".:53 {\nerrors\nhealth {\nlameduck 5s\n}\nforward . /etc/resolv.conf\n"+
+			kubernetes+"}\n", "    ", ""),
+		"line ends of Windows": strings.ReplaceAll(".:53 {\n"+kubernetes+"}\n", "\n", "\r\n"),
+		"without kubernetes":   ".:53 {\n    forward . 10.0.0.1\n}",
+		"empty":                "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			with, unforwarded, err := clusterdns.Add(file, clusterdns.Forward{
+				Domains: []string{"clusterset.local", "mesh.example.org"}, To: netip.MustParseAddr("10.96.0.7"),
+				Networks: v1alpha1.Networks{ServiceCIDRs: []string{"10.96.0.0/12", "fd00::88:0/112"}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("reverse zones are left out: %v", unforwarded)
+			expect(t, admin, []write{{"a user writes it", done, writesCorefile(t, file)}})
+			expect(t, agent, []write{
+				{"the block", done, writesCorefile(t, with)},
+				{"another domain", byPolicy, writesCorefile(t, strings.Replace(with, "mesh.example.org", "example.com", 1))},
+				{"no block", done, writesCorefile(t, file)},
+			})
+		})
+	}
+	expect(t, admin, []write{{"a user restores the Corefile", done, writesCorefile(t, stock)}})
 }
 
 // testLimits: the agent may write the largest block that it makes, and nothing is so large that the policy, which is
