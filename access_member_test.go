@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -41,7 +42,13 @@ func TestNodeTokenSpeaksForItsNodeAlone(t *testing.T) {
 	gateway := func(name string) *v1alpha1.Gateway {
 		return &v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	}
-	create(t, admin, elsewhere, gateway("n1"), gateway("n2"))
+	lease := func(node string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace,
+			Name: v1alpha1.GatewayLeasePrefix + node}}
+	}
+	leader, theirs := lease(""), lease("n3")
+	leader.Name = "sealane-cluster-agent"
+	create(t, admin, elsewhere, gateway("n1"), gateway("n2"), leader, theirs)
 	agent := with(t, token(t, "sealane-node", own), "sealane-agent")
 	enforced(t, func() error { return patchStatus(t, gateway("n2"), endpointJSON)(agent) })
 
@@ -56,12 +63,18 @@ func TestNodeTokenSpeaksForItsNodeAlone(t *testing.T) {
 	}
 	expect(t, agent, []write{
 		{"the status of its own Gateway", done, patchStatus(t, gateway("n1"), endpointJSON)},
+		{"its own Lease", done, creates(t, lease("n1"))},
+		{"its own Lease, again", done, patch(t, lease("n1"), `{"spec":{"holderIdentity":"n1"}}`)},
 		{"the state of its node, on its own pod", done, patchStatus(t, own, stateJSON)},
 		{"an event in Sealane's namespace", done, creates(t, event(v1alpha1.Namespace))},
 		{"a review of a token", done, reviewsToken(t)},
 		{"a review of a right", done, reviewsRight(t)},
 
 		{"the key of another Gateway", byPolicy, patchStatus(t, gateway("n2"), endpointJSON)},
+		{"another node's Lease", byPolicy, creates(t, lease("n2"))},
+		{"another node's Lease, again", byPolicy, patch(t, theirs, `{"spec":{"holderIdentity":"n1"}}`)},
+		{"the leader's Lease", byPolicy, patch(t, leader, `{"spec":{"holderIdentity":"n1"}}`)},
+		{"its Lease's end", noRight, deletes(t, lease("n1"))},
 		{"the spec of its own Gateway", noRight, patch(t, gateway("n1"), `{"spec":{"slot":3}}`)},
 		{"a Gateway", noRight, creates(t, gateway("n3"))},
 		{"its Gateway's end", noRight, deletes(t, gateway("n1"))},
@@ -92,6 +105,7 @@ func TestNodeTokenSpeaksForItsNodeAlone(t *testing.T) {
 	t.Run("a token that is bound to no pod writes nothing", func(t *testing.T) {
 		expect(t, with(t, token(t, "sealane-node", nil), "sealane-agent"), []write{
 			{"the status of a Gateway", byPolicy, patchStatus(t, gateway("n1"), endpointJSON)},
+			{"a Lease", byPolicy, creates(t, lease("n4"))},
 			{"the state of a node", byPolicy, patchStatus(t, own, stateJSON)},
 		})
 	})
@@ -239,6 +253,10 @@ func TestClusterTokenWritesWhatSealaneOwns(t *testing.T) {
 	gateway := &v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "n9"}}
 	expect(t, agent, []write{
 		{"a Gateway", done, creates(t, gateway)},
+		{
+			"that its agent is silent", done,
+			patchStatus(t, gateway, `{"status":{"silentSince":"2026-01-01T00:00:00Z"}}`),
+		},
 		{"a Gateway's end", done, deletes(t, gateway)},
 		{"a review of a token", done, reviewsToken(t)},
 		{"a review of a right", done, reviewsRight(t)},

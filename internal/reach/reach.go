@@ -13,8 +13,13 @@ import (
 )
 
 const (
-	// ReportLifetime is the age from which a Gateway's status is unknown; the node agent writes it at least
-	// every 60 s.
+	// RenewEvery is how often the node agent of a gateway renews its Lease. One that is not renewed for SilentAfter, and
+	// that the API server then shows unchanged for SilentConfirm more, belongs to an agent that is silent.
+	RenewEvery    = 3 * time.Second
+	SilentAfter   = 10 * time.Second
+	SilentConfirm = 2 * time.Second
+	// ReportLifetime is the age from which a Gateway's status is unknown even so: that of an agent without a Lease, or in
+	// a cluster whose cluster agent does not run. The node agent writes it at least every 60 s.
 	ReportLifetime = 90 * time.Second
 	// ConnectingGrace is how long a cluster that was connected counts as such while its tunnels are being set up
 	// anew: a node agent that restarts reports Connecting until its first probe is answered.
@@ -82,7 +87,8 @@ func (c Clusters) Equal(o Clusters) bool {
 
 // Fresh says whether what a Gateway reports holds at a time.
 func Fresh(g *v1alpha1.Gateway, now time.Time) bool {
-	return g.DeletionTimestamp == nil && g.Status.ReportedAt != nil && now.Sub(g.Status.ReportedAt.Time) < ReportLifetime
+	return g.DeletionTimestamp == nil && g.Status.SilentSince == nil && g.Status.ReportedAt != nil &&
+		now.Sub(g.Status.ReportedAt.Time) < ReportLifetime
 }
 
 // Reporting returns the Gateways whose word counts: those that are fresh and active, and where none is active all
@@ -109,9 +115,21 @@ func Reporting(gateways []v1alpha1.Gateway, now time.Time) []*v1alpha1.Gateway {
 // works is enough.
 func Reports(gateways []v1alpha1.Gateway, now time.Time) map[string]v1alpha1.ConnectionStatus {
 	out := map[string]v1alpha1.ConnectionStatus{}
+	for cluster, c := range Connections(gateways, now) {
+		out[cluster] = c.Status
+	}
+	return out
+}
+
+// Connections returns the same with the reasons: of each remote cluster the first connection of the best status.
+func Connections(gateways []v1alpha1.Gateway, now time.Time) map[string]v1alpha1.Connection {
+	out := map[string]v1alpha1.Connection{}
 	for _, g := range Reporting(gateways, now) {
 		for _, c := range g.Status.Connections {
-			out[c.Cluster] = Better(out[c.Cluster], c.Status)
+			before, ok := out[c.Cluster]
+			if !ok || Better(before.Status, c.Status) != before.Status {
+				out[c.Cluster] = c
+			}
 		}
 	}
 	return out

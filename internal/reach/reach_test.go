@@ -29,6 +29,12 @@ func gateway(state v1alpha1.HAState, reportedAt time.Time, of ...v1alpha1.Connec
 	return g
 }
 
+// silent is a gateway whose agent is heard of no more.
+func silent(g v1alpha1.Gateway) v1alpha1.Gateway {
+	g.Status.SilentSince = g.Status.ReportedAt
+	return g
+}
+
 func TestNext(t *testing.T) {
 	now := time.Unix(1e6, 0)
 	old, fresh := now.Add(-reach.ReportLifetime), now.Add(-reach.ReportLifetime+time.Second)
@@ -60,6 +66,9 @@ func TestNext(t *testing.T) {
 			reach.ReportLifetime},
 		{"an active one that has gone", up, gateways(gateway(active, old, connected), gateway(standby, now, failed)), false,
 			reach.ReportLifetime},
+		{"an active one whose agent is silent", up,
+			gateways(silent(gateway(active, now, connected)), gateway(standby, now, failed)), false, reach.ReportLifetime},
+		{"down, as was reported before the agent fell silent", up, gateways(silent(gateway(active, now, failed))), true, 0},
 		{"no gateway is active yet", down, gateways(gateway(standby, now, connected)), true, reach.ReportLifetime},
 		{"never was connected", nil, gateways(gateway(active, now, connecting)), false, reach.ReportLifetime},
 		{"connecting anew", up, gateways(gateway(active, now, connecting)), true, reach.ConnectingGrace},

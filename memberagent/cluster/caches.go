@@ -5,6 +5,7 @@ package cluster
 import (
 	"fmt"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,6 +27,8 @@ func cacheOptions(corefile types.NamespacedName) cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}: {Transform: stripNode},
 			&corev1.Pod{}:  {Namespaces: map[string]cache.Config{v1alpha1.Namespace: {}}, Transform: stripPod},
+			// Those of the gateways' node agents, and the leader's.
+			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{v1alpha1.Namespace: {}}},
 			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
 				corefile.Namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, corefile.Name)},
 			}},

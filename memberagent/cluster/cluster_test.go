@@ -201,8 +201,14 @@ func bundle(shard int32) *v1alpha1.Bundle {
 // eventually polls until check returns nil, and fails the test after ten seconds.
 func (m *member) eventually(what string, check func(ctx context.Context) error) time.Duration {
 	m.t.Helper()
+	return m.within(10*time.Second, what, check)
+}
+
+// within polls until check returns nil, and fails the test after a time.
+func (m *member) within(patience time.Duration, what string, check func(ctx context.Context) error) time.Duration {
+	m.t.Helper()
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(m.t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

@@ -60,7 +60,7 @@ func TestPeering(t *testing.T) {
 		return errors.Join(expect("pods", s.Networks.PodCIDRs, "[10.8.0.0/24]"), expect("services", s.Networks.ServiceCIDRs,
 			"[10.96.0.0/16]"),
 			expect("nodes", s.NodeCIDRs, "[192.0.2.1/32]"), expect("version", s.AgentVersion, "test"),
-			expect("connections", s.Connections, "[{c2 Connecting }]"))
+			expect("connections", s.Connections, "[{c2 Unknown NotReported}]"))
 	})
 	m.gatewayReports(v1alpha1.ConnectionConnected)
 	m.reports("the endpoint", func(s *v1alpha1.PeeringStatus) error {

@@ -217,6 +217,7 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 			error) {
 			return mailbox.NodesCleaned(ctx, cached, live)
 		}},
+		&gateways.Silence{Client: cached, Live: live, Now: time.Now},
 		&exports.Reconciler{Client: cached, WithoutGeneration: limited},
 		reach,
 		&imports.Reconciler{Client: cached, Families: found.Families, Reachability: reach, Limited: limited,

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -48,6 +49,9 @@ type Kube struct {
 	dialled netip.Addr
 	// deleted says that the watch of the agent's own DaemonSet has last seen it go.
 	deleted atomic.Bool
+	// beats are the gateway's signs of life, and behind says that what it reported last is not written yet.
+	beats  latest[metav1.ObjectMeta]
+	behind atomic.Bool
 }
 
 // KubeNames are what the agent is called in its cluster.
@@ -62,7 +66,7 @@ type KubeNames struct {
 func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, discoveryv1.AddToScheme, v1alpha1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, discoveryv1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -78,10 +82,12 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 	for _, kind := range []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Service"),
 		appsv1.SchemeGroupVersion.WithKind("DaemonSet"), discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
+		coordinationv1.SchemeGroupVersion.WithKind("Lease"),
 	} {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
-	k := &Kube{names: names, events: record.NewBroadcaster(), dialled: dialled(config.Host)}
+	k := &Kube{names: names, events: record.NewBroadcaster(), dialled: dialled(config.Host),
+		beats: newLatest[metav1.ObjectMeta]()}
 	k.recorder = k.events.NewRecorder(scheme, corev1.EventSource{Component: names.DaemonSet})
 	var err error
 	patient := rest.CopyConfig(config)
@@ -216,6 +222,7 @@ func (k *Kube) Run(ctx context.Context) error {
 	if err != nil {
 		return nil // the context has ended
 	}
+	go k.renew(ctx)
 	return k.cache.Start(ctx)
 }
 
@@ -301,13 +308,16 @@ func (k *Kube) SetGatewayStatus(ctx context.Context, gateway string, status v1al
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{
 		"haState": status.HAState, "endpoint": status.Endpoint, "implementation": status.Implementation,
 		"version": status.Version, "connections": status.Connections, "reportedAt": status.ReportedAt,
-		"conditions": status.Conditions,
+		"summary": status.Summary, "conditions": status.Conditions,
 	}})
 	if err != nil {
 		return err
 	}
 	object := &v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: gateway}}
-	return k.client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+	k.behind.Store(true)
+	err = k.client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+	k.behind.Store(err != nil)
+	return err
 }
 
 // SetNodeState implements Cluster.

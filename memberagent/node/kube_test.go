@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr/testr"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -136,6 +137,7 @@ func TestKube(t *testing.T) {
 	}
 	t.Run("API servers", func(t *testing.T) { testAPIServers(t, k, c) })
 	t.Run("status", func(t *testing.T) { testStatus(t, k, c) })
+	t.Run("alive", func(t *testing.T) { testAlive(t, k, c) })
 	t.Run("state", func(t *testing.T) { testState(t, k, c, own) })
 	t.Run("load balancer", func(t *testing.T) {
 		if _, err := k.LoadBalancer(t.Context(), "lb"); err != nil {
@@ -238,6 +240,43 @@ func testStatus(t *testing.T, k *node.Kube, c client.Client) {
 			t.Errorf("status %+v, want %+v", g.Status, status)
 		}
 		status.Connections = nil
+	}
+}
+
+// testAlive: the Lease is renewed while the loop goes round, and not while what it reported is not written.
+func testAlive(t *testing.T, k *node.Kube, c client.Client) {
+	var g v1alpha1.Gateway
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "n1"}, &g); err != nil {
+		t.Fatal(err)
+	}
+	key := client.ObjectKey{Namespace: v1alpha1.Namespace, Name: "sealane-node-n1"}
+	var lease coordinationv1.Lease
+	renewals := func(beats int) (count int) {
+		var last time.Time
+		for range beats {
+			k.Alive(&g)
+			<-time.After(500 * time.Millisecond)
+			if c.Get(t.Context(), key, &lease) == nil && !lease.Spec.RenewTime.Time.Equal(last) {
+				last, count = lease.Spec.RenewTime.Time, count+1
+			}
+		}
+		return count
+	}
+	if got := renewals(15); got < 2 || got > 4 {
+		t.Errorf("%d renewals in 7.5 s, want 3", got)
+	}
+	if o := lease.OwnerReferences; len(o) != 1 || o[0].UID != g.UID || *lease.Spec.HolderIdentity != "n1" {
+		t.Errorf("Lease %+v", lease)
+	}
+	if err := k.SetGatewayStatus(t.Context(), "n2", v1alpha1.GatewayStatus{}); err == nil {
+		t.Fatal("the status of another Gateway was written")
+	}
+	if got := renewals(8); got > 1 {
+		t.Errorf("%d renewals after a status that was not written, want none", got-1)
+	}
+	testStatus(t, k, c)
+	if got := renewals(8); got < 2 {
+		t.Errorf("%d renewals once a status was written, want more", got-1)
 	}
 }
 

@@ -174,6 +174,8 @@ func (d directory) SetGatewayStatus(ctx context.Context, _ string, s v1alpha1.Ga
 	return d.write("status.json", s)
 }
 
+func (d directory) Alive(*v1alpha1.Gateway) {}
+
 func (d directory) SetNodeState(ctx context.Context, state node.NodeState) error {
 	if err := d.unanswered(ctx); err != nil {
 		return err

@@ -55,6 +55,9 @@ type Cluster interface {
 	Objects(ctx context.Context) (Objects, bool, error)
 	// SetGatewayStatus replaces the status of the gateway.
 	SetGatewayStatus(ctx context.Context, gateway string, status v1alpha1.GatewayStatus) error
+	// Alive is called about once a second while the loop goes round: what was last given to SetGatewayStatus holds, once
+	// it is written. It does not wait.
+	Alive(gateway *v1alpha1.Gateway)
 	// SetNodeState sets conditions of the agent's pod.
 	SetNodeState(ctx context.Context, state NodeState) error
 	// LoadBalancer returns the addresses that a Service of Sealane's namespace is given from outside.

@@ -151,23 +151,27 @@ func TestConnection(t *testing.T) {
 		status  v1alpha1.ConnectionStatus
 		nat     bool
 		message string
+		reason  string
 	}{
 		"probed": {at("172.31.1.1:4500", 1), &Health{Status: v1alpha1.ConnectionConnected},
-			v1alpha1.ConnectionConnected, false, ""},
+			v1alpha1.ConnectionConnected, false, "", ""},
 		"behind NAT": {at("203.0.113.1:999", 1), &Health{Status: v1alpha1.ConnectionConnected},
-			v1alpha1.ConnectionConnected, true, ""},
+			v1alpha1.ConnectionConnected, true, "", ""},
 		"dead": {at("172.31.1.1:4500", 1), &Health{Status: v1alpha1.ConnectionError}, v1alpha1.ConnectionError,
-			false, "not answered any more"},
+			false, "not answered any more", "ProbesLost"},
 		"no handshake": {at("172.31.1.1:4500", 0), &Health{Status: v1alpha1.ConnectionConnecting},
-			v1alpha1.ConnectionConnecting, false, "no handshake with 172.31.1.1:4500"},
+			v1alpha1.ConnectionConnecting, false, "no handshake with 172.31.1.1:4500", "NoHandshake"},
 		"no address": {at("", 0), &Health{Status: v1alpha1.ConnectionConnecting}, v1alpha1.ConnectionConnecting, false,
-			"waiting for it to dial"},
-		"unprobed":         {at("172.31.1.1:4500", time.Second), nil, v1alpha1.ConnectionConnected, false, ""},
-		"unprobed, silent": {at("172.31.1.1:4500", time.Hour), nil, v1alpha1.ConnectionError, false, "not answered"},
+			"waiting for it to dial", "NoAddress"},
+		"no probe answered": {at("172.31.1.1:4500", 1), &Health{Status: v1alpha1.ConnectionConnecting},
+			v1alpha1.ConnectionConnecting, false, "no probe answered yet", "NoProbeAnswered"},
+		"unprobed": {at("172.31.1.1:4500", time.Second), nil, v1alpha1.ConnectionConnected, false, "", ""},
+		"unprobed, silent": {at("172.31.1.1:4500", time.Hour), nil, v1alpha1.ConnectionError, false,
+			"not answered", "ProbesLost"},
 	} {
 		got := connection(r, c.peer, c.health, now)
-		if got.Status != c.status || got.NAT != c.nat || !strings.Contains(got.Message, c.message) || c.message == "" &&
-			got.Message != "" {
+		if got.Status != c.status || got.Reason != c.reason || got.NAT != c.nat ||
+			!strings.Contains(got.Message, c.message) || c.message == "" && got.Message != "" {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -119,6 +119,7 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, t
 	if a.facts.UnderlayMTU == 0 {
 		return // the node is not known yet
 	}
+	defer a.cluster.Alive(a.gateway)
 	next := v1alpha1.GatewayStatus{
 		HAState:        haState(a.plan.Active, a.node),
 		Endpoint:       endpoint(a.gateway, a.top.Cable.Driver, a.facts, a.candidates()),

@@ -81,24 +81,25 @@ func connection(r remote, peer kernel.PeerState, health *Health, now time.Time) 
 	default:
 		c.Status = v1alpha1.ConnectionError
 	}
-	c.Message = explain(c, peer)
+	c.Reason, c.Message = explain(c, peer)
 	return c
 }
 
 // explain says what to look at. It holds nothing that changes while the state does not.
-func explain(c v1alpha1.Connection, peer kernel.PeerState) string {
+func explain(c v1alpha1.Connection, peer kernel.PeerState) (reason, message string) {
 	switch {
 	case c.Status == v1alpha1.ConnectionConnected:
-		return ""
+		return "", ""
 	case !peer.Endpoint.IsValid():
-		return "the remote gateway publishes no address: waiting for it to dial this one"
+		return v1alpha1.ReasonNoAddress, "the remote gateway publishes no address: waiting for it to dial this one"
 	case peer.LastHandshake.IsZero():
-		return fmt.Sprintf("no handshake with %s yet: check that UDP to that address and port gets through", c.Address)
+		return v1alpha1.ReasonNoHandshake,
+			fmt.Sprintf("no handshake with %s yet: check that UDP to that address and port gets through", c.Address)
 	case c.Status == v1alpha1.ConnectionConnecting:
-		return fmt.Sprintf("handshake done with %s, no probe answered yet", c.Address)
+		return v1alpha1.ReasonNoProbeAnswered, fmt.Sprintf("handshake done with %s, no probe answered yet", c.Address)
 	}
-	return fmt.Sprintf("probes through the tunnel are not answered any more: check the remote gateway, "+
-		"and that UDP to %s gets through", c.Address)
+	return v1alpha1.ReasonProbesLost, fmt.Sprintf("probes through the tunnel are not answered any more: check the remote "+
+		"gateway, and that UDP to %s gets through", c.Address)
 }
 
 // endpoint describes this gateway to the other clusters.

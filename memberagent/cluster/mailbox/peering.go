@@ -86,16 +86,43 @@ func endpoints(in Input) []v1alpha1.Endpoint {
 }
 
 // connections to each remote cluster: the best that the gateways whose word counts report. One of which none of them
-// says anything is connecting.
+// says anything is connecting; where no gateway's word counts all are unknown.
 func connections(in Input) []v1alpha1.MemberConnection {
-	best := reach.Reports(existing(in), in.Now)
+	gateways := existing(in)
+	best := reach.Connections(gateways, in.Now)
+	silent := v1alpha1.MemberConnection{Status: v1alpha1.ConnectionConnecting, Reason: v1alpha1.ReasonNotReported}
+	if why := unheard(gateways, in.Now); why != "" {
+		silent.Status, silent.Reason = v1alpha1.ConnectionUnknown, why
+	}
 	var out []v1alpha1.MemberConnection
 	for _, r := range in.Peering.Spec.RemoteClusters {
-		status := cmp.Or(best[r.Name], v1alpha1.ConnectionConnecting)
-		out = append(out, v1alpha1.MemberConnection{Cluster: r.Name, Status: status})
+		c := silent
+		if b, ok := best[r.Name]; ok {
+			c.Status, c.Reason = b.Status, b.Reason
+		}
+		c.Cluster = r.Name
+		out = append(out, c)
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.MemberConnection) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	return out
+}
+
+// unheard says why no gateway's word counts, as the reason of unknown connections; "" if one's does.
+func unheard(gateways []v1alpha1.Gateway, now time.Time) string {
+	why := v1alpha1.ReasonNoGateway
+	for i := range gateways {
+		g := &gateways[i]
+		switch {
+		case reach.Fresh(g, now):
+			return ""
+		case g.DeletionTimestamp != nil:
+		case g.Status.ReportedAt != nil || g.Status.SilentSince != nil:
+			why = v1alpha1.ReasonAgentSilent
+		case why == v1alpha1.ReasonNoGateway:
+			why = v1alpha1.ReasonNotReported
+		}
+	}
+	return why
 }
 
 // existing are the gateways whose nodes exist.

@@ -27,6 +27,13 @@ func reportedAgo(g v1alpha1.Gateway, age time.Duration) v1alpha1.Gateway {
 	return g
 }
 
+// silent is a Gateway whose agent is heard of no more.
+func silent(g v1alpha1.Gateway) v1alpha1.Gateway {
+	since := metav1.NewTime(now)
+	g.Status.SilentSince = &since
+	return g
+}
+
 func gateway(name string, slot int32, state v1alpha1.HAState, status v1alpha1.ConnectionStatus) v1alpha1.Gateway {
 	reported := metav1.NewTime(now)
 	g := v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.GatewaySpec{Slot: slot}}
@@ -36,6 +43,9 @@ func gateway(name string, slot int32, state v1alpha1.HAState, status v1alpha1.Co
 	}
 	if status != "" {
 		g.Status.Connections = []v1alpha1.Connection{{Cluster: "c2", Status: status}}
+		if status == v1alpha1.ConnectionError {
+			g.Status.Connections[0].Reason = v1alpha1.ReasonProbesLost
+		}
 	}
 	return g
 }
@@ -61,25 +71,33 @@ func TestPeeringStatus(t *testing.T) {
 		gateways []v1alpha1.Gateway
 		want     string
 	}{
-		{"no gateway", nil, "c2=Connecting c3=Connecting"},
+		{"no gateway", nil, "c2=Unknown/NoGateway c3=Unknown/NoGateway"},
+		{"a gateway that has not reported yet", []v1alpha1.Gateway{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}},
+			"c2=Unknown/NotReported c3=Unknown/NotReported"},
+		{"its agent is silent, whatever it said", []v1alpha1.Gateway{
+			silent(gateway("a", 0, active, v1alpha1.ConnectionConnected)),
+		}, "a/0 c2=Unknown/AgentSilent c3=Unknown/AgentSilent"},
+		{"the active one is silent, and another is not", []v1alpha1.Gateway{
+			silent(gateway("a", 0, active, v1alpha1.ConnectionConnected)), gateway("b", 1, standby, v1alpha1.ConnectionError),
+		}, "a/0 b/1 c2=Error/ProbesLost c3=Connecting/NotReported"},
 		{"connected", []v1alpha1.Gateway{gateway("a", 0, active, v1alpha1.ConnectionConnected)},
-			"a/0 c2=Connected c3=Connecting"},
+			"a/0 c2=Connected c3=Connecting/NotReported"},
 		{"its last report just counts", []v1alpha1.Gateway{
 			reportedAgo(gateway("a", 0, active, v1alpha1.ConnectionConnected), reach.ReportLifetime-time.Second),
-		}, "a/0 c2=Connected c3=Connecting"},
+		}, "a/0 c2=Connected c3=Connecting/NotReported"},
 		{"quiet for long: it stays, and what it said does not", []v1alpha1.Gateway{
 			reportedAgo(gateway("a", 0, active, v1alpha1.ConnectionConnected), reach.ReportLifetime),
-		}, "a/0 c2=Connecting c3=Connecting"},
+		}, "a/0 c2=Unknown/AgentSilent c3=Unknown/AgentSilent"},
 		{"another says what the quiet one no longer can", []v1alpha1.Gateway{
 			reportedAgo(gateway("a", 0, active, v1alpha1.ConnectionConnected), reach.ReportLifetime),
 			gateway("b", 1, standby, v1alpha1.ConnectionError),
-		}, "a/0 b/1 c2=Error c3=Connecting"},
+		}, "a/0 b/1 c2=Error/ProbesLost c3=Connecting/NotReported"},
 		{"by slot", []v1alpha1.Gateway{gateway("a", 1, standby, v1alpha1.ConnectionError),
-			gateway("b", 0, active, v1alpha1.ConnectionConnected), empty}, "b/0 a/1 c2=Connected c3=Connecting"},
+			gateway("b", 0, active, v1alpha1.ConnectionConnected), empty}, "b/0 a/1 c2=Connected c3=Connecting/NotReported"},
 		{"the active one says", []v1alpha1.Gateway{gateway("a", 1, standby, v1alpha1.ConnectionConnected),
-			gateway("b", 0, active, v1alpha1.ConnectionError)}, "b/0 a/1 c2=Error c3=Connecting"},
+			gateway("b", 0, active, v1alpha1.ConnectionError)}, "b/0 a/1 c2=Error/ProbesLost c3=Connecting/NotReported"},
 		{"its node is gone", []v1alpha1.Gateway{gateway("gone", 0, active, v1alpha1.ConnectionConnected)},
-			"c2=Connecting c3=Connecting"},
+			"c2=Unknown/NoGateway c3=Unknown/NoGateway"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in := peeringInput(c.gateways...)
@@ -89,7 +107,7 @@ func TestPeeringStatus(t *testing.T) {
 				got = append(got, fmt.Sprintf("%s/%d", e.Gateway, e.Slot))
 			}
 			for _, x := range status.Connections {
-				got = append(got, fmt.Sprintf("%s=%s", x.Cluster, x.Status))
+				got = append(got, strings.TrimSuffix(fmt.Sprintf("%s=%s/%s", x.Cluster, x.Status, x.Reason), "/"))
 			}
 			if got := strings.Join(got, " "); got != c.want || status.ObservedRevision != 5 {
 				t.Errorf("got %s of revision %d, want %s", got, status.ObservedRevision, c.want)
