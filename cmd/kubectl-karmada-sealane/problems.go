@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -81,14 +82,25 @@ func clusterSetProblems(f *fleet, set *v1alpha1.ClusterSet) []problemRow {
 			rows = append(rows, problemRow{Cluster: p.Cluster, Object: object, Reason: p.Reason, Message: p.Message})
 		}
 	}
+	for _, p := range set.Status.UnconnectedPairs {
+		if len(f.only) == 0 || slices.Contains(f.only, p.Cluster) || slices.Contains(f.only, p.RemoteCluster) {
+			rows = append(rows, problemRow{Cluster: p.Cluster, Object: object, Reason: p.Reason,
+				Message: fmt.Sprintf("the pair %s and %s is %s: %s", p.Cluster, p.RemoteCluster, p.Status, p.Message)})
+		}
+	}
 	if len(f.only) > 0 {
 		return rows
+	}
+	if n := set.Status.UnlistedPairs; n > 0 {
+		rows = append(rows, problemRow{Object: object, Reason: reasonTunnel,
+			Message: fmt.Sprintf("%d more pairs of members are not connected", n)})
 	}
 	if set.Status.ObservedGeneration < set.Generation {
 		rows = append(rows, problemRow{Object: object, Reason: reasonStale,
 			Message: "the controller has not looked at its last change yet; see that sealane-controller runs"})
 	}
-	if len(set.Status.Problems) == 0 {
+	// What the rows above say in detail the conditions sum up.
+	if len(set.Status.Problems) == 0 && len(set.Status.UnconnectedPairs) == 0 {
 		rows = append(rows, conditionProblems("", object, set.Status.Conditions)...)
 	}
 	return rows
@@ -111,10 +123,23 @@ func conditionProblems(cluster, object string, conditions []metav1.Condition, be
 	return rows
 }
 
+// pairsOf says whether a ClusterSet lists a pair that a cluster is one of as not connected.
+func (f *fleet) pairsOf(cluster string) bool {
+	return slices.ContainsFunc(f.clusterSets, func(set v1alpha1.ClusterSet) bool {
+		return slices.ContainsFunc(set.Status.UnconnectedPairs, func(p v1alpha1.ClusterPair) bool {
+			return p.Cluster == cluster || p.RemoteCluster == cluster
+		})
+	})
+}
+
 func memberProblems(f *fleet, m *fleetMember) []problemRow {
 	object := "Member " + m.Name
 	// That it has not cleaned its nodes is a problem of none that stays.
-	rows := conditionProblems(m.Name, object, m.Status.Conditions, v1alpha1.MemberCleaned)
+	besides := []string{v1alpha1.MemberCleaned}
+	if f.pairsOf(m.Name) {
+		besides = append(besides, v1alpha1.MemberConnected)
+	}
+	rows := conditionProblems(m.Name, object, m.Status.Conditions, besides...)
 	if m.err != nil {
 		rows = append(rows, problemRow{Cluster: m.Name, Object: object, Reason: refusal(m.err),
 			Message: "it could not be asked from here: " + m.err.Error()})
@@ -127,7 +152,7 @@ func memberProblems(f *fleet, m *fleetMember) []problemRow {
 
 func gatewayProblems(f *fleet, cluster string, g *v1alpha1.Gateway) []problemRow {
 	object := "Gateway " + g.Name
-	if _, stale := reportAge(f, g); stale {
+	if stale(f, g) != "" {
 		return []problemRow{{Cluster: cluster, Object: object, Reason: reasonStale, Message: gatewaySummary(f, g)}}
 	}
 	rows := conditionProblems(cluster, object, g.Status.Conditions)

@@ -32,6 +32,13 @@ func troubled() *fleet {
 	set := &f.clusterSets[0]
 	set.Status.Problems = append(set.Status.Problems, v1alpha1.Problem{Cluster: "c1",
 		Reason: v1alpha1.ReasonNetworksRefused, Message: "c1 reports: 10.2.0.0/16 of c2 overlaps eth1 (node c1-worker)"})
+	set.Status.ConnectedPairs, set.Status.UnlistedPairs = 0, 3
+	set.Status.UnconnectedPairs = []v1alpha1.ClusterPair{{Cluster: "c1", RemoteCluster: "c2",
+		Status: v1alpha1.ConnectionError, Reason: v1alpha1.ReasonProbesLost,
+		Message: "c1 reports Error (ProbesLost), c2 reports Unknown (AgentSilent)"}}
+	// The pair says more than this.
+	c1.Status.Conditions = append(c1.Status.Conditions, condition(v1alpha1.MemberConnected, metav1.ConditionFalse,
+		v1alpha1.ReasonNotConnected, "not connected to: c2 (ProbesLost)"))
 	g := &c1.gateways[0]
 	g.Status.Conditions = []metav1.Condition{condition("NetworksAccepted", metav1.ConditionFalse,
 		v1alpha1.ReasonNetworksRefused, "8.0.0.0/8 of c2 covers the resolver 8.8.8.8")}

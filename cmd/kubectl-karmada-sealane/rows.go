@@ -13,14 +13,17 @@ import (
 // The rows of show's tables; their JSON is what -o json and -o yaml print.
 
 type clusterSetRow struct {
-	Name      string             `json:"name"`
-	Members   int32              `json:"members"`
-	Accepted  int32              `json:"acceptedMembers"`
-	Connected int32              `json:"connectedMembers"`
-	Ready     string             `json:"ready"`
-	Driver    string             `json:"driver"`
-	Domains   []string           `json:"domains,omitempty"`
-	Problems  []v1alpha1.Problem `json:"problems,omitempty"`
+	Name      string `json:"name"`
+	Members   int32  `json:"members"`
+	Accepted  int32  `json:"acceptedMembers"`
+	Connected int32  `json:"connectedMembers"`
+	// Pairs of accepted members, and how many of them are connected.
+	Pairs          int32              `json:"pairs"`
+	ConnectedPairs int32              `json:"connectedPairs"`
+	Ready          string             `json:"ready"`
+	Driver         string             `json:"driver"`
+	Domains        []string           `json:"domains,omitempty"`
+	Problems       []v1alpha1.Problem `json:"problems,omitempty"`
 }
 
 func (r clusterSetRow) cells() []string {
@@ -28,7 +31,8 @@ func (r clusterSetRow) cells() []string {
 	for _, p := range r.Problems {
 		problems = append(problems, strings.TrimPrefix(p.Cluster+": "+p.Message, ": "))
 	}
-	return []string{r.Name, number(r.Members), number(r.Accepted), number(r.Connected), r.Ready, list(problems), r.Driver,
+	return []string{r.Name, number(r.Members), number(r.Accepted), number(r.Connected),
+		number(r.ConnectedPairs) + "/" + number(r.Pairs), r.Ready, list(problems), r.Driver,
 		list(r.Domains)}
 }
 
@@ -45,6 +49,7 @@ type connectionRow struct {
 	Status        string        `json:"status"`
 	RTT           *v1alpha1.RTT `json:"rtt,omitempty"`
 	LossPercent   *int32        `json:"lossPercent,omitempty"`
+	Reason        string        `json:"reason,omitempty"`
 	Message       string        `json:"message,omitempty"`
 }
 

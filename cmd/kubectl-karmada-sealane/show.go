@@ -138,8 +138,8 @@ func (s *show) run(ctx context.Context, versions bool, list ...shown) error {
 }
 
 func clusterSetTable(f *fleet) table {
-	return newTable("clustersets", clusterSetRows(f), 6, "NAME", "MEMBERS", "ACCEPTED", "CONNECTED", "READY", "PROBLEMS",
-		"DRIVER", "DOMAINS")
+	return newTable("clustersets", clusterSetRows(f), 7, "NAME", "MEMBERS", "ACCEPTED", "CONNECTED", "PAIRS", "READY",
+		"PROBLEMS", "DRIVER", "DOMAINS")
 }
 
 func connectionTable(f *fleet) table {

@@ -53,7 +53,7 @@ func twoAndLost() *fleet {
 			Spec: v1alpha1.ClusterSetSpec{Cable: v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard},
 				DNS: v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}}},
 			Status: v1alpha1.ClusterSetStatus{
-				Members: 3, AcceptedMembers: 2, ConnectedMembers: 2,
+				Members: 3, AcceptedMembers: 2, ConnectedMembers: 2, Pairs: 1, ConnectedPairs: 1,
 				Problems: []v1alpha1.Problem{{Cluster: "c3", Reason: v1alpha1.ReasonCIDROverlap,
 					Message: "pod CIDR 10.8.0.0/16 overlaps 10.8.0.0/16 of c1"}},
 				Conditions: []metav1.Condition{{Type: v1alpha1.ClusterSetReady, Status: metav1.ConditionFalse}},
@@ -124,7 +124,8 @@ func lostMember() fleetMember {
 			ObjectMeta: metav1.ObjectMeta{Name: "c3"},
 			Spec:       v1alpha1.MemberSpec{ClusterSet: "default"},
 			Status: v1alpha1.MemberStatus{
-				Connections: []v1alpha1.MemberConnection{{Cluster: "c1", Status: v1alpha1.ConnectionError}},
+				Connections: []v1alpha1.MemberConnection{{Cluster: "c1", Status: v1alpha1.ConnectionError,
+					Reason: v1alpha1.ReasonProbesLost}},
 				Conditions: []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionFalse,
 					Reason: v1alpha1.ReasonCIDROverlap, Message: "overlaps\nc1 \x1b[31m"}},
 			},

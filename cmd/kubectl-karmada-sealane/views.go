@@ -20,8 +20,8 @@ func clusterSetRows(f *fleet) []clusterSetRow {
 		cs := &f.clusterSets[i]
 		row := clusterSetRow{
 			Name: cs.Name, Members: cs.Status.Members, Accepted: cs.Status.AcceptedMembers,
-			Connected: cs.Status.ConnectedMembers,
-			Driver:    string(cs.Spec.Cable.Driver), Domains: cs.Spec.DNS.Domains,
+			Connected: cs.Status.ConnectedMembers, Pairs: cs.Status.Pairs, ConnectedPairs: cs.Status.ConnectedPairs,
+			Driver: string(cs.Spec.Cable.Driver), Domains: cs.Spec.DNS.Domains,
 			Ready: conditionStatus(cs.Status.Conditions, v1alpha1.ClusterSetReady), Problems: cs.Status.Problems,
 		}
 		if message := f.leaderless(); message != "" {
@@ -63,10 +63,12 @@ func connectionRows(f *fleet) []connectionRow {
 func reportedConnections(m *fleetMember) []connectionRow {
 	rows := []connectionRow{}
 	for _, c := range m.Status.Connections {
-		rows = append(rows, connectionRow{
-			Cluster: m.Name, RemoteCluster: c.Cluster, Status: string(c.Status),
-			Message: "as last reported; " + m.unavailable(),
-		})
+		message := "as last reported; " + m.unavailable()
+		if c.Reason != "" {
+			message = c.Reason + ", " + message
+		}
+		rows = append(rows, connectionRow{Cluster: m.Name, RemoteCluster: c.Cluster, Status: string(c.Status),
+			Reason: c.Reason, Message: message})
 	}
 	if len(rows) == 0 {
 		rows = append(rows, connectionRow{Cluster: m.Name, Status: refusal(m.err), Message: m.err.Error()})
@@ -78,20 +80,26 @@ func connectionOf(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alpha1.Con
 	row := connectionRow{
 		Cluster: cluster, Gateway: g.Name, RemoteCluster: c.Cluster, RemoteGateway: c.Gateway, Slot: c.Slot,
 		Address: c.Address, NAT: c.NAT, Link: c.Link, Active: c.Active, Status: string(c.Status),
-		RTT: c.RTT, LossPercent: &c.LossPercent, Message: c.Message,
+		RTT: c.RTT, LossPercent: &c.LossPercent, Reason: c.Reason, Message: c.Message,
 	}
-	if age, stale := reportAge(f, g); stale {
-		row.Status, row.Message = "Unknown", "last report "+age+" ago"
+	if why := stale(f, g); why != "" {
+		row.Status, row.Reason, row.Message = string(v1alpha1.ConnectionUnknown), v1alpha1.ReasonAgentSilent, why
 	}
 	return row
 }
 
-func reportAge(f *fleet, g *v1alpha1.Gateway) (age string, stale bool) {
-	if g.Status.ReportedAt == nil {
-		return "", true
+// stale says why what a Gateway reports is unknown; "" if it is not.
+func stale(f *fleet, g *v1alpha1.Gateway) string {
+	age := func(t metav1.Time) string { return f.now.Sub(t.Time).Round(time.Second).String() }
+	switch {
+	case g.Status.SilentSince != nil:
+		return "the node agent has not been heard of for " + age(*g.Status.SilentSince)
+	case g.Status.ReportedAt == nil:
+		return "has not reported yet"
+	case !reach.Fresh(g, f.now):
+		return "last report " + age(*g.Status.ReportedAt) + " ago"
 	}
-	d := f.now.Sub(g.Status.ReportedAt.Time).Round(time.Second)
-	return d.String(), d >= reach.ReportLifetime
+	return ""
 }
 
 func endpointRows(f *fleet) []endpointRow {
@@ -124,12 +132,16 @@ func gatewayRows(f *fleet) []gatewayRow {
 		}
 		for j := range m.gateways {
 			g := &m.gateways[j]
-			rows = append(rows, gatewayRow{
+			row := gatewayRow{
 				Cluster: m.Name, Gateway: g.Name, Slot: g.Spec.Slot, HAState: string(g.Status.HAState),
 				Implementation: string(g.Status.Implementation), Version: g.Status.Version,
 				Ready:   conditionStatus(g.Status.Conditions, v1alpha1.GatewayReady),
 				Summary: gatewaySummary(f, g),
-			})
+			}
+			if stale(f, g) != "" {
+				row.Ready = string(metav1.ConditionUnknown)
+			}
+			rows = append(rows, row)
 		}
 	}
 	return rows
@@ -137,11 +149,8 @@ func gatewayRows(f *fleet) []gatewayRow {
 
 // gatewaySummary counts a gateway's tunnels.
 func gatewaySummary(f *fleet, g *v1alpha1.Gateway) string {
-	if g.Status.ReportedAt == nil {
-		return "has not reported yet"
-	}
-	if age, stale := reportAge(f, g); stale {
-		return "last report " + age + " ago"
+	if why := stale(f, g); why != "" {
+		return why
 	}
 	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.GatewayReady); c != nil &&
 		c.Status == metav1.ConditionFalse {
