@@ -83,12 +83,7 @@ func RestartNodeAgent(t *testing.T, cluster, node string) {
 // and tables that the agent had made. Then the kubelet starts the agent again. Other pods stay.
 func Reboot(t *testing.T, node string, meanwhile func()) {
 	t.Helper()
-	Outage(t, node+"-kubelet", 0, func() {
-		for _, pid := range agentsOf(t, node) {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Errorf("kill the agent of %s: %v", node, err)
-			}
-		}
+	WithoutAgent(t, node, func() {
 		const remove = `for l in $(ip -o link | grep -o 'sl-[a-z0-9]*' | sort -u); do
 				ip link del "$l" 2>/dev/null || true
 			done
@@ -99,6 +94,19 @@ func Reboot(t *testing.T, node string, meanwhile func()) {
 			nft delete table ip sealane; nft delete table ip6 sealane || true`
 		if out, err := Lab().InNode(t.Context(), node, "sh", "-ec", remove); err != nil {
 			t.Fatalf("%s as after a boot: %v: %s", node, err, out)
+		}
+		meanwhile()
+	})
+}
+
+// WithoutAgent kills a node's agent, and keeps the kubelet from starting it again for as long as meanwhile takes.
+func WithoutAgent(t *testing.T, node string, meanwhile func()) {
+	t.Helper()
+	Outage(t, node+"-kubelet", 0, func() {
+		for _, pid := range agentsOf(t, node) {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Errorf("kill the agent of %s: %v", node, err)
+			}
 		}
 		meanwhile()
 	})
