@@ -38,6 +38,9 @@ type nodeAgent struct {
 	programmed, message string
 	// refused is the message of v1alpha1.PodNetworksAccepted, where that is false.
 	refused string
+	// unready says that the kubelet, or who speaks for one that is gone, finds the pod not ready: what its conditions say
+	// is of the past.
+	unready bool
 }
 
 // nodeAgents lists the pods of the DaemonSet by name, and how many there should be: one for each node that
@@ -71,6 +74,8 @@ func agentOf(p *corev1.Pod) nodeAgent {
 	a := nodeAgent{pod: p.Name, node: p.Spec.NodeName}
 	for _, c := range p.Status.Conditions {
 		switch {
+		case c.Type == corev1.PodReady:
+			a.unready = c.Status != corev1.ConditionTrue
 		case c.Type == v1alpha1.PodNodeProgrammed:
 			a.programmed, a.message = c.Reason, c.Message
 		case c.Type == v1alpha1.PodNetworksAccepted && c.Status == corev1.ConditionFalse:
@@ -96,9 +101,9 @@ const few = 3
 func nodesProgrammed(agents []nodeAgent, desired int) metav1.Condition {
 	var failed, waiting []string
 	for _, a := range agents {
-		switch a.programmed {
-		case v1alpha1.ReasonNodeProgrammed:
-		case v1alpha1.ReasonProgrammingFailed:
+		switch {
+		case a.programmed == v1alpha1.ReasonNodeProgrammed && !a.unready:
+		case a.programmed == v1alpha1.ReasonProgrammingFailed:
 			failed = append(failed, strings.TrimSuffix(fmt.Sprintf("pod %s: node %s: %s", a.pod, a.node, a.message), ": "))
 		default:
 			waiting = append(waiting, "pod "+a.pod)

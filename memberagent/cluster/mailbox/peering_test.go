@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -193,6 +194,8 @@ func TestNodesProgrammed(t *testing.T) {
 		{"pods are yet to come", "a=Programmed", 2, "False Programming: 1 of 2 nodes are programmed, waiting for pods of " +
 			"DaemonSet sealane-node"},
 		{"one has not spoken", "a=Programmed,b=", 2, "False Programming: 1 of 2 nodes are programmed, waiting for pod b"},
+		{"one was killed", "a=Programmed,b=Programmed!", 2,
+			"False Programming: 1 of 2 nodes are programmed, waiting for pod b"},
 		{"back from leaving", "a=Cleaned", 1, "False Programming: 0 of 1 nodes are programmed, waiting for pod a"},
 		{"a failure comes first", "a=,b=ProgrammingFailed: no such device,c=ProgrammingFailed", 3,
 			"False ProgrammingFailed: 0 of 3 nodes are programmed, 2 failed: pod b: node nb: no such device; pod c: node nc"},
@@ -203,8 +206,10 @@ func TestNodesProgrammed(t *testing.T) {
 			var agents []nodeAgent
 			for a := range strings.SplitSeq(c.agents, ",") {
 				if pod, state, ok := strings.Cut(a, "="); ok {
+					state, unready := strings.CutSuffix(state, "!")
 					reason, message, _ := strings.Cut(state, ": ")
-					agents = append(agents, nodeAgent{pod: pod, node: "n" + pod, programmed: reason, message: message})
+					agents = append(agents, nodeAgent{pod: pod, node: "n" + pod, programmed: reason, message: message,
+						unready: unready})
 				}
 			}
 			got := nodesProgrammed(agents, c.desired)
@@ -212,6 +217,22 @@ func TestNodesProgrammed(t *testing.T) {
 				t.Errorf("got %s\nwant %s", text, c.want)
 			}
 		})
+	}
+}
+
+func TestThePodOfAnAgentThatIsNotReady(t *testing.T) {
+	pod := &corev1.Pod{}
+	programmed := corev1.PodCondition{Type: v1alpha1.PodNodeProgrammed, Reason: v1alpha1.ReasonNodeProgrammed}
+	for status, want := range map[corev1.ConditionStatus]bool{corev1.ConditionTrue: false, corev1.ConditionFalse: true,
+		corev1.ConditionUnknown: true} {
+		pod.Status.Conditions = []corev1.PodCondition{programmed, {Type: corev1.PodReady, Status: status}}
+		if got := agentOf(pod); got.unready != want || got.programmed != v1alpha1.ReasonNodeProgrammed {
+			t.Errorf("Ready=%s: %+v", status, got)
+		}
+	}
+	pod.Status.Conditions = pod.Status.Conditions[:1]
+	if agentOf(pod).unready {
+		t.Error("a pod of which the kubelet has said nothing yet is not ready")
 	}
 }
 
