@@ -71,6 +71,7 @@ func (o *options) config() (*rest.Config, error) {
 	}
 	config.QPS, config.Burst = o.qps, o.burst
 	config.UserAgent = "sealane-controller/" + version.Version
+	redial.Notice(config)
 	config.Wrap(redial.Transport)
 	return config, nil
 }

@@ -114,6 +114,7 @@ func session(ctx context.Context, config *rest.Config, o Options) error {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 200, 400
 	config.UserAgent = "sealane-cluster-agent/" + o.Version
+	redial.Notice(config)
 	config.Wrap(redial.Transport)
 	scheme, err := baseScheme()
 	if err != nil {

@@ -37,6 +37,9 @@ import (
 	"github.com/sealane-io/sealane/internal/redial"
 )
 
+// requestTimeout bounds every request but those of the caches, against a server that accepts it and never answers.
+const requestTimeout = 10 * time.Second
+
 // Kube is a Cluster behind a Kubernetes API server.
 type Kube struct {
 	names     KubeNames
@@ -90,8 +93,11 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 		beats: newLatest[metav1.ObjectMeta]()}
 	k.recorder = k.events.NewRecorder(scheme, corev1.EventSource{Component: names.DaemonSet})
 	var err error
-	patient := rest.CopyConfig(config)
+	config = rest.CopyConfig(config)
+	redial.Notice(config)
+	patient := rest.CopyConfig(config) // to watch
 	patient.Wrap(redial.Transport)
+	config.Timeout = requestTimeout
 	k.cache, err = cache.New(patient, cache.Options{
 		Scheme: scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{

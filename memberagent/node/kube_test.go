@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,7 @@ func TestKube(t *testing.T) {
 		securemetrics.Serve(t.Context(), securemetrics.Options(address, t.TempDir(), own))
 		metricstest.Check(t, config, address, "sealane-metrics-reader", "rest_client_requests_total{")
 	})
+	t.Run("connections that are lost", func(t *testing.T) { testLostConnections(t, c, own) })
 	t.Run("uninstalled", func(t *testing.T) { testUninstalled(t, c, config) })
 }
 
@@ -277,6 +279,41 @@ func testAlive(t *testing.T, k *node.Kube, c client.Client) {
 	testStatus(t, k, c)
 	if got := renewals(8); got < 2 {
 		t.Errorf("%d renewals once a status was written, want more", got-1)
+	}
+}
+
+// testLostConnections: packets of the connections that the agent has are lost from one moment on, as those of an API
+// server behind a load balancer that is gone, and new connections work. A change gets to the agent within 5 s, and it
+// can write again.
+func testLostConnections(t *testing.T, c client.Client, own *rest.Config) {
+	const other = "127.0.0.9" // of the API server, for the agent
+	own = rest.CopyConfig(own)
+	own.Host, own.ServerName = strings.Replace(own.Host, "127.0.0.1", other, 1), "127.0.0.1"
+	run(t, `nft add table ip lost
+		nft add chain ip lost translate '{ type nat hook output priority -100; }'
+		nft add rule ip lost translate ip daddr `+other+` dnat to 127.0.0.1`)
+	t.Cleanup(func() { run(t, "nft delete table ip lost") })
+	k := start(t, own)
+	run(t, `nft -f - <<EOF
+add chain ip lost dropped { type filter hook output priority filter; }
+add rule ip lost dropped ct original ip daddr `+other+` ct state new ct mark set 7
+add rule ip lost dropped ct original ip daddr `+other+` ct mark != 7 counter drop
+EOF`)
+	create(t, c, &v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "n2"}})
+	took := eventually(t, 6*time.Second, "a new Gateway", func() bool {
+		o, _, err := k.Objects(t.Context())
+		return err == nil && slices.ContainsFunc(o.Gateways, func(g v1alpha1.Gateway) bool { return g.Name == "n2" })
+	})
+	t.Logf("the change came after %s", took)
+	status := v1alpha1.GatewayStatus{HAState: v1alpha1.GatewayActive, Implementation: v1alpha1.CableUserspace}
+	if err := k.SetGatewayStatus(t.Context(), "n1", status); err != nil {
+		t.Error(err)
+	}
+	run(t, "nft flush chain ip lost dropped; nft add rule ip lost dropped ct original ip daddr "+other+" drop")
+	begun := time.Now()
+	const within = 12 * time.Second
+	if err := k.SetGatewayStatus(t.Context(), "n1", status); err == nil || time.Since(begun) > within {
+		t.Errorf("while nothing passes: %v after %s", err, time.Since(begun))
 	}
 }
 
