@@ -76,7 +76,12 @@ type ClusterSetSpec struct {
 	// +optional
 	Services ServicesSpec `json:"services,omitempty"`
 
-	// HealthCheck of the tunnels.
+	// Gateways of the members.
+	// +kubebuilder:default={}
+	// +optional
+	Gateways GatewaysSpec `json:"gateways,omitempty"`
+
+	// HealthCheck of the gateways.
 	// +kubebuilder:default={}
 	// +optional
 	HealthCheck HealthCheckSpec `json:"healthCheck,omitempty"`

@@ -29,6 +29,9 @@ type PeeringSpec struct {
 	// Shards is the number of Bundles; a service's shard is FNV-1a 32 of "<namespace>/<name>"
 	// modulo Shards.
 	Shards int32 `json:"shards"`
+	// Gateways of the ClusterSet; what an older controller left out is the default.
+	// +optional
+	Gateways GatewaysSpec `json:"gateways,omitzero"`
 	// Cable, DNS and HealthCheck of the ClusterSet.
 	Cable       CableSpec       `json:"cable"`
 	DNS         DNSSpec         `json:"dns"`

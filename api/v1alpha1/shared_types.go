@@ -59,18 +59,40 @@ type DNSSpec struct {
 	TTLSeconds *int32 `json:"ttlSeconds,omitempty"`
 }
 
+// GatewayMode says how many of a cluster's gateways carry traffic at once.
+// +kubebuilder:validation:Enum=ActivePassive;ActiveActive
+type GatewayMode string
+
+// The modes of gateways.
+const (
+	// GatewaysActivePassive: one carries, and another takes over when it fails. What carries goes on until then,
+	// also when one of a lower slot returns.
+	GatewaysActivePassive GatewayMode = "ActivePassive"
+	// GatewaysActiveActive: all that are alive share the flows.
+	GatewaysActiveActive GatewayMode = "ActiveActive"
+)
+
+// GatewaysSpec configures the gateways of every member.
+type GatewaysSpec struct {
+	// Mode ActiveActive, the default, spreads flows over all gateways that are alive; ActivePassive uses one.
+	// +kubebuilder:default=ActiveActive
+	// +optional
+	Mode GatewayMode `json:"mode,omitempty"`
+}
+
 // HealthCheckSpec configures the probes that gateways send through their tunnels.
 type HealthCheckSpec struct {
-	// IntervalMilliseconds between two probes of one remote gateway.
-	// +kubebuilder:default=250
+	// IntervalMilliseconds between two probes of a gateway that carries traffic. Others are probed every second, and
+	// with more than 25 that carry traffic each is probed less often than every 50 ms.
+	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=50
 	// +kubebuilder:validation:Maximum=60000
 	// +optional
 	IntervalMilliseconds int32 `json:"intervalMilliseconds,omitempty"`
 
-	// FailureThreshold is how many probes in a row must stay unanswered before the remote
-	// gateway is declared down.
-	// +kubebuilder:default=4
+	// FailureThreshold is how many probes in a row must stay unanswered before traffic goes by other gateways, if
+	// there are any. A connection is reported as lost after a second at least.
+	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	// +optional

@@ -294,6 +294,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus) 
 		Cable:       set.Spec.Cable,
 		DNS:         set.Spec.DNS,
 		HealthCheck: set.Spec.HealthCheck,
+		Gateways:    v1alpha1.GatewaysSpec{Mode: cmp.Or(set.Spec.Gateways.Mode, v1alpha1.GatewaysActiveActive)},
 		Override:    override(set, s.name()),
 		Networks:    claim.Claim{}.Networks(),
 		// Never null: a list that an API server defaults looks like drift.
@@ -326,7 +327,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus) 
 		spec.Revision = s.Sent.Revision
 		if invalid {
 			spec.Shards, spec.Cable, spec.DNS = s.Sent.Shards, s.Sent.Cable, s.Sent.DNS
-			spec.HealthCheck, spec.Override = s.Sent.HealthCheck, s.Sent.Override
+			spec.HealthCheck, spec.Override, spec.Gateways = s.Sent.HealthCheck, s.Sent.Override, s.Sent.Gateways
 		}
 		keepTransitions(spec.Conditions, s.Sent.Conditions)
 		if !s.Refresh && s.Sent.Revision >= last && same(spec, *s.Sent) {

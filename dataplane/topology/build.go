@@ -194,6 +194,7 @@ func (b *builder) buildPeering(spec v1alpha1.PeeringSpec) {
 	const ref = "Peering/" + v1alpha1.PeeringName
 	b.ClusterSet, b.Cluster = spec.ClusterSet, spec.ClusterID
 	b.Cable = b.cable(ref, spec.Cable)
+	b.ActivePassive = spec.Gateways.Mode == v1alpha1.GatewaysActivePassive
 	b.Local.Pods = b.localNetworks(ref, "spec.networks.podCIDRs", spec.Networks.PodCIDRs)
 	services := b.localNetworks(ref, "spec.networks.serviceCIDRs", spec.Networks.ServiceCIDRs)
 	b.Local.Announced = sorted(slices.Concat(b.Local.Pods, services))

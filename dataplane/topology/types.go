@@ -11,6 +11,8 @@ type Topology struct {
 	ClusterSet, Cluster string
 	// Cable between gateways and overlay between nodes.
 	Cable Cable
+	// ActivePassive lets one gateway of each cluster carry its traffic; else all that are alive do.
+	ActivePassive bool
 	// Local holds the local cluster's own prefixes and nodes.
 	Local Local
 	// Remotes are the other clusters, sorted by name.
