@@ -195,8 +195,11 @@ delete peer sl-c0 YW5vdGhlcg== (c2/b-gw) active candidates 172.31.2.22:4500, 203
 		want: `delete link sl-vx
 add link sl-vx mtu 1420 address 02:51:ac:1f:01:0c type vxlan id 5100 local 172.31.1.12 dstport 4800 nolearning rp_filter 2 disable_ipv6 0
 add address 169.254.51.0/32 dev sl-vx scope link
+add address fd51:e5f3:7807:a79d:af40:65af:a5a6:b175/128 dev sl-vx
 add fdb 02:51:ac:1f:01:0b dev sl-vx dst 172.31.1.11 self permanent
 add neighbour 172.31.1.11 dev sl-vx lladdr 02:51:ac:1f:01:0b nud permanent
+add neighbour fe80::51:acff:fe1f:10b dev sl-vx lladdr 02:51:ac:1f:01:0b nud permanent
+add route fd51:43ad:cb35:6b42:cb30:c640:210:2395/128 via fe80::51:acff:fe1f:10b dev sl-vx table 5100 proto 81 src fd51:e5f3:7807:a79d:af40:65af:a5a6:b175 metric 100 onlink
 add route 10.8.1.0/24 via 172.31.1.11 dev sl-vx table 5101 proto 81 metric 100 onlink
 add route 172.31.1.11/32 via 172.31.1.11 dev sl-vx table 5101 proto 81 metric 100 onlink
 `,
@@ -241,7 +244,7 @@ add route 10.9.0.0/16 dev sl-c0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 
 				}
 			}
 		},
-		want: `replace table ip sealane: add cable0 { 10.9.0.0/16 }, add cable0 { 10.99.0.0/16 }, add local { 10.8.0.0/16 }, add local { 10.88.0.0/16 }, add nodes { 172.31.1.11/32 }, add nodes { 172.31.1.12/32 }, add pods { 10.8.0.0/16 }, add remote { 10.9.0.0/16 }, add remote { 10.99.0.0/16 }
+		want: `replace table ip sealane: add cable0 { 10.9.0.0/16 }, add cable0 { 10.99.0.0/16 }, add local { 10.8.0.0/16 }, add local { 10.88.0.0/16 }, add nodes { 172.31.1.11/32 }, add nodes { 172.31.1.12/32 }, add pods { 10.8.0.0/16 }, add remote { 10.9.0.0/16 }, add remote { 10.99.0.0/16 }, add transit { 10.8.1.0/24 }
 add route unreachable 10.9.0.0/16 table 5100 proto 81 metric 4096
 add connection flush 10.9.0.0/16, 10.99.0.0/16 from a source translated to none of 10.8.0.0/16, 10.88.0.0/16
 add route 10.9.0.0/16 dev sl-c0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420

@@ -17,8 +17,10 @@ type NodeFacts struct {
 	UnderlayMTU int
 	// IPv6 says that the kernel has it.
 	IPv6 bool
-	// Alive holds, for each cluster by name, the slots of its gateways that work: remote ones answer
-	// probes, and those of the local cluster run. Where no gateway of a cluster is alive, as before the
-	// first probe, the best-ranked is used nevertheless.
+	// Alive holds, for each cluster by name, the slots of its gateways that answer this node's probes: on a
+	// gateway remote ones and its siblings, on a worker those of the local cluster.
 	Alive map[string][]int
+	// Current holds, for each cluster by name, the slots of its gateways that the node's traffic uses, as Current
+	// reads them from its routes.
+	Current map[string][]int
 }

@@ -15,7 +15,7 @@ import (
 // For returns what a node's kernel should hold. Without remote clusters it holds nothing. A node that the
 // topology does not know, or that lacks an address for the overlay, holds what FailClosed returns.
 func For(t topology.Topology, n NodeFacts) Plan {
-	active := Choose(t, n.Alive)
+	active := choose(t, n)
 	if len(t.Remotes) == 0 {
 		return Plan{Active: active}
 	}
@@ -29,7 +29,7 @@ func For(t topology.Topology, n NodeFacts) Plan {
 		Addresses:      v.addresses(),
 		Neighbours:     v.neighbours(),
 		FDB:            v.fdb(),
-		Routes:         slices.Concat(v.standing(), v.throws(), v.outbound(), v.probes(), v.inbound()),
+		Routes:         slices.Concat(v.standing(), v.throws(), v.outbound(), v.probed(), v.inbound()),
 		Rules:          slices.Concat(v.inboundRules(), v.outboundRules()),
 		Tunnels:        v.tunnels(),
 		Tables:         v.tables(),
@@ -43,7 +43,7 @@ func For(t topology.Topology, n NodeFacts) Plan {
 // that claim to be from them away: the unreachable routes with their rule, and the tables. It needs no link,
 // no address of the node, and no other process, so it can be had from boot on, from the last known topology.
 func FailClosed(t topology.Topology, n NodeFacts) Plan {
-	active := Choose(t, n.Alive)
+	active := choose(t, n)
 	if len(t.Remotes) == 0 {
 		return Plan{Active: active}
 	}
@@ -117,37 +117,6 @@ func overlayFamily(nodes []topology.Node) Family {
 	return IPv4
 }
 
-// Choose decides which gateways carry traffic: of each cluster the best-ranked that is alive. alive holds
-// the slots of the gateways that work, by cluster; where none of a cluster does, the best-ranked carries.
-func Choose(t topology.Topology, alive map[string][]int) Active {
-	var a Active
-	if g := best(t.Local.Gateways, alive[t.Cluster]); g != nil {
-		a.Gateway = g.Node
-	}
-	for _, r := range t.Remotes {
-		if g := best(r.Gateways, alive[r.Name]); g != nil {
-			if a.Remotes == nil {
-				a.Remotes = make(map[string][]int, len(t.Remotes))
-			}
-			a.Remotes[r.Name] = []int{g.Slot}
-		}
-	}
-	return a
-}
-
-// best returns the best-ranked of the gateways that are alive, or else of all; nil if there are none.
-func best(gateways []topology.Gateway, alive []int) *topology.Gateway {
-	for i, g := range gateways {
-		if slices.Contains(alive, g.Slot) {
-			return &gateways[i]
-		}
-	}
-	if len(gateways) > 0 {
-		return &gateways[0]
-	}
-	return nil
-}
-
 // bySlot returns the clusters that have a gateway of a slot. A slot is at most once in a cluster.
 func bySlot(remotes []topology.Remote) map[int][]topology.Remote {
 	out := map[int][]topology.Remote{}
@@ -201,8 +170,8 @@ func (v *view) podAddresses() map[Family]netip.Addr {
 	return out
 }
 
-// probing says whether this node has addresses inside its cables to probe from.
-func (v *view) probing() bool { return v.gateway != nil && v.facts.IPv6 }
+// probing says whether this node can probe gateways and, if it is one, answer: probes are IPv6.
+func (v *view) probing() bool { return v.facts.IPv6 && len(v.Local.Gateways) > 0 }
 
 // overlayMTU fits the underlay, and every gateway's cables: a packet that is too big for the cable must
 // be too big for the overlay, or IPv6 hosts learn of it only from a gateway they cannot hear.
@@ -222,10 +191,10 @@ func (v *view) cableMTU(g topology.Gateway) int {
 	return g.MTU
 }
 
-// pathMTU to a remote cluster holds for any of its gateways, for the choice is the active gateway's.
+// pathMTU to a remote cluster holds for any of its gateways, for flows are spread over them and move.
 func (v *view) pathMTU(r topology.Remote) int {
 	mtu := v.overlayMTU()
-	if v.isActive() {
+	if v.carries(r) {
 		mtu = v.cableMTU(*v.gateway)
 	}
 	for _, g := range r.Gateways {
@@ -236,7 +205,8 @@ func (v *view) pathMTU(r topology.Remote) int {
 	return mtu
 }
 
-func (v *view) isActive() bool { return v.gateway != nil && v.active.Gateway == v.self.Name }
+// carries says whether this node's own cables carry its traffic to a remote cluster.
+func (v *view) carries(r topology.Remote) bool { return len(v.active.Remotes[r.Name]) > 0 }
 
 func (v *view) links() []Link {
 	links := []Link{{
@@ -262,6 +232,7 @@ func (v *view) addresses() []Address {
 		}
 	}
 	if v.probing() {
+		out = append(out, Address{OverlayLink, host(overlayULA(v.on(v.self))), false})
 		for _, j := range v.slots {
 			out = append(out, Address{CableLink(j), host(ULA(v.facts.ID)), false})
 		}
@@ -283,13 +254,21 @@ func (v *view) nextHop(n topology.Node, f Family) netip.Addr {
 func (v *view) neighbours() []Neighbour {
 	var out []Neighbour
 	for _, n := range v.others() {
-		for _, f := range v.families {
-			if hop := v.nextHop(n, f); hop.IsValid() {
+		for _, f := range []Family{IPv4, IPv6} {
+			hop := v.nextHop(n, f)
+			if hop.IsValid() && (slices.Contains(v.families, f) || f == IPv6 && v.probes(n)) {
 				out = append(out, Neighbour{OverlayLink, hop, overlayMAC(v.on(n))})
 			}
 		}
 	}
 	return out
+}
+
+// probes says whether probes pass between this node and another of the local cluster: each node probes the
+// gateways.
+func (v *view) probes(n topology.Node) bool {
+	return v.probing() && (v.gateway != nil ||
+		slices.ContainsFunc(v.Local.Gateways, func(g topology.Gateway) bool { return g.Node == n.Name }))
 }
 
 func (v *view) fdb() []FDBEntry {
@@ -315,8 +294,8 @@ func (v *view) standing() []Route {
 	return out
 }
 
-// outbound routes every remote prefix that can be reached: through the active gateway, on which by the best
-// cable.
+// outbound routes every remote prefix that can be reached: through the local gateways in use, on a gateway by
+// its own cables.
 func (v *view) outbound() []Route {
 	var out []Route
 	for _, r := range v.Remotes {
@@ -337,21 +316,28 @@ func (v *view) outbound() []Route {
 // towards returns the route to a remote cluster, without its destination, if there is one.
 func (v *view) towards(r topology.Remote, f Family) (Route, bool) {
 	route := Route{Table: OutboundTable, Metric: RouteMetric, Type: Unicast, Source: v.sources[f], MTU: v.pathMTU(r)}
-	slots := v.active.Remotes[r.Name]
-	switch {
-	case len(slots) == 0 || v.active.Gateway == "":
-	case v.isActive():
-		for _, j := range slots {
+	if v.carries(r) {
+		for _, j := range v.active.Remotes[r.Name] {
 			route.NextHops = append(route.NextHops, NextHop{Link: CableLink(j), Weight: 1})
 		}
+		if f == IPv6 && len(route.NextHops) > 1 {
+			for i := range route.NextHops {
+				route.NextHops[i].Via = cableNextHop()
+			}
+		}
 		return route, true
-	default:
-		if n := v.nodes[v.active.Gateway]; v.on(n).IsValid() && v.nextHop(n, f).IsValid() {
-			route.NextHops = []NextHop{{OverlayLink, v.nextHop(n, f), 1}}
-			return route, true
+	}
+	over := v.active.Gateways
+	if v.gateway != nil {
+		over = v.active.Siblings[r.Name]
+	}
+	for _, name := range over {
+		if n := v.nodes[name]; len(r.Gateways) > 0 && v.on(n).IsValid() && v.nextHop(n, f).IsValid() {
+			route.NextHops = append(route.NextHops, NextHop{OverlayLink, v.nextHop(n, f), 1})
 		}
 	}
-	return Route{}, false
+	slices.SortFunc(route.NextHops, func(a, b NextHop) int { return a.Via.Compare(b.Via) })
+	return route, len(route.NextHops) > 0
 }
 
 // throws keep the cables' outer packets out of the cables, where a remote CIDR contains the address of a
@@ -375,16 +361,34 @@ func (v *view) throws() []Route {
 	return out
 }
 
-// probes routes the remote gateways' own addresses, each by its cable.
-func (v *view) probes() []Route {
+// probed routes the addresses that probes go to and come from: of remote gateways each by its cable, of the
+// local ones over the overlay, and on a gateway so those of the nodes that probe it.
+func (v *view) probed() []Route {
 	if !v.probing() {
 		return nil
 	}
 	var out []Route
-	for _, r := range v.Remotes {
-		for _, g := range r.Gateways {
-			out = append(out, Route{Table: OutboundTable, Dst: host(ULA(PeerOf(g))), Metric: RouteMetric, Type: Unicast,
-				NextHops: []NextHop{{Link: CableLink(g.Slot), Weight: 1}}, Source: ULA(v.facts.ID)})
+	add := func(dst, source netip.Addr, hop NextHop) {
+		out = append(out, Route{Table: OutboundTable, Dst: host(dst), Metric: RouteMetric, Type: Unicast,
+			NextHops: []NextHop{hop}, Source: source})
+	}
+	if v.gateway != nil {
+		for _, r := range v.Remotes {
+			for _, g := range r.Gateways {
+				add(ULA(PeerOf(g)), ULA(v.facts.ID), NextHop{Link: CableLink(g.Slot), Weight: 1})
+			}
+		}
+	}
+	own := overlayULA(v.on(v.self))
+	for _, n := range v.others() {
+		hop := NextHop{OverlayLink, overlayLinkLocal(v.on(n)), 1}
+		if v.gateway != nil {
+			add(overlayULA(v.on(n)), own, hop)
+		}
+		for _, g := range v.Local.Gateways {
+			if g.Node == n.Name && g.PublicKey != (topology.Key{}) {
+				add(ULA(PeerOf(g)), own, hop)
+			}
 		}
 	}
 	return out
@@ -422,6 +426,10 @@ func (v *view) inboundRules() []Rule {
 		for _, j := range v.slots {
 			out = append(out, Rule{Family: f, Priority: InboundPriority, IIF: CableLink(j), Table: InboundTable})
 		}
+		if len(v.slots) > 0 && v.siblingMACs() != "" {
+			// For rp_filter, which looks for the way back to a worker whose packets go on to a sibling.
+			out = append(out, Rule{Family: f, Priority: InboundPriority, IIF: OverlayLink, Table: InboundTable})
+		}
 	}
 	return out
 }
@@ -429,7 +437,7 @@ func (v *view) inboundRules() []Rule {
 func (v *view) outboundRules() []Rule {
 	var out []Rule
 	for _, f := range []Family{IPv4, IPv6} {
-		if slices.Contains(v.known, f) || f == IPv6 && v.probing() && len(v.slots) > 0 {
+		if slices.Contains(v.known, f) || f == IPv6 && v.probing() {
 			out = append(out, Rule{Family: f, Priority: OutboundPriority, Table: OutboundTable})
 		}
 	}
@@ -458,7 +466,7 @@ func (v *view) tunnels() []Tunnel {
 // peer dials the remote gateway at the port of the device that it keeps for this gateway's slot.
 func (v *view) peer(r topology.Remote, g topology.Gateway) Peer {
 	p := Peer{ID: PeerOf(g), Cluster: r.Name, Node: g.Node, KeepaliveSeconds: KeepaliveSeconds}
-	p.Active = v.isActive() && slices.Contains(v.active.Remotes[r.Name], g.Slot)
+	p.Active = slices.Contains(v.active.Remotes[r.Name], g.Slot)
 	for _, c := range g.Candidates {
 		if c.Addr.Is4() || v.facts.IPv6 {
 			p.Candidates = append(p.Candidates, netip.AddrPortFrom(c.Addr, v.Cable.Port+uint16(v.gateway.Slot)))

@@ -37,6 +37,7 @@ type facts struct {
 	UnderlayMTU  int              `json:"underlayMTU"`
 	IPv6         bool             `json:"ipv6"`
 	Alive        map[string][]int `json:"alive"`
+	Current      map[string][]int `json:"current"`
 }
 
 func readInput(t *testing.T, objects []byte) topology.Input {
@@ -97,7 +98,7 @@ func eachCase(t *testing.T, f func(path string, archive *txtar.Archive, top topo
 		var out []plan.NodeFacts
 		for _, n := range nodes {
 			fact := plan.NodeFacts{Name: n.Name, PodAddresses: n.PodAddresses, UnderlayMTU: n.UnderlayMTU, IPv6: n.IPv6,
-				Alive: n.Alive}
+				Alive: n.Alive, Current: n.Current}
 			for _, g := range top.Local.Gateways {
 				if g.Node == n.Name {
 					fact.ID = plan.PeerOf(g)

@@ -104,6 +104,14 @@ func ULA(id PeerID) netip.Addr {
 	return netip.AddrFrom16(a)
 }
 
+// overlayULA returns the address on the overlay link, at a node address, that the node's probes of its cluster's
+// gateways come from: fd51 and 112 bits of the SHA-256 of "node" and the address.
+func overlayULA(node netip.Addr) netip.Addr { return ULA(PeerID("node " + node.String())) }
+
+// cableNextHop is where routes by several cables lead, each on its own: the kernel spreads IPv6 flows over next
+// hops with an address alone. A cable has no neighbours, so any link-local address will do.
+func cableNextHop() netip.Addr { return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 15: 0x51}) }
+
 // RuleID identifies an nftables rule of ours in the kernel, as its comment.
 func RuleID(rule string) string {
 	sum := sha256.Sum256([]byte(rule))

@@ -15,11 +15,13 @@ import (
 
 // Names of the sets. The set of a cable, "cable0", holds the CIDRs of the clusters behind it.
 const (
-	setLocal  = "local"
-	setPods   = "pods"
-	setRemote = "remote"
-	setNodes  = "nodes"
-	setCable  = "cable"
+	setLocal = "local"
+	// setTransit holds the pods of the other nodes, whose packets a gateway passes on.
+	setTransit = "transit"
+	setPods    = "pods"
+	setRemote  = "remote"
+	setNodes   = "nodes"
+	setCable   = "cable"
 )
 
 // tables returns one table a family. A packet meets their chains in this order:
@@ -64,6 +66,7 @@ func (v *view) sets(f Family) []Set {
 			add(setCable+strconv.Itoa(j), routed(f, v.behind[j]))
 		}
 		add(setLocal, disjoint(inFamily(f, v.Local.Announced)))
+		add(setTransit, v.transit(f))
 		add(setPods, disjoint(inFamily(f, v.Local.Pods)))
 	}
 	add(setNodes, v.nodeAddresses(f))
@@ -85,6 +88,18 @@ func routed(f Family, clusters []topology.Remote) []netip.Prefix {
 
 func reaches(f Family, clusters []topology.Remote) bool {
 	return slices.ContainsFunc(clusters, func(r topology.Remote) bool { return len(inFamily(f, r.Routed)) > 0 })
+}
+
+// transit returns, on a gateway, the pod networks of the other nodes.
+func (v *view) transit(f Family) []netip.Prefix {
+	if v.gateway == nil {
+		return nil
+	}
+	var out []netip.Prefix
+	for _, n := range v.others() {
+		out = append(out, inFamily(f, n.Pods)...)
+	}
+	return disjoint(out)
 }
 
 func (v *view) nodeAddresses(f Family) []netip.Prefix {
@@ -122,7 +137,9 @@ func (r *rules) add(format string, args ...any) { *r = append(*r, fmt.Sprintf(fo
 // of this cluster: else a hostile member could speak to host ports, or for somebody else. Only gateways'
 // probes reach the node itself. Whoever else claims to be in a remote network is dropped, whatever rp_filter
 // is. VXLAN is spoken between node addresses, over the links that lead there, and nowhere else: its socket
-// listens on every address of the node, and what it unpacks is believed.
+// listens on every address of the node, and what it unpacks is believed. Packets that the gateway passes on
+// between cables and the pods of other nodes are not tracked: then each packet of a flow may take another gateway,
+// in either direction, and a gateway that takes over needs to know nothing of the flows.
 func (v *view) guard(f Family) Chain {
 	var r rules
 	if v.overlays(f) {
@@ -148,10 +165,17 @@ func (v *view) guard(f Family) Chain {
 		}
 		for _, j := range v.slots {
 			if slices.Contains(v.families, f) && reaches(f, v.behind[j]) {
+				if len(v.transit(f)) > 0 {
+					r.add(`iifname "%s" %s saddr @%s%d %s daddr @%s notrack accept`, CableLink(j), f, setCable, j, f,
+						setTransit)
+				}
 				r.add(`iifname "%s" %s saddr @%s%d %s daddr @%s accept`, CableLink(j), f, setCable, j, f, setLocal)
 			}
 		}
 		r.add(`iifname "%s*" counter drop`, CablePrefix)
+	}
+	if slices.Contains(v.families, f) && len(v.transit(f)) > 0 {
+		r.add(`iifname "%s" %s saddr @%s %s daddr @%s notrack`, OverlayLink, f, setTransit, f, setRemote)
 	}
 	if v.overlays(f) {
 		r.add(`%s saddr @%s %s daddr @%s udp dport %d notrack`, f, setNodes, f, setNodes, v.Cable.VXLANPort)
@@ -188,7 +212,14 @@ func (v *view) forward(f Family) Chain {
 	if len(v.slots) > 0 {
 		r.add(`iifname "%s*" oifname "%s*" counter drop`, CablePrefix, CablePrefix)
 	}
-	r.add(`iifname "%s" oifname "%s" counter drop`, OverlayLink, OverlayLink)
+	if macs := v.siblingMACs(); macs != "" && slices.Contains(v.families, f) {
+		// What a sibling hands over goes to cables or nowhere: two gateways without a cable to a cluster would pass
+		// it to and fro. What a worker sends goes to cables, or to a sibling.
+		r.add(`iifname "%s" oifname "%s" ether saddr %s counter drop`, OverlayLink, OverlayLink, macs)
+		r.add(`iifname "%s" oifname "%s" %s daddr != @%s counter drop`, OverlayLink, OverlayLink, f, setRemote)
+	} else {
+		r.add(`iifname "%s" oifname "%s" counter drop`, OverlayLink, OverlayLink)
+	}
 	if slices.Contains(v.families, f) {
 		var inside []string
 		if len(inFamily(f, v.Local.Pods)) > 0 {
@@ -208,6 +239,25 @@ func (v *view) forward(f Family) Chain {
 		r.add(`%s "%s*" counter drop`, direction, LinkPrefix)
 	}
 	return Chain{Name: "forward", Type: "filter", Hook: "forward", Priority: "filter-1", Rules: r}
+}
+
+// siblingMACs are, on a gateway, the hardware addresses of the others' overlay links, as nft lists them; empty if
+// there are none.
+func (v *view) siblingMACs() string {
+	if v.gateway == nil {
+		return ""
+	}
+	var macs []string
+	for _, g := range v.Local.Gateways {
+		if n := v.nodes[g.Node]; g.Node != v.self.Name && v.on(n).IsValid() {
+			macs = append(macs, overlayMAC(v.on(n)))
+		}
+	}
+	slices.Sort(macs)
+	if len(macs) < 2 {
+		return strings.Join(macs, "")
+	}
+	return "{ " + strings.Join(macs, ", ") + " }"
 }
 
 func (v *view) unmark() Chain {
@@ -255,7 +305,9 @@ func (v *view) cablePorts() string {
 	return "{ " + strings.Join(ports, ", ") + " }"
 }
 
-// nullSNAT binds a flow between clusters to its own source before any masquerade can. A flow of the host
+// nullSNAT binds a flow between clusters to its own source before any masquerade can. A flow from another cluster
+// to a service that this node translates, to a backend on another node, gets this node's source: the backend's
+// answers must come back here, whichever gateway its other packets take. A flow of the host
 // whose source was chosen before a service's DNAT gets the node's pod address, or no reply would come. No
 // other flow does: forwarded ones would hide their origin behind this node.
 func (v *view) nullSNAT(f Family) Chain {
@@ -263,14 +315,18 @@ func (v *view) nullSNAT(f Family) Chain {
 	if !slices.Contains(v.families, f) {
 		return c
 	}
-	c.Rules = []string{
-		fmt.Sprintf(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setLocal, f, setRemote, f),
-		fmt.Sprintf(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setRemote, f, setLocal, f),
+	source := v.sources[f]
+	if len(v.slots) > 0 && source.IsValid() {
+		c.Rules = append(c.Rules, fmt.Sprintf(`oifname "%s" %s saddr @%s ct status dnat snat to %s`, OverlayLink, f,
+			setRemote, source))
 	}
+	c.Rules = append(c.Rules,
+		fmt.Sprintf(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setLocal, f, setRemote, f),
+		fmt.Sprintf(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setRemote, f, setLocal, f))
 	if len(v.nodeAddresses(f)) > 0 {
 		c.Rules = append(c.Rules, fmt.Sprintf(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setRemote, f, setNodes, f))
 	}
-	if source := v.sources[f]; source.IsValid() {
+	if source.IsValid() {
 		c.Rules = append(c.Rules, fmt.Sprintf(`oifname "%s*" fib saddr type local %s saddr != @%s %s daddr @%s snat to %s`,
 			LinkPrefix, f, setLocal, f, setRemote, source))
 	}

@@ -137,11 +137,14 @@ func (r Rule) String() string {
 // String has a line for the local cluster and for each remote one.
 func (a Active) String() string {
 	var b strings.Builder
-	if a.Gateway != "" {
-		fmt.Fprintf(&b, "active gateway %s\n", a.Gateway)
+	if len(a.Gateways) > 0 {
+		fmt.Fprintf(&b, "active gateways %s\n", strings.Join(a.Gateways, " "))
 	}
 	for _, cluster := range slices.Sorted(maps.Keys(a.Remotes)) {
 		fmt.Fprintf(&b, "active remote %s slots %v\n", cluster, a.Remotes[cluster])
+	}
+	for _, cluster := range slices.Sorted(maps.Keys(a.Siblings)) {
+		fmt.Fprintf(&b, "active remote %s by sibling %s\n", cluster, strings.Join(a.Siblings[cluster], " "))
 	}
 	return b.String()
 }

@@ -27,13 +27,17 @@ type Plan struct {
 	Active Active
 }
 
-// Active names the gateways that carry traffic between the local cluster and the others.
+// Active names the gateways that carry one node's traffic to the other clusters.
 type Active struct {
-	// Gateway is the node whose cables the local cluster's traffic uses; empty while there is none.
-	Gateway string
-	// Remotes holds, by name of the remote cluster, the slots of its gateways that the traffic uses. A
-	// cluster without gateways is not in it.
+	// Gateways are the nodes of the local cluster by which a worker's traffic leaves, in the order of their
+	// slots; none while there is none, and none on a gateway.
+	Gateways []string
+	// Remotes holds, on a gateway and by name of the remote cluster, the slots of the remote gateways to which
+	// its own cables carry the traffic, sorted. A cluster without gateways is not in it.
 	Remotes map[string][]int
+	// Siblings holds, on a gateway whose cables to a remote cluster are all dead, the nodes of the local
+	// gateways that it hands the traffic over to, in the order of their slots.
+	Siblings map[string][]string
 }
 
 // Family of addresses: 4 or 6.

@@ -54,6 +54,8 @@ type Agent struct {
 	snapshot      snapshot
 	proven        *proven
 	poke          chan struct{}
+	// turned says that a gateway that was alive is dead, or the other way round.
+	turned chan struct{}
 
 	// What goroutines of their own write, which may wait for the API server, and for the disk.
 	states    latest[NodeState]
@@ -63,17 +65,20 @@ type Agent struct {
 	public    *resolver
 
 	// What the loop, and nobody else, carries from one round to the next.
-	top      topology.Topology
-	plan     plan.Plan
-	cable    kernel.Driver // of the plan; nil before there is one
-	remotes  []remote      // of the plan
-	facts    plan.NodeFacts
-	gateway  *v1alpha1.Gateway // nil on a worker
-	reported v1alpha1.GatewayStatus
-	syncErr  error
-	dialler  dialler
-	state    NodeState // as last handed over
-	started  time.Time
+	top     topology.Topology
+	plan    plan.Plan
+	cable   kernel.Driver // of the plan; nil before there is one
+	remotes []remote      // of the plan
+	facts   plan.NodeFacts
+	gateway *v1alpha1.Gateway // nil on a worker
+	ha      v1alpha1.HAState
+	// healthCheck of the Peering.
+	healthCheck v1alpha1.HealthCheckSpec
+	reported    v1alpha1.GatewayStatus
+	syncErr     error
+	dialler     dialler
+	state       NodeState // as last handed over
+	started     time.Time
 
 	ready  atomic.Bool
 	lastOK atomic.Int64 // Unix seconds of the loop's last round
@@ -97,7 +102,7 @@ type Options struct {
 func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 	a := &Agent{
 		node: o.Node, version: o.Version, id: o.ID, newKey: o.NewKey, kernel: k, metrics: m,
-		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1),
+		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1), turned: make(chan struct{}, 1),
 		states: newLatest[NodeState](), statuses: newLatest[gatewayReport](), snapshots: newLatest[Objects](),
 		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(),
 	}
@@ -106,7 +111,7 @@ func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 		return nil, err
 	}
 	if k.IPv6() {
-		if a.prober, err = NewProber(a.Poke); err != nil {
+		if a.prober, err = NewProber(func() { signal(a.turned) }); err != nil {
 			return nil, err
 		}
 	}
@@ -117,9 +122,11 @@ func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 func (a *Agent) SetCluster(c Cluster) { a.cluster = c }
 
 // Poke wakes the loop.
-func (a *Agent) Poke() {
+func (a *Agent) Poke() { signal(a.poke) }
+
+func signal(c chan struct{}) {
 	select {
-	case a.poke <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -242,6 +249,9 @@ func (a *Agent) loop(ctx context.Context, failed chan error) {
 		case <-measure.C:
 			a.measure(ctx)
 			continue
+		case <-a.turned:
+			a.failOver(ctx)
+			continue
 		case <-a.poke:
 		case <-resync.C:
 		case <-retry.C:
@@ -261,16 +271,23 @@ func (a *Agent) loop(ctx context.Context, failed chan error) {
 		}
 		a.syncErr = err
 		a.measure(ctx)
-		sleep(ctx, burst)
+		a.pause(ctx, burst)
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) {
+// pause waits, but not with what cannot wait.
+func (a *Agent) pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			return
+		case <-a.turned:
+			a.failOver(ctx)
+		}
 	}
 }
 
@@ -348,30 +365,28 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	a.logProblems(ctx, top)
 	if o.Peering != nil && o.Peering.Spec.Phase == v1alpha1.MemberLeaving {
 		a.top, a.plan, a.remotes = top, plan.Plan{}, nil
-		a.probe(nil, o.Peering.Spec.HealthCheck)
+		a.probe()
 		return NodeState{Programmed: v1alpha1.ReasonNodeCleaned}, a.kernel.Clean(ctx)
 	}
 	a.facts = facts
 	a.resolvePublic(o)
 	if o.Peering == nil {
 		a.top.Local = top.Local
-		a.plan.Active = plan.Choose(a.top, nil)
 		return NodeState{}, nil
 	}
 	driver, err := a.kernel.Driver(top.Cable.Driver)
 	if err != nil {
 		return NodeState{}, fmt.Errorf("%w; the node's network stays as it is", err)
 	}
-	a.facts.Alive = a.alive()
-	a.cable, a.top, a.plan = driver, top, plan.For(top, a.facts)
-	for _, t := range a.plan.Tunnels {
-		for i, p := range t.Peers {
-			t.Peers[i].Candidates = a.proven.first(p.ID, p.Candidates)
-		}
+	have, err := a.kernel.Observe(ctx)
+	if err != nil {
+		return NodeState{Programmed: v1alpha1.ReasonNodeProgrammed}, err
 	}
-	a.remotes = remotes(a.top, a.plan)
-	err = a.apply(ctx)
-	a.probe(a.remotes, o.Peering.Spec.HealthCheck)
+	a.cable, a.top, a.healthCheck = driver, top, o.Peering.Spec.HealthCheck
+	a.choose(have)
+	a.ha = a.haState(o.Gateways)
+	err = a.apply(ctx, have)
+	a.probe()
 	return NodeState{Programmed: v1alpha1.ReasonNodeProgrammed, Refused: refused(top.Problems)}, err
 }
 
@@ -399,12 +414,8 @@ func (a *Agent) logProblems(ctx context.Context, top topology.Topology) {
 	}
 }
 
-// apply changes what differs.
-func (a *Agent) apply(ctx context.Context) error {
-	have, err := a.kernel.Observe(ctx)
-	if err != nil {
-		return err
-	}
+// apply changes what of the kernel differs from the plan.
+func (a *Agent) apply(ctx context.Context, have plan.Plan) error {
 	changes := plan.Diff(a.plan, have)
 	if len(changes) == 0 {
 		return nil
@@ -416,41 +427,6 @@ func (a *Agent) apply(ctx context.Context) error {
 		a.metrics.changed(c)
 	}
 	return a.kernel.Do(ctx, changes)
-}
-
-// alive returns the remote gateways whose probes are answered.
-func (a *Agent) alive() map[string][]int {
-	if a.prober == nil {
-		return nil
-	}
-	out := map[string][]int{}
-	for _, r := range a.remotes {
-		h := a.prober.Health(plan.ULA(r.id()))
-		if h != nil && h.Status == v1alpha1.ConnectionConnected {
-			out[r.cluster] = append(out[r.cluster], r.gateway.Slot)
-		}
-	}
-	return out
-}
-
-// probe sets whom to probe.
-func (a *Agent) probe(targets []remote, check v1alpha1.HealthCheckSpec) {
-	if a.prober == nil {
-		return
-	}
-	addresses := make([]netip.Addr, 0, len(targets))
-	for _, r := range targets {
-		addresses = append(addresses, plan.ULA(r.id()))
-	}
-	const shortest, usual, usualThreshold = 50, 250, 4
-	interval, threshold := check.IntervalMilliseconds, check.FailureThreshold
-	if interval == 0 {
-		interval = usual
-	}
-	if threshold == 0 {
-		threshold = usualThreshold
-	}
-	a.prober.Set(addresses, time.Duration(max(interval, shortest))*time.Millisecond, int(threshold))
 }
 
 // leave runs after SIGTERM. Only when the agent is known to be uninstalled is the node cleaned.

@@ -36,9 +36,9 @@ type machine struct {
 	holder, pod, agent   *exec.Cmd
 }
 
-// network is two clusters of both families on one underlay: c1 with a gateway and a worker, c2 with a gateway,
-// and with gw3 a second.
-type network struct{ gw1, worker1, gw2, gw3 *machine }
+// network is two clusters of both families on one underlay: c1 with a gateway and a worker, c2 with a gateway. With
+// gw3 c2 has a second, with gw4 c1, and with worker2 c2 has a worker.
+type network struct{ gw1, worker1, gw2, gw3, gw4, worker2 *machine }
 
 // Name servers of every machine: two that are behind other networks, and one among the nodes.
 const resolver, resolver6, silentResolver = "198.51.100.53", "2001:db8:53::53", "172.31.1.53"
@@ -48,7 +48,7 @@ func newNetwork(t *testing.T) *network {
 	run(t, "ip link add under type bridge; ip link set under up; ip link set lo up")
 	// A namespace that ends takes its links along only a little later.
 	t.Cleanup(func() {
-		run(t, "ip link del under; for l in gw1 worker1 gw2 gw3; do ip link del $l 2>/dev/null || true; done")
+		run(t, "ip link del under; for l in gw1 worker1 gw2 gw3 gw4 worker2; do ip link del $l 2>/dev/null || true; done")
 	})
 	n := &network{
 		gw1:     newMachine(t, "gw1", "c1", 1, "10.8.0", "fd08:0:0:0"),
@@ -63,7 +63,8 @@ func newNetwork(t *testing.T) *network {
 }
 
 func (n *network) all() []*machine {
-	return slices.DeleteFunc([]*machine{n.gw1, n.worker1, n.gw2, n.gw3}, func(m *machine) bool { return m == nil })
+	return slices.DeleteFunc([]*machine{n.gw1, n.worker1, n.gw2, n.gw3, n.gw4, n.worker2},
+		func(m *machine) bool { return m == nil })
 }
 
 func newMachine(t *testing.T, name, cluster string, number int, pods, pods6 string) *machine {
@@ -184,7 +185,7 @@ func (n *network) tell(t *testing.T, phase v1alpha1.MemberPhase) {
 		"c2": {PodCIDRs: []string{"10.9.0.0/16", "fd09::/48"}, ServiceCIDRs: []string{"10.99.0.0/16", "fd99::/112"}},
 	}
 	endpoints, gateways := map[string][]v1alpha1.Endpoint{}, map[string][]v1alpha1.Gateway{}
-	for _, m := range []*machine{n.gw1, n.gw2, n.gw3} {
+	for _, m := range []*machine{n.gw1, n.gw2, n.gw3, n.gw4} {
 		if m != nil {
 			e := m.endpoint(t, len(endpoints[m.cluster]))
 			endpoints[m.cluster] = append(endpoints[m.cluster], e)

@@ -74,9 +74,10 @@ func TestFailoverWaitsForNoLookup(t *testing.T) {
 			func() bool { return queries.Load() > 0 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			eventually(t, time.Minute, "both connected, and traffic by gw2", func() bool {
+			eventually(t, time.Minute, "both connected, and traffic by both", func() bool {
 				var s v1alpha1.GatewayStatus
-				return n.gw1.read("status.json", &s) == nil && len(s.Connections) == 2 && n.gw1.routes("10.9.0.0/16 dev sl-c0 ") &&
+				return n.gw1.read("status.json", &s) == nil && len(s.Connections) == 2 &&
+					n.gw1.carries("10.9.0.0/16", "sl-c0", "sl-c1") &&
 					!slices.ContainsFunc(s.Connections, func(
 						c v1alpha1.Connection) bool {
 						return c.Status != v1alpha1.ConnectionConnected
@@ -89,7 +90,7 @@ func TestFailoverWaitsForNoLookup(t *testing.T) {
 			eventually(t, 20*time.Second, "asks", c.asked)
 			n.gw2.run(t, "ip link set eth0 down")
 			took := eventually(t, 1500*time.Millisecond, "traffic by gw3",
-				func() bool { return n.gw1.routes("10.9.0.0/16 dev sl-c1 ") })
+				func() bool { return n.gw1.carries("10.9.0.0/16", "sl-c1") })
 			t.Logf("routes changed after %s", took)
 			n.gw2.run(t, "ip link set eth0 up")
 			if err := os.Remove(n.gw1.path("unanswered")); err != nil {

@@ -20,18 +20,26 @@ import (
 
 const icmpv6Protocol = 58
 
-// Prober sends ICMPv6 echo requests to remote gateways, through the tunnels, which the remote kernels
-// answer. It keeps a minute of results for each.
+// Prober sends ICMPv6 echo requests to gateways, remote ones through the tunnels and the own cluster's over the
+// overlay, which their kernels answer. It keeps a minute of results for each.
 type Prober struct {
 	changed func()
 	conn    *icmp.PacketConn
 	id      int
 
 	mu        sync.Mutex
-	interval  time.Duration
 	threshold int
-	series    map[netip.Addr]*series
+	series    map[netip.Addr]*probed
+	last      time.Time // round
+	tick      time.Duration
 	retime    chan struct{}
+}
+
+// probed is a target, its results, and when its next probe is due.
+type probed struct {
+	*series
+	interval time.Duration
+	due      time.Time
 }
 
 // NewProber opens the socket; the kernel must have IPv6. changed is called when a target comes up or goes
@@ -49,29 +57,36 @@ func NewProber(changed func()) (*Prober, error) {
 	}
 	return &Prober{
 		changed: changed, conn: conn, id: rand.IntN(1 << 16), // no secret: the tunnel authenticates
-		interval: time.Second, threshold: 4, series: map[netip.Addr]*series{}, retime: make(chan struct{}, 1),
+		tick: time.Second, threshold: 3, series: map[netip.Addr]*probed{}, retime: make(chan struct{}, 1),
 	}, nil
 }
 
-// Set the targets. Those that stay keep their results.
-func (p *Prober) Set(targets []netip.Addr, interval time.Duration, threshold int) {
+// Set the targets, each with the time between its probes, and after how many lost ones it is dead. Those that stay
+// keep their results.
+func (p *Prober) Set(targets map[netip.Addr]time.Duration, threshold int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if interval != p.interval {
-		p.interval = interval
+	p.threshold = threshold
+	next := make(map[netip.Addr]*probed, len(targets))
+	tick := time.Second
+	for address, interval := range targets {
+		t := p.series[address]
+		if t == nil {
+			t = &probed{series: newSeries()}
+		}
+		if t.interval != interval {
+			t.interval, t.due = interval, time.Time{}
+		}
+		next[address], tick = t, min(tick, interval)
+	}
+	p.series = next
+	if tick != p.tick {
+		p.tick = tick
 		select {
 		case p.retime <- struct{}{}:
 		default:
 		}
 	}
-	p.threshold = threshold
-	next := make(map[netip.Addr]*series, len(targets))
-	for _, t := range targets {
-		if next[t] = p.series[t]; next[t] == nil {
-			next[t] = newSeries()
-		}
-	}
-	p.series = next
 }
 
 // Health of a target; nil if it is none.
@@ -84,6 +99,16 @@ func (p *Prober) Health(target netip.Addr) *Health {
 	}
 	h := s.health(time.Now())
 	return &h
+}
+
+// live says how a target is; one that is not probed is unknown.
+func (p *Prober) live(target netip.Addr) liveness {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s, ok := p.series[target]; ok {
+		return s.live
+	}
+	return unknown
 }
 
 // Run sends and receives until the context ends.
@@ -105,32 +130,42 @@ func (p *Prober) Run(ctx context.Context) error {
 }
 
 func (p *Prober) send(ctx context.Context) {
-	p.mu.Lock()
-	ticker := time.NewTicker(p.interval)
-	p.mu.Unlock()
+	tick := func() time.Duration {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.tick
+	}
+	ticker := time.NewTicker(tick())
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.retime:
-			p.mu.Lock()
-			ticker.Reset(p.interval)
-			p.mu.Unlock()
-		case now := <-ticker.C:
-			p.round(now)
+			ticker.Reset(tick())
+		case <-ticker.C:
+			p.round(time.Now())
 		}
 	}
 }
 
-// round sends one probe to every target. One that cannot be sent is one that is lost.
+// round sends a probe to every target that is due. One that cannot be sent is one that is lost.
 func (p *Prober) round(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	stall := now.Sub(p.last) - p.tick
+	p.last = now
 	changed := false
 	for target, s := range p.series {
-		sequence, down := s.sent(now, p.threshold)
-		changed = changed || down
+		if stall > p.tick/2 {
+			s.stalled(stall)
+		}
+		if now.Before(s.due) {
+			continue
+		}
+		s.due = now.Add(s.interval - p.tick/2) // a tick that comes a little early is in time
+		sequence, news := s.sent(now, s.interval, p.threshold)
+		changed = changed || news
 		message := icmp.Message{Type: ipv6.ICMPTypeEchoRequest, Body: &icmp.Echo{ID: p.id, Seq: int(sequence)}}
 		if packet, err := message.Marshal(nil); err == nil { // the kernel adds the checksum
 			_, _ = p.conn.WriteTo(packet, &net.IPAddr{IP: target.AsSlice()})
@@ -155,7 +190,7 @@ func (p *Prober) receive(packet []byte, from net.Addr) {
 	address, _ := netip.AddrFromSlice(source.IP)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s, ok := p.series[address]; ok && s.answered(uint16(echo.Seq), now) {
+	if s, ok := p.series[address]; ok && s.answered(uint16(echo.Seq), now, p.threshold) {
 		p.changed()
 	}
 }

@@ -21,56 +21,6 @@ import (
 	"github.com/sealane-io/sealane/dataplane/topology"
 )
 
-func TestSeries(t *testing.T) {
-	const interval, threshold = 100 * time.Millisecond, 3
-	now := time.Unix(1000, 0)
-	s := newSeries()
-	probe := func(answered bool) (changed bool) {
-		now = now.Add(interval)
-		sequence, down := s.sent(now, threshold)
-		return answered && s.answered(sequence, now.Add(10*time.Millisecond)) || down
-	}
-	if probe(false) || s.status != v1alpha1.ConnectionConnecting {
-		t.Fatalf("before the first answer: %s", s.status)
-	}
-	if !probe(true) || s.status != v1alpha1.ConnectionConnected {
-		t.Fatalf("after the first answer: %s", s.status)
-	}
-	for range threshold {
-		if probe(false) {
-			t.Fatal("down too early")
-		}
-	}
-	if !probe(false) || s.status != v1alpha1.ConnectionError {
-		t.Fatalf("after %d probes without answer: %s", threshold, s.status)
-	}
-	if probe(false) {
-		t.Error("told twice")
-	}
-	if !probe(true) || s.status != v1alpha1.ConnectionConnected {
-		t.Errorf("after an answer: %s", s.status)
-	}
-	if s.answered(s.sequence, now) || s.answered(s.sequence+1, now) {
-		t.Error("an answer that nobody asked for counts")
-	}
-	h := s.health(now.Add(2 * time.Second))
-	if h.RTT == nil || h.RTT.Avg != 10000 || h.RTT.Min != 10000 || h.RTT.Dev != 0 || h.LossPercent != 75 {
-		t.Errorf("health %+v, RTT %+v", h, h.RTT)
-	}
-}
-
-func TestSeriesKeepsAMinute(t *testing.T) {
-	now := time.Unix(1000, 0)
-	s := newSeries()
-	for range 10000 {
-		now = now.Add(50 * time.Millisecond)
-		s.sent(now, 4)
-	}
-	if len(s.samples) > maxSamples || now.Sub(s.samples[0].at) > window {
-		t.Errorf("%d samples since %s", len(s.samples), now.Sub(s.samples[0].at))
-	}
-}
-
 func TestDialler(t *testing.T) {
 	a, b := netip.MustParseAddrPort("192.0.2.1:4500"), netip.MustParseAddrPort("192.0.2.2:4500")
 	roamed := netip.MustParseAddrPort("203.0.113.1:999")

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -121,7 +122,7 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, t
 	}
 	defer a.cluster.Alive(a.gateway)
 	next := v1alpha1.GatewayStatus{
-		HAState:        haState(a.plan.Active, a.node),
+		HAState:        cmp.Or(a.ha, v1alpha1.GatewayActive),
 		Endpoint:       endpoint(a.gateway, a.top.Cable.Driver, a.facts, a.candidates()),
 		Implementation: a.implementation(),
 		Version:        a.version,

@@ -14,15 +14,46 @@ const (
 	maxSamples = 1200 // a minute at the shortest interval
 )
 
+// liveness of a target, which decides on routes.
+type liveness int
+
+// A target is unknown until it answers, or has not for as long as a dead one.
+const (
+	unknown liveness = iota
+	alive
+	dead
+)
+
+const (
+	// silenceFirst is for how long no probe is answered, at least, before a connection is reported as lost: much
+	// longer than routes wait for, which can be taken back. It is what a path that loses half of its packets is
+	// given.
+	silenceFirst = time.Second
+	// calm is how long a target is alive until its former failures are forgotten; holdFirst and holdMost bound how
+	// long one that failed again has to answer before it counts as alive.
+	calm      = time.Minute
+	holdFirst = time.Second
+	holdMost  = 30 * time.Second
+)
+
 // series of the probes of one target.
 type series struct {
+	// status is what is reported, live what routes go by.
 	status   v1alpha1.ConnectionStatus
+	live     liveness
 	sequence uint16
-	// unanswered probes in a row.
+	// unanswered probes in a row, since the one that was sent at silent.
 	unanswered int
-	// last answer's round-trip time.
-	last    time.Duration
-	samples []sample // oldest first
+	silent     time.Time
+	// streak of answered probes, since a target was dead.
+	streak int
+	// failures in short succession, the last at failed; answers count for life again after hold.
+	failures int
+	failed   time.Time
+	hold     time.Duration
+	// last answer's round-trip time, and its moving average.
+	last, smooth time.Duration
+	samples      []sample // oldest first
 }
 
 // sample is one probe.
@@ -34,24 +65,62 @@ type sample struct {
 
 func newSeries() *series { return &series{status: v1alpha1.ConnectionConnecting} }
 
-// sent notes that a probe goes out, and returns its sequence number. Down says that too many before it
-// stayed unanswered, for the first time.
-func (s *series) sent(now time.Time, threshold int) (sequence uint16, down bool) {
-	if s.unanswered >= threshold && s.status == v1alpha1.ConnectionConnected {
-		s.status, down = v1alpha1.ConnectionError, true
+// sent notes that a probe goes out, and returns its sequence number. Changed says that the target now counts as
+// dead, or is to be reported as lost. A probe is lost when threshold of them are unanswered, and have been for so
+// many intervals and what an answer may take.
+func (s *series) sent(now time.Time, interval time.Duration, threshold int) (sequence uint16, changed bool) {
+	if s.unanswered >= threshold {
+		silence := now.Sub(s.silent)
+		patience := time.Duration(threshold)*interval + 2*s.trip()
+		if s.live != dead && silence >= patience {
+			s.die(now)
+			changed = true
+		}
+		if s.status == v1alpha1.ConnectionConnected && silence >= max(silenceFirst, patience) {
+			s.status, changed = v1alpha1.ConnectionError, true
+		}
 	}
 	s.sequence++
+	switch {
+	case s.unanswered == 0:
+		s.silent = now
+	case now.Sub(s.silent) > interval+2*s.trip():
+		s.streak = 0
+	}
 	s.unanswered++
 	old := 0
 	for old < len(s.samples) && (now.Sub(s.samples[old].at) > window || len(s.samples)-old >= maxSamples) {
 		old++
 	}
 	s.samples = append(s.samples[old:], sample{sequence: s.sequence, at: now})
-	return s.sequence, down
+	return s.sequence, changed
 }
 
-// answered notes an answer, and says whether it is the first one, or the first one after a while.
-func (s *series) answered(sequence uint16, now time.Time) (up bool) {
+// stalled says that this node stood still for a while. That is no silence of the target's: its answers wait for the
+// same processor.
+func (s *series) stalled(d time.Duration) { s.silent = s.silent.Add(d) }
+
+// trip is what an answer takes: neither the first, which waited for a handshake, nor a single slow one counts.
+func (s *series) trip() time.Duration { return min(s.last, s.smooth) }
+
+// die makes the target dead. One that has failed lately will have to answer for longer, each time twice as long.
+func (s *series) die(now time.Time) {
+	if now.Sub(s.failed) > calm+s.hold {
+		s.failures = 0
+	}
+	s.hold = 0
+	if s.live == alive {
+		if s.failures > 0 {
+			s.hold = min(holdFirst<<min(s.failures-1, 8), holdMost)
+		}
+		s.failures++
+		s.failed = now
+	}
+	s.live, s.streak = dead, 0
+}
+
+// answered notes an answer, and says whether the target changes by it: it comes alive, or is connected again.
+func (s *series) answered(sequence uint16, now time.Time, threshold int) (changed bool) {
 	for i := len(s.samples) - 1; i >= 0; i-- {
 		sample := &s.samples[i]
 		if sample.sequence != sequence {
@@ -62,11 +131,24 @@ func (s *series) answered(sequence uint16, now time.Time) (up bool) {
 		}
 		sample.rtt = max(now.Sub(sample.at), 1)
 		s.last = sample.rtt
+		if s.smooth == 0 {
+			s.smooth = s.last
+		}
+		s.smooth += (s.last - s.smooth) / 8
 		// An answer that comes late still proves the tunnel, and what was sent after it may yet come.
 		s.unanswered = len(s.samples) - 1 - i
-		up = s.status != v1alpha1.ConnectionConnected
-		s.status = v1alpha1.ConnectionConnected
-		return up
+		if s.unanswered > 0 {
+			s.silent = s.samples[i+1].at
+		}
+		s.streak++
+		before, was := s.live, s.status
+		if s.live == unknown || s.live == dead && s.streak >= threshold && now.Sub(s.failed) >= s.hold {
+			s.live = alive
+		}
+		if s.live == alive {
+			s.status = v1alpha1.ConnectionConnected
+		}
+		return s.live != before || s.status != was
 	}
 	return false
 }

@@ -114,14 +114,6 @@ func endpoint(gateway *v1alpha1.Gateway, driver string, f plan.NodeFacts,
 	}
 }
 
-// haState is Active on the gateway that the cluster's traffic uses.
-func haState(active plan.Active, node string) v1alpha1.HAState {
-	if active.Gateway != "" && active.Gateway != node {
-		return v1alpha1.GatewayStandby
-	}
-	return v1alpha1.GatewayActive
-}
-
 // conditions of a gateway after a sync that ended with err and left out what refused says, if anything.
 // Those of old that did not change keep their transition time.
 func conditions(old []metav1.Condition, generation int64, err error, refused string, now time.Time) []metav1.Condition {

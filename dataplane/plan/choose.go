@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/topology"
+)
+
+// Choose returns the slots, sorted, of the gateways of one cluster that carry traffic: at most n. Those that are
+// current go on as long as they are alive, so that a gateway that returns disturbs nobody; the rest are the
+// first of the others by slot. Where none is alive the current ones stay, or before there are any the first:
+// to be without an answer is no reason to move.
+func Choose(gateways []topology.Gateway, alive, current []int, n int) []int {
+	usable := among(gateways, alive)
+	if len(usable) == 0 {
+		usable = among(gateways, current)
+	}
+	if len(usable) == 0 {
+		usable = slotsOf(gateways)
+	}
+	isCurrent := func(slot int) bool { return slices.Contains(current, slot) }
+	out := filterSlots(usable, isCurrent)
+	for _, slot := range usable {
+		if !isCurrent(slot) {
+			out = append(out, slot)
+		}
+	}
+	out = out[:min(n, len(out))]
+	slices.Sort(out)
+	return out
+}
+
+func slotsOf(gateways []topology.Gateway) []int {
+	out := make([]int, len(gateways))
+	for i, g := range gateways {
+		out[i] = g.Slot
+	}
+	return out
+}
+
+// among returns the gateways' slots that are in the list, in the gateways' order.
+func among(gateways []topology.Gateway, slots []int) []int {
+	return filterSlots(slotsOf(gateways), func(slot int) bool { return slices.Contains(slots, slot) })
+}
+
+func filterSlots(slots []int, keep func(int) bool) []int {
+	return slices.DeleteFunc(slices.Clone(slots), func(slot int) bool { return !keep(slot) })
+}
+
+// Carrying returns how many of a cluster's gateways carry traffic at once, at most.
+func Carrying(t topology.Topology) int {
+	if t.ActivePassive {
+		return 1
+	}
+	return v1alpha1.MaxSlot + 1
+}
+
+// choose decides by which gateways a node's traffic goes.
+func choose(t topology.Topology, n NodeFacts) Active {
+	self := slices.IndexFunc(t.Local.Gateways, func(g topology.Gateway) bool { return g.Node == n.Name })
+	local := func(gateways []topology.Gateway) []string {
+		slots := Choose(gateways, n.Alive[t.Cluster], n.Current[t.Cluster], Carrying(t))
+		var out []string
+		for _, g := range gateways {
+			if slices.Contains(slots, g.Slot) {
+				out = append(out, g.Node)
+			}
+		}
+		return out
+	}
+	if self < 0 {
+		return Active{Gateways: local(t.Local.Gateways)}
+	}
+	var siblings []topology.Gateway
+	for i, g := range t.Local.Gateways {
+		if i != self && slices.Contains(n.Alive[t.Cluster], g.Slot) {
+			siblings = append(siblings, g)
+		}
+	}
+	var a Active
+	for _, r := range t.Remotes {
+		alive := n.Alive[r.Name]
+		switch {
+		case len(r.Gateways) == 0:
+		case len(among(r.Gateways, alive)) == 0 && len(siblings) > 0:
+			if a.Siblings == nil {
+				a.Siblings = map[string][]string{}
+			}
+			a.Siblings[r.Name] = local(siblings)
+		default:
+			if a.Remotes == nil {
+				a.Remotes = make(map[string][]int, len(t.Remotes))
+			}
+			a.Remotes[r.Name] = Choose(r.Gateways, alive, n.Current[r.Name], Carrying(t))
+		}
+	}
+	return a
+}
+
+// Current returns, for each cluster by name, the slots of its gateways that the routes of a node use, as Observe
+// found them: of remote clusters by the cables, of the local cluster by the next hops on the overlay. It is what
+// Choose calls current; nothing else remembers it.
+func Current(t topology.Topology, have Plan) map[string][]int {
+	hops := map[netip.Prefix][]NextHop{}
+	for _, r := range have.Routes {
+		if r.Table == OutboundTable && r.Metric == RouteMetric {
+			hops[r.Dst] = r.NextHops
+		}
+	}
+	v := view{Topology: t, outer: overlayFamily(t.Local.Nodes)}
+	local := map[netip.Addr]int{}
+	for _, g := range t.Local.Gateways {
+		i := slices.IndexFunc(t.Local.Nodes, func(n topology.Node) bool { return n.Name == g.Node })
+		if i < 0 || !v.on(t.Local.Nodes[i]).IsValid() {
+			continue
+		}
+		for _, f := range []Family{IPv4, IPv6} {
+			if hop := v.nextHop(t.Local.Nodes[i], f); hop.IsValid() {
+				local[hop] = g.Slot
+			}
+		}
+	}
+	found := map[string]map[int]bool{}
+	note := func(cluster string, slot int) {
+		if found[cluster] == nil {
+			found[cluster] = map[int]bool{}
+		}
+		found[cluster][slot] = true
+	}
+	for _, r := range t.Remotes {
+		for _, dst := range r.Routed {
+			for _, h := range hops[dst] {
+				if slot, ok := local[h.Via]; ok && h.Link == OverlayLink {
+					note(t.Cluster, slot)
+				} else if slot, ok := cableSlot(h.Link); ok {
+					note(r.Name, slot)
+				}
+			}
+		}
+	}
+	out := make(map[string][]int, len(found))
+	for cluster, slots := range found {
+		out[cluster] = slices.Sorted(maps.Keys(slots))
+	}
+	return out
+}
+
+// cableSlot is the inverse of CableLink.
+func cableSlot(link string) (int, bool) {
+	text, ok := strings.CutPrefix(link, CablePrefix)
+	slot, err := strconv.Atoi(text)
+	return slot, ok && err == nil
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/dataplane/topology"
+)
+
+// target is a gateway that this node probes: on a gateway the remote ones and its siblings, on a worker those of
+// its cluster.
+type target struct {
+	cluster string
+	slot    int
+	address netip.Addr
+	// inUse says that this node's traffic goes there.
+	inUse bool
+}
+
+// targets of the present topology and plan.
+func (a *Agent) targets() []target {
+	var out []target
+	if len(a.plan.Links) == 0 {
+		return nil
+	}
+	for _, g := range a.top.Local.Gateways {
+		if g.Node != a.node && g.PublicKey != (topology.Key{}) {
+			out = append(out, target{a.top.Cluster, g.Slot, plan.ULA(plan.PeerOf(g)), true})
+		}
+	}
+	for _, r := range a.remotes {
+		out = append(out, target{r.cluster, r.gateway.Slot, plan.ULA(r.id()), r.active})
+	}
+	return out
+}
+
+// choose plans by which gateways traffic goes: those that are alive, and as long as they are those that it goes by
+// now, in the kernel that have describes.
+func (a *Agent) choose(have plan.Plan) {
+	a.facts.Current = plan.Current(a.top, have)
+	a.facts.Alive = a.alive(a.facts.Current)
+	a.plan = plan.For(a.top, a.facts)
+	for _, t := range a.plan.Tunnels {
+		for i, p := range t.Peers {
+			t.Peers[i].Candidates = a.proven.first(p.ID, p.Candidates)
+		}
+	}
+	a.remotes = remotes(a.top, a.plan)
+}
+
+// alive returns the slots of the gateways, by cluster, that are alive: they answer probes, or are current and have
+// not been probed for long enough to tell, as after a restart. It is nil on a kernel that cannot probe.
+func (a *Agent) alive(current map[string][]int) map[string][]int {
+	if a.prober == nil {
+		return nil
+	}
+	out := map[string][]int{}
+	for _, t := range a.targets() {
+		live := a.prober.live(t.address)
+		if live == alive || live == unknown && slices.Contains(current[t.cluster], t.slot) {
+			out[t.cluster] = append(out[t.cluster], t.slot)
+		}
+	}
+	return out
+}
+
+// failOver moves the traffic to the gateways that are alive now. It asks nobody and looks at nothing, neither the API
+// server nor the kernel: what the last round left there is what it starts from. The round that follows puts right
+// what is otherwise.
+func (a *Agent) failOver(ctx context.Context) {
+	if len(a.plan.Links) > 0 {
+		before := a.plan
+		a.choose(before)
+		if changes := plan.Diff(a.plan, before); len(changes) > 0 {
+			log := logr.FromContextOrDiscard(ctx)
+			if err := a.kernel.Do(ctx, changes); err != nil {
+				log.Error(err, "traffic was not moved to the gateways that are alive")
+			}
+			log.Info("moved traffic to the gateways that are alive", "changes", len(changes), "active",
+				a.plan.Active.String())
+		}
+		a.probe()
+	}
+	a.Poke()
+}
+
+const (
+	// usualInterval and usualThreshold are what a Peering without health check gets.
+	usualInterval  = 50 * time.Millisecond
+	usualThreshold = 3
+	// idleInterval is the time between probes of gateways that carry nothing of this node's.
+	idleInterval = time.Second
+	// probesPerSecond is what all targets share, a tenth of a core or less: with more of them each is probed less
+	// often.
+	probesPerSecond = 500
+)
+
+// probe sets whom to probe.
+func (a *Agent) probe() {
+	if a.prober == nil {
+		return
+	}
+	interval := cmp.Or(time.Duration(a.healthCheck.IntervalMilliseconds)*time.Millisecond, usualInterval)
+	targets := a.targets()
+	busy := 0
+	for _, t := range targets {
+		if t.inUse {
+			busy++
+		}
+	}
+	interval = max(interval, time.Duration(busy)*time.Second/probesPerSecond)
+	intervals := make(map[netip.Addr]time.Duration, len(targets))
+	for _, t := range targets {
+		intervals[t.address] = interval
+		if !t.inUse {
+			intervals[t.address] = max(interval, idleInterval)
+		}
+	}
+	a.prober.Set(intervals, int(cmp.Or(a.healthCheck.FailureThreshold, usualThreshold)))
+}
+
+// haState is Active on a gateway that carries its cluster's traffic. In a cluster of which one does, it is the one
+// that says so already, as long as this node hears of it.
+func (a *Agent) haState(gateways []v1alpha1.Gateway) v1alpha1.HAState {
+	self := slices.IndexFunc(a.top.Local.Gateways, func(g topology.Gateway) bool { return g.Node == a.node })
+	if self < 0 {
+		return ""
+	}
+	var current, works []int
+	for _, g := range gateways {
+		if g.Status.HAState == v1alpha1.GatewayActive {
+			current = append(current, int(g.Spec.Slot))
+		}
+	}
+	slot := a.top.Local.Gateways[self].Slot
+	works = append(works, slot)
+	for _, t := range a.targets() {
+		if t.cluster != a.top.Cluster || a.prober == nil {
+			continue
+		}
+		live := a.prober.live(t.address)
+		if live == alive || live == unknown && slices.Contains(current, t.slot) {
+			works = append(works, t.slot)
+		}
+	}
+	if slices.Contains(plan.Choose(a.top.Local.Gateways, works, current, plan.Carrying(a.top)), slot) {
+		return v1alpha1.GatewayActive
+	}
+	return v1alpha1.GatewayStandby
+}
