@@ -29,7 +29,7 @@ func For(t topology.Topology, n NodeFacts) Plan {
 		Addresses:      v.addresses(),
 		Neighbours:     v.neighbours(),
 		FDB:            v.fdb(),
-		Routes:         slices.Concat(v.standing(), v.throws(), v.outbound(), v.probed(), v.inbound()),
+		Routes:         slices.Concat(v.standing(), v.throws(), v.outbound(), v.backends(), v.probed(), v.inbound()),
 		Rules:          slices.Concat(v.inboundRules(), v.outboundRules()),
 		Tunnels:        v.tunnels(),
 		Tables:         v.tables(),
@@ -338,6 +338,25 @@ func (v *view) towards(r topology.Remote, f Family) (Route, bool) {
 	}
 	slices.SortFunc(route.NextHops, func(a, b NextHop) int { return a.Via.Compare(b.Via) })
 	return route, len(route.NextHops) > 0
+}
+
+// backends routes, on the nodes of a cluster with several gateways, the addresses from which the gateways send what
+// they have translated.
+func (v *view) backends() []Route {
+	var out []Route
+	for _, g := range v.Local.Gateways {
+		n := v.nodes[g.Node]
+		if !v.several() || g.Node == v.self.Name || !v.on(n).IsValid() {
+			continue
+		}
+		for _, f := range v.families {
+			if hop := v.nextHop(n, f); hop.IsValid() {
+				out = append(out, Route{Table: OutboundTable, Dst: host(v.translatedBy(g, f)), Metric: RouteMetric, Type: Unicast,
+					NextHops: []NextHop{{OverlayLink, hop, 1}}})
+			}
+		}
+	}
+	return out
 }
 
 // throws keep the cables' outer packets out of the cables, where a remote CIDR contains the address of a

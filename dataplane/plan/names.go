@@ -152,6 +152,14 @@ func cableAddress(slot int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 51, byte(10 + slot)}), 32)
 }
 
+// translated is the address from which flows go on to backends on other nodes that the gateway of a slot has
+// translated for other clusters. Answers come back to it over the overlay, and by no other way: on that of a CNI they
+// would fail rp_filter, which expects pods of other nodes where packets for them from cables go, on the overlay.
+func translated(slot int) netip.Addr { return netip.AddrFrom4([4]byte{169, 254, 51, byte(64 + slot)}) }
+
+// translated6 is the same for IPv6.
+func translated6(node netip.Addr) netip.Addr { return ULA(PeerID("translated by " + node.String())) }
+
 func overlayAddress() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 51, 0}), 32)
 }

@@ -16,12 +16,14 @@ import (
 // Names of the sets. The set of a cable, "cable0", holds the CIDRs of the clusters behind it.
 const (
 	setLocal = "local"
-	// setTransit holds the pods of the other nodes, whose packets a gateway passes on.
-	setTransit = "transit"
-	setPods    = "pods"
-	setRemote  = "remote"
-	setNodes   = "nodes"
-	setCable   = "cable"
+	// setTransit holds the pods of the other nodes, whose packets a gateway passes on, and setTranslated the addresses
+	// from which the local gateways send what they have translated.
+	setTransit    = "transit"
+	setTranslated = "translated"
+	setPods       = "pods"
+	setRemote     = "remote"
+	setNodes      = "nodes"
+	setCable      = "cable"
 )
 
 // tables returns one table a family. A packet meets their chains in this order:
@@ -67,6 +69,7 @@ func (v *view) sets(f Family) []Set {
 		}
 		add(setLocal, disjoint(inFamily(f, v.Local.Announced)))
 		add(setTransit, v.transit(f))
+		add(setTranslated, v.translated(f))
 		add(setPods, disjoint(inFamily(f, v.Local.Pods)))
 	}
 	add(setNodes, v.nodeAddresses(f))
@@ -90,9 +93,37 @@ func reaches(f Family, clusters []topology.Remote) bool {
 	return slices.ContainsFunc(clusters, func(r topology.Remote) bool { return len(inFamily(f, r.Routed)) > 0 })
 }
 
-// transit returns, on a gateway, the pod networks of the other nodes.
+// several says that the local cluster has more than one gateway. With one alone each packet passes by it, and it may
+// track them: then a service that it translates shows its backends who the client is.
+func (v *view) several() bool { return len(v.Local.Gateways) > 1 }
+
+// translated returns, on a node of a cluster with several gateways, from which addresses the others of them send what
+// they have translated.
+func (v *view) translated(f Family) []netip.Prefix {
+	var out []netip.Prefix
+	for _, g := range v.Local.Gateways {
+		if a := v.translatedBy(g, f); g.Node != v.self.Name && a.IsValid() {
+			out = append(out, host(a))
+		}
+	}
+	return disjoint(out)
+}
+
+// translatedBy is such an address of a gateway; invalid in a cluster with one gateway.
+func (v *view) translatedBy(g topology.Gateway, f Family) netip.Addr {
+	on := v.on(v.nodes[g.Node])
+	switch {
+	case !v.several() || !on.IsValid():
+		return netip.Addr{}
+	case f == IPv4:
+		return translated(g.Slot)
+	}
+	return translated6(on)
+}
+
+// transit returns, on one of several gateways, the pod networks of the other nodes.
 func (v *view) transit(f Family) []netip.Prefix {
-	if v.gateway == nil {
+	if v.gateway == nil || !v.several() {
 		return nil
 	}
 	var out []netip.Prefix
@@ -137,8 +168,8 @@ func (r *rules) add(format string, args ...any) { *r = append(*r, fmt.Sprintf(fo
 // of this cluster: else a hostile member could speak to host ports, or for somebody else. Only gateways'
 // probes reach the node itself. Whoever else claims to be in a remote network is dropped, whatever rp_filter
 // is. VXLAN is spoken between node addresses, over the links that lead there, and nowhere else: its socket
-// listens on every address of the node, and what it unpacks is believed. Packets that the gateway passes on
-// between cables and the pods of other nodes are not tracked: then each packet of a flow may take another gateway,
+// listens on every address of the node, and what it unpacks is believed. Packets that one of several gateways passes
+// on between cables and the pods of other nodes are not tracked: then each packet of a flow may take another gateway,
 // in either direction, and a gateway that takes over needs to know nothing of the flows.
 func (v *view) guard(f Family) Chain {
 	var r rules
@@ -234,6 +265,12 @@ func (v *view) forward(f Family) Chain {
 			r.add(`iifname "%s*" %s saddr @%s %s daddr @%s meta mark set meta mark | 0x%08x accept`,
 				LinkPrefix, f, setRemote, f, set, ForwardMark)
 		}
+		if len(v.translated(f)) > 0 && len(inFamily(f, v.Local.Pods)) > 0 {
+			r.add(`iifname "%s" %s saddr @%s %s daddr @%s meta mark set meta mark | 0x%08x accept`,
+				OverlayLink, f, setTranslated, f, setPods, ForwardMark)
+			r.add(`oifname "%s" %s saddr @%s %s daddr @%s meta mark set meta mark | 0x%08x accept`,
+				OverlayLink, f, setPods, f, setTranslated, ForwardMark)
+		}
 	}
 	for _, direction := range []string{"iifname", "oifname"} {
 		r.add(`%s "%s*" counter drop`, direction, LinkPrefix)
@@ -306,7 +343,7 @@ func (v *view) cablePorts() string {
 }
 
 // nullSNAT binds a flow between clusters to its own source before any masquerade can. A flow from another cluster
-// to a service that this node translates, to a backend on another node, gets this node's source: the backend's
+// to a service that one of several gateways translates, to a backend on another node, gets an address of this gateway: the backend's
 // answers must come back here, whichever gateway its other packets take. A flow of the host
 // whose source was chosen before a service's DNAT gets the node's pod address, or no reply would come. No
 // other flow does: forwarded ones would hide their origin behind this node.
@@ -316,9 +353,9 @@ func (v *view) nullSNAT(f Family) Chain {
 		return c
 	}
 	source := v.sources[f]
-	if len(v.slots) > 0 && source.IsValid() {
+	if len(v.slots) > 0 && v.several() {
 		c.Rules = append(c.Rules, fmt.Sprintf(`oifname "%s" %s saddr @%s ct status dnat snat to %s`, OverlayLink, f,
-			setRemote, source))
+			setRemote, v.translatedBy(*v.gateway, f)))
 	}
 	c.Rules = append(c.Rules,
 		fmt.Sprintf(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setLocal, f, setRemote, f),

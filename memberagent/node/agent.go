@@ -165,6 +165,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	default:
 	}
+	a.withdraw(context.WithoutCancel(ctx))
 	return a.leave(context.WithoutCancel(ctx))
 }
 

@@ -109,7 +109,7 @@ func (a *Agent) probe() {
 	if a.prober == nil {
 		return
 	}
-	interval := cmp.Or(time.Duration(a.healthCheck.IntervalMilliseconds)*time.Millisecond, usualInterval)
+	interval, threshold := a.patience()
 	targets := a.targets()
 	busy := 0
 	for _, t := range targets {
@@ -125,7 +125,13 @@ func (a *Agent) probe() {
 			intervals[t.address] = max(interval, idleInterval)
 		}
 	}
-	a.prober.Set(intervals, int(cmp.Or(a.healthCheck.FailureThreshold, usualThreshold)))
+	a.prober.Set(intervals, threshold)
+}
+
+// patience is the time between two probes of a gateway that carries traffic, and after how many lost ones it is dead.
+func (a *Agent) patience() (interval time.Duration, threshold int) {
+	return cmp.Or(time.Duration(a.healthCheck.IntervalMilliseconds)*time.Millisecond, usualInterval),
+		int(cmp.Or(a.healthCheck.FailureThreshold, usualThreshold))
 }
 
 // haState is Active on a gateway that carries its cluster's traffic. In a cluster of which one does, it is the one
@@ -156,4 +162,34 @@ func (a *Agent) haState(gateways []v1alpha1.Gateway) v1alpha1.HAState {
 		return v1alpha1.GatewayActive
 	}
 	return v1alpha1.GatewayStandby
+}
+
+// Bounds of the time that a gateway goes on carrying after it has withdrawn.
+const (
+	withdrawLeast = 1500 * time.Millisecond
+	withdrawMost  = 10 * time.Second
+)
+
+// withdraw takes this gateway's address from its cables, so that its probes are answered no more, and goes on carrying
+// what still comes until everybody has gone elsewhere: a cable that this process holds ends with it. Where no sibling
+// is alive nothing is withdrawn, for nobody has anywhere to go.
+func (a *Agent) withdraw(ctx context.Context) {
+	if a.gateway == nil || len(a.alive(nil)[a.top.Cluster]) == 0 {
+		return
+	}
+	var changes []plan.Change
+	for _, address := range a.plan.Addresses {
+		if address.Prefix.Addr() == plan.ULA(a.id) {
+			changes = append(changes, plan.Change{Op: plan.Delete, Kind: plan.KindAddress, Element: address})
+		}
+	}
+	interval, threshold := a.patience()
+	wait := min(max(2*interval*time.Duration(threshold), withdrawLeast), withdrawMost)
+	log := logr.FromContextOrDiscard(ctx)
+	if err := a.kernel.Do(ctx, changes); err != nil {
+		log.Error(err, "this gateway was not withdrawn")
+		return
+	}
+	log.Info("withdrawn: carrying on until traffic has gone to the other gateways", "for", wait.String())
+	time.Sleep(wait)
 }
