@@ -127,9 +127,9 @@ func TestOneLostClusterIsFewWritesOfTheClusterSet(t *testing.T) {
 	others := func(n int, lost string) string {
 		var list []string
 		for o := 1; o <= count; o++ {
-			switch {
-			case o == n:
-			case o == 1:
+			switch o {
+			case n:
+			case 1:
 				list = append(list, "c1="+lost)
 			default:
 				list = append(list, fmt.Sprintf("c%d=Connected", o))

@@ -49,8 +49,6 @@ func (p pair) worse() view {
 	return p.from
 }
 
-func (p pair) connected() bool { return p.worse().status == v1alpha1.ConnectionConnected }
-
 // other returns the name of the member that is not s.
 func (p pair) other(s *state) string {
 	if p.a == s {

@@ -48,13 +48,13 @@ func LoadKey(dir string) (key wgtypes.Key, problem string, err error) {
 	default:
 		aside, err := putAside(dir)
 		if err != nil {
-			return key, unkept(err), nil //nolint:nilerr // the node works without, and says so
+			return key, unkept(err), nil // the node works without, and says so
 		}
 		problem = fmt.Sprintf("%s did not hold a WireGuard private key (44 characters of base64): it is kept as %s, and "+
 			"this node has a new key, which the other clusters learn by themselves", path, aside)
 	}
 	if err := keep(path, key); err != nil {
-		return key, unkept(err), nil //nolint:nilerr // the same
+		return key, unkept(err), nil
 	}
 	return key, problem, nil
 }

@@ -343,8 +343,8 @@ func (v *view) cablePorts() string {
 }
 
 // nullSNAT binds a flow between clusters to its own source before any masquerade can. A flow from another cluster
-// to a service that one of several gateways translates, to a backend on another node, gets an address of this gateway: the backend's
-// answers must come back here, whichever gateway its other packets take. A flow of the host
+// to a service that one of several gateways translates, to a backend on another node, gets an address of this
+// gateway: the backend's answers must come back here, whichever gateway its other packets take. A flow of the host
 // whose source was chosen before a service's DNAT gets the node's pod address, or no reply would come. No
 // other flow does: forwarded ones would hide their origin behind this node.
 func (v *view) nullSNAT(f Family) Chain {

@@ -140,7 +140,8 @@ func (n *network) flows(t *testing.T) []*flow {
 	for i, ends := range [][2]*machine{{n.worker1, n.worker2}, {n.worker2, n.worker1}} {
 		for _, address := range []string{ends[1].pods + ".10", "[" + ends[1].pods6 + "::10]"} {
 			address = fmt.Sprintf("%s:%d", address, 7000+i)
-			out = append(out, udpFlow(t, ends[0].pod, ends[1].pod, address, address), tcpFlow(t, ends[0].pod, ends[1].pod, address))
+			out = append(out, udpFlow(t, ends[0].pod, ends[1].pod, address, address),
+				tcpFlow(t, ends[0].pod, ends[1].pod, address))
 		}
 	}
 	// Of a service that the remote gateway translates: which is another one after a failure, so no connection.
@@ -181,7 +182,7 @@ func udpFlow(t *testing.T, from, to *exec.Cmd, listen, address string) *flow {
 		return err
 	})
 	inNetworkOf(t, from, func() (err error) {
-		client, err = net.Dial("udp", address)
+		client, err = (&net.Dialer{}).DialContext(t.Context(), "udp", address)
 		return err
 	})
 	t.Cleanup(func() { _, _ = server.Close(), client.Close() })
@@ -212,7 +213,7 @@ func tcpFlow(t *testing.T, from, to *exec.Cmd, address string) *flow {
 	var listener net.Listener
 	var client net.Conn
 	inNetworkOf(t, to, func() (err error) {
-		listener, err = net.Listen("tcp", address)
+		listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
 		return err
 	})
 	go func() {
@@ -221,7 +222,7 @@ func tcpFlow(t *testing.T, from, to *exec.Cmd, address string) *flow {
 		}
 	}()
 	inNetworkOf(t, from, func() (err error) {
-		client, err = net.DialTimeout("tcp", address, 5*time.Second)
+		client, err = (&net.Dialer{Timeout: 5 * time.Second}).DialContext(t.Context(), "tcp", address)
 		return err
 	})
 	t.Cleanup(func() { _, _ = listener.Close(), client.Close() })

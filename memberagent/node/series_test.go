@@ -34,7 +34,7 @@ func newPath(interval time.Duration, threshold int, rtt time.Duration) *path {
 func (p *path) probe(answered bool) {
 	p.now = p.now.Add(p.interval)
 	for len(p.flight) > 0 && !p.flight[0].arrives.After(p.now) {
-		if p.series.answered(p.flight[0].sequence, p.flight[0].arrives, p.threshold) {
+		if p.answered(p.flight[0].sequence, p.flight[0].arrives, p.threshold) {
 			p.changes++
 		}
 		p.flight = p.flight[1:]
@@ -98,7 +98,7 @@ func TestSeries(t *testing.T) {
 	if p.live != alive || p.status != v1alpha1.ConnectionConnected {
 		t.Errorf("after three answers: %d, %s", p.live, p.status)
 	}
-	if p.series.answered(p.sequence+1, p.now, 3) {
+	if p.answered(p.sequence+1, p.now, 3) {
 		t.Error("an answer that nobody asked for counts")
 	}
 	h := p.health(p.now.Add(2 * time.Second))
@@ -123,8 +123,8 @@ func TestSeriesThatNeverAnswers(t *testing.T) {
 // TestSeriesOfALongPath: with answers that take longer than several intervals nothing is lost, and what dies is
 // alive again after it returned.
 func TestSeriesOfALongPath(t *testing.T) {
-	for _, rtt := range []time.Duration{60, 140, 300, 900} {
-		p := newPath(50*time.Millisecond, 3, rtt*time.Millisecond)
+	for _, rtt := range []int{60, 140, 300, 900} {
+		p := newPath(50*time.Millisecond, 3, time.Duration(rtt)*time.Millisecond)
 		p.until(t, true, "alive", func() bool { return p.live == alive })
 		p.changes = 0
 		p.probes(1000, true)
@@ -146,8 +146,8 @@ func TestSeriesHoldsWhatFlaps(t *testing.T) {
 		p.until(t, false, "dead", func() bool { return p.live == dead })
 		holds = append(holds, p.until(t, true, "alive", func() bool { return p.live == alive }))
 	}
-	for i, at := range []time.Duration{0, 1, 2, 4, 8, 16, 30, 30} {
-		if got := holds[i] - at*time.Second; got < 0 || got > 300*time.Millisecond {
+	for i, at := range []int{0, 1, 2, 4, 8, 16, 30, 30} {
+		if got := holds[i] - time.Duration(at)*time.Second; got < 0 || got > 300*time.Millisecond {
 			t.Errorf("failure %d: alive again after %s, expected about %d s", i+1, holds[i], at)
 		}
 	}
