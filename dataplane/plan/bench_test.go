@@ -18,7 +18,7 @@ import (
 func fleet(clusters, gateways int) topology.Input {
 	in := topology.Input{Peering: &v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{
 		Phase: v1alpha1.MemberActive, ClusterID: "local",
-		Networks: v1alpha1.Networks{PodCIDRs: []string{"10.255.0.0/16"}, ServiceCIDRs: []string{"100.255.0.0/16"}},
+		Networks: v1alpha1.Networks{PodCIDRs: []string{"10.255.0.0/16"}, ServiceCIDRs: []string{"11.255.0.0/16"}},
 	}}}
 	for i := range 10 {
 		in.Nodes = append(in.Nodes, corev1.Node{
@@ -34,7 +34,7 @@ func fleet(clusters, gateways int) topology.Input {
 	}
 	for c := range clusters {
 		r := v1alpha1.RemoteCluster{Name: fmt.Sprintf("cluster-%d", c), Networks: v1alpha1.Networks{
-			PodCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", c)}, ServiceCIDRs: []string{fmt.Sprintf("100.%d.0.0/16", c)}}}
+			PodCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", c)}, ServiceCIDRs: []string{fmt.Sprintf("11.%d.0.0/16", c)}}}
 		for slot := range gateways {
 			r.Endpoints = append(r.Endpoints, v1alpha1.Endpoint{
 				Gateway: fmt.Sprintf("gw-%d", slot), Slot: int32(slot), MTU: 1420,
