@@ -70,6 +70,8 @@ type memory struct {
 	record   *v1alpha1.Member
 	recordOf string // resourceVersion that record replaced
 	refused  string
+	// asked is when a report was last asked for anew since another cluster contradicts it.
+	asked time.Time
 }
 
 // Reconcile brings one ClusterSet's Peerings, Member records and status up to date.
@@ -126,7 +128,46 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet) (Input
 		}
 		in.Members = append(in.Members, member)
 	}
+	if r.contradicted(in.Members, in.Now) {
+		again = reach.Sooner(again, askAgain)
+	}
 	return in, again, nil
+}
+
+// askAgain is how long a report that another cluster contradicts may be late, and between two questions for it.
+const askAgain = 30 * time.Second
+
+// contradicted asks those members for a fresh report that say of another that it is lost while that one says
+// that they are connected: after an outage Karmada was seen to keep an old status for many minutes. It says whether
+// there are any.
+func (r *Reconciler) contradicted(members []Member, now time.Time) bool {
+	connected := map[[2]string]bool{}
+	each := func(f func(m *Member, c v1alpha1.MemberConnection)) {
+		for i := range members {
+			if m := &members[i]; m.Report.Known {
+				for _, c := range m.Report.Status.Connections {
+					f(m, c)
+				}
+			}
+		}
+	}
+	each(func(m *Member, c v1alpha1.MemberConnection) {
+		connected[[2]string{m.Record.Name, c.Cluster}] = c.Status == v1alpha1.ConnectionConnected
+	})
+	found := false
+	each(func(m *Member, c v1alpha1.MemberConnection) {
+		if c.Status == v1alpha1.ConnectionConnected || !connected[[2]string{c.Cluster, m.Record.Name}] {
+			return
+		}
+		found = true
+		mem := r.memory(&m.Record)
+		if mem.asked.IsZero() {
+			mem.asked = now // it may be on its way
+		} else if now.Sub(mem.asked) >= askAgain {
+			mem.asked, m.Refresh = now, true
+		}
+	})
+	return found
 }
 
 func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, record v1alpha1.Member,
