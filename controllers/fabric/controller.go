@@ -70,7 +70,7 @@ type memory struct {
 	record   *v1alpha1.Member
 	recordOf string // resourceVersion that record replaced
 	refused  string
-	// asked is when a report was last asked for anew since another cluster contradicts it.
+	// asked is since when another cluster contradicts the report, or when it was last asked for anew because of it.
 	asked time.Time
 }
 
@@ -134,40 +134,43 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet) (Input
 	return in, again, nil
 }
 
-// askAgain is how long a report that another cluster contradicts may be late, and between two questions for it.
+// askAgain is how long a contradicted report may be late, and the time between two questions for it.
 const askAgain = 30 * time.Second
 
-// contradicted asks those members for a fresh report that say of another that it is lost while that one says
-// that they are connected: after an outage Karmada was seen to keep an old status for many minutes. It says whether
-// there are any.
+// contradicted asks those members for a fresh report that another contradicts for askAgain: after an outage Karmada was
+// seen to keep an old status for many minutes. It says whether there are any.
 func (r *Reconciler) contradicted(members []Member, now time.Time) bool {
-	connected := map[[2]string]bool{}
-	each := func(f func(m *Member, c v1alpha1.MemberConnection)) {
-		for i := range members {
-			if m := &members[i]; m.Report.Known {
-				for _, c := range m.Report.Status.Connections {
-					f(m, c)
-				}
-			}
+	late := contradictions(members)
+	for i := range members {
+		mem := r.memory(&members[i].Record)
+		switch {
+		case !late[i]:
+			mem.asked = time.Time{}
+		case mem.asked.IsZero():
+			mem.asked = now // the news may be on its way
+		case now.Sub(mem.asked) >= askAgain:
+			mem.asked, members[i].Refresh = now, true
 		}
 	}
-	each(func(m *Member, c v1alpha1.MemberConnection) {
-		connected[[2]string{m.Record.Name, c.Cluster}] = c.Status == v1alpha1.ConnectionConnected
-	})
-	found := false
-	each(func(m *Member, c v1alpha1.MemberConnection) {
-		if c.Status == v1alpha1.ConnectionConnected || !connected[[2]string{c.Cluster, m.Record.Name}] {
-			return
+	return slices.Contains(late, true)
+}
+
+// contradictions says of each member whether it reports of another that they are not connected, while that one reports
+// that they are: probes are answered in both directions or in none, so one of the two reports is old.
+func contradictions(members []Member) []bool {
+	connected := map[[2]string]bool{}
+	for i := range members {
+		for _, c := range members[i].Report.Status.Connections {
+			connected[[2]string{members[i].Record.Name, c.Cluster}] = c.Status == v1alpha1.ConnectionConnected
 		}
-		found = true
-		mem := r.memory(&m.Record)
-		if mem.asked.IsZero() {
-			mem.asked = now // it may be on its way
-		} else if now.Sub(mem.asked) >= askAgain {
-			mem.asked, m.Refresh = now, true
-		}
-	})
-	return found
+	}
+	late := make([]bool, len(members))
+	for i := range members {
+		late[i] = slices.ContainsFunc(members[i].Report.Status.Connections, func(c v1alpha1.MemberConnection) bool {
+			return c.Status != v1alpha1.ConnectionConnected && connected[[2]string{c.Cluster, members[i].Record.Name}]
+		})
+	}
+	return late
 }
 
 func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, record v1alpha1.Member,
