@@ -33,8 +33,9 @@ import (
 	"github.com/sealane-io/sealane/propagation"
 )
 
-// unansweredAfter is how long a member may take to answer a revision until what it reported before counts no more.
-const unansweredAfter = 10 * time.Second
+// callEvery is how often a member is asked for a report though nothing has changed: it shows that its cluster agent is
+// alive and that what it says arrives, at the price of six small writes.
+const callEvery = 5 * time.Minute
 
 // setPace is the least time between two writes of a ClusterSet's status: where one cluster is lost all others say so,
 // one after the other, and each changes what the status counts.
@@ -70,8 +71,6 @@ type memory struct {
 	record   *v1alpha1.Member
 	recordOf string // resourceVersion that record replaced
 	refused  string
-	// asked is since when another cluster contradicts the report, or when it was last asked for anew because of it.
-	asked time.Time
 }
 
 // Reconcile brings one ClusterSet's Peerings, Member records and status up to date.
@@ -128,49 +127,7 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet) (Input
 		}
 		in.Members = append(in.Members, member)
 	}
-	if r.contradicted(in.Members, in.Now) {
-		again = reach.Sooner(again, askAgain)
-	}
 	return in, again, nil
-}
-
-// askAgain is how long a contradicted report may be late, and the time between two questions for it.
-const askAgain = 30 * time.Second
-
-// contradicted asks those members for a fresh report that another contradicts for askAgain: after an outage Karmada was
-// seen to keep an old status for many minutes. It says whether there are any.
-func (r *Reconciler) contradicted(members []Member, now time.Time) bool {
-	late := contradictions(members)
-	for i := range members {
-		mem := r.memory(&members[i].Record)
-		switch {
-		case !late[i]:
-			mem.asked = time.Time{}
-		case mem.asked.IsZero():
-			mem.asked = now // the news may be on its way
-		case now.Sub(mem.asked) >= askAgain:
-			mem.asked, members[i].Refresh = now, true
-		}
-	}
-	return slices.Contains(late, true)
-}
-
-// contradictions says of each member whether it reports of another that they are not connected, while that one reports
-// that they are: probes are answered in both directions or in none, so one of the two reports is old.
-func contradictions(members []Member) []bool {
-	connected := map[[2]string]bool{}
-	for i := range members {
-		for _, c := range members[i].Report.Status.Connections {
-			connected[[2]string{members[i].Record.Name, c.Cluster}] = c.Status == v1alpha1.ConnectionConnected
-		}
-	}
-	late := make([]bool, len(members))
-	for i := range members {
-		late[i] = slices.ContainsFunc(members[i].Report.Status.Connections, func(c v1alpha1.MemberConnection) bool {
-			return c.Status != v1alpha1.ConnectionConnected && connected[[2]string{c.Cluster, members[i].Record.Name}]
-		})
-	}
-	return late
 }
 
 func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, record v1alpha1.Member,
@@ -202,14 +159,8 @@ func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, r
 	answered := m.Sent != nil && m.Report.Known && m.Report.Status.ObservedRevision >= m.Sent.Revision
 	refresh, after := mem.echo.Overdue(c, answered, propagation.Failed(&work), now)
 	m.Refresh, m.Lost = refresh, fleet.Lost(c)
-	if after > 0 {
-		again = after
-	}
-	if waited := mem.echo.Waited(now); waited >= unansweredAfter {
-		m.Unanswered = true
-	} else if waited > 0 || !answered && after > 0 {
-		again = reach.Sooner(again, unansweredAfter-waited)
-	}
+	unanswered, patience := mem.echo.Unanswered(now)
+	m.Unanswered, again = unanswered, reach.Sooner(reach.Sooner(again, after), patience)
 	return m, again, nil
 }
 
@@ -222,7 +173,7 @@ func (r *Reconciler) memory(record *v1alpha1.Member) *memory {
 	}
 	key := string(record.UID)
 	if r.seen[key] == nil {
-		r.seen[key] = new(memory)
+		r.seen[key] = &memory{echo: fleet.NewEcho(key, callEvery)}
 	}
 	return r.seen[key]
 }

@@ -3,10 +3,12 @@
 package fleet
 
 import (
+	"hash/fnv"
 	"time"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -17,11 +19,32 @@ const (
 	idlePatience = 30 * time.Second
 	// patienceLimit for trouble that stays.
 	patienceLimit, idleLimit = time.Minute, 15 * time.Minute
+	// changePatience is how long a cluster that works takes to answer a change, and callPatience a call, of which many
+	// are under way at once after an outage.
+	changePatience, callPatience = 10 * time.Second, time.Minute
+	// firstCall is the least time from when a cluster came into sight until it is called, and half of the most.
+	firstCall = 30 * time.Second
 )
 
-// Echo remembers since when a member has not answered one Work, and when that was last sent anew.
+// Echo remembers since when a member has not answered one Work, when that was last sent anew, and when to call the
+// member, which is to send it anew though it is answered: Karmada that could not write a report doubles its wait after
+// each failure, up to 1000 s, so that after an outage an old report looks like an answer for minutes.
 type Echo struct {
-	since, sent time.Time
+	every, spread time.Duration
+	since, sent   time.Time
+	// due is when to call, zero while the cluster is not in sight; calling says that what is unanswered is a call.
+	due             time.Time
+	called, calling bool
+}
+
+// NewEcho returns the Echo of the Work that key names. It calls once after its cluster has come into sight, and from
+// then on about every so often (0: never again). Calls of different keys are spread.
+func NewEcho(key string, every time.Duration) Echo {
+	h := fnv.New32a()
+	h.Write([]byte(key))
+	share := float64(h.Sum32()) / (1 << 32)
+	part := func(d time.Duration) time.Duration { return time.Duration(share * float64(d)) }
+	return Echo{every: every*3/4 + part(every/2), spread: part(firstCall)}
 }
 
 // Waited returns for how long a cluster that is ready has left the Work unanswered, as of the last call of Overdue; 0
@@ -33,20 +56,37 @@ func (e *Echo) Waited(now time.Time) time.Duration {
 	return now.Sub(e.since)
 }
 
-// Overdue says whether to send a Work anew that a cluster has not answered, and otherwise when to ask again
-// (0: never). Karmada doubles its wait after each failure, up to 1000 s: an outage leaves its view of the
-// member's objects stale for up to a minute, all its writes fail meanwhile, and the wait goes on for as long
+// Unanswered says whether the cluster has left the Work unanswered for longer than one that works would, as of the last
+// call of Overdue, and otherwise when that is to be asked again (0: not before Overdue says so).
+func (e *Echo) Unanswered(now time.Time) (bool, time.Duration) {
+	if e.since.IsZero() {
+		return false, 0
+	}
+	patience := changePatience
+	if e.calling {
+		patience = callPatience
+	}
+	left := patience - e.Waited(now)
+	return left <= 0, max(left, 0)
+}
+
+// Overdue says whether to send a Work anew, that its cluster has not answered or that is a call, and otherwise
+// when to ask again (0: never). Karmada doubles its wait after each failure, up to 1000 s: an outage leaves its view
+// of the member's objects stale for up to a minute, all its writes fail meanwhile, and the wait goes on for as long
 // again. A change of the Work makes it try at once. failed says that Karmada could not apply the Work. Patience
 // grows with the time that has passed, so that what never answers costs little.
 func (e *Echo) Overdue(cluster *clusterv1alpha1.Cluster, answered, failed bool, now time.Time) (bool, time.Duration) {
-	if answered || cluster == nil {
-		*e = Echo{}
+	var ready *metav1.Condition
+	if cluster != nil {
+		ready = meta.FindStatusCondition(cluster.Status.Conditions, clusterv1alpha1.ClusterConditionReady)
+	}
+	if ready == nil || ready.Status != metav1.ConditionTrue {
+		*e = Echo{every: e.every, spread: e.spread}
 		return false, 0
 	}
-	ready := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1alpha1.ClusterConditionReady)
-	if ready == nil || ready.Status != "True" {
-		*e = Echo{}
-		return false, 0
+	if answered {
+		e.since, e.sent, e.calling = time.Time{}, time.Time{}, false
+		return e.call(now)
 	}
 	if e.since.IsZero() {
 		e.since, e.sent = now, now
@@ -61,4 +101,18 @@ func (e *Echo) Overdue(cluster *clusterv1alpha1.Cluster, answered, failed bool, 
 	}
 	e.sent = now
 	return true, 0
+}
+
+// call says whether to call a cluster that has answered, and otherwise when to (0: never).
+func (e *Echo) call(now time.Time) (bool, time.Duration) {
+	switch {
+	case e.called && e.every == 0:
+		return false, 0
+	case e.due.IsZero():
+		e.due = now.Add(firstCall + e.spread)
+	case !e.due.After(now):
+		e.due, e.called, e.calling = now.Add(e.every), true, true
+		return true, 0
+	}
+	return false, e.due.Sub(now)
 }

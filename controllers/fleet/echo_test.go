@@ -73,11 +73,82 @@ func TestWhatIsNotAnsweredIsSentAnew(t *testing.T) {
 	t.Run("an answer starts it over", func(t *testing.T) {
 		e := new(Echo)
 		overdue(e, &c, true, long, 50)
-		if sent, again := e.Overdue(&c, true, true, long.Add(50*time.Second)); sent || again != 0 {
+		if sent, again := e.Overdue(&c, true, true, long.Add(50*time.Second)); sent || again != firstCall {
 			t.Errorf("%v, %v for what is answered", sent, again)
 		}
 		if sent, again := e.Overdue(&c, false, true, long.Add(51*time.Second)); sent || again != echoPatience {
 			t.Errorf("%v, %v for what was just sent", sent, again)
+		}
+	})
+}
+
+// TestACall: what is answered is sent anew once, 30 to 60 s after its cluster came into sight, and then in its own
+// period.
+func TestACall(t *testing.T) {
+	start := time.Unix(1e9, 0)
+	c := clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}
+	ready := func(status metav1.ConditionStatus) *clusterv1alpha1.Cluster {
+		c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: status,
+			LastTransitionTime: metav1.NewTime(start)}}
+		return &c
+	}
+	// calls looks whenever it is told to, answers at once, and returns the seconds of the calls.
+	calls := func(e *Echo, from, to time.Duration) []float64 {
+		var at []float64
+		for looks := 0; from < to; looks++ {
+			if looks > 1000 {
+				t.Fatalf("looked %d times", looks)
+			}
+			sent, again := e.Overdue(ready(metav1.ConditionTrue), true, false, start.Add(from))
+			if sent {
+				at = append(at, from.Seconds())
+				e.Overdue(ready(metav1.ConditionTrue), false, false, start.Add(from))
+				continue
+			}
+			if again == 0 {
+				break
+			}
+			from += again
+		}
+		return at
+	}
+	firsts := map[float64]bool{}
+	for i := range 100 {
+		once, often := NewEcho(fmt.Sprint(i), 0), NewEcho(fmt.Sprint(i), 5*time.Minute)
+		one, many := calls(&once, 0, time.Hour), calls(&often, 0, time.Hour)
+		if len(one) != 1 || one[0] < 30 || one[0] > 60 || len(many) < 9 || len(many) > 16 || many[0] != one[0] {
+			t.Fatalf("%d: called at %v, and about every 5 minutes at %v", i, one, many)
+		}
+		firsts[one[0]] = true
+		once.Overdue(ready(metav1.ConditionFalse), true, false, start.Add(time.Hour))
+		if again := calls(&once, time.Hour+time.Minute, 2*time.Hour); len(again) != 1 || again[0] < 3660+30 {
+			t.Fatalf("%d: after its cluster was out of sight it was called at %v", i, again)
+		}
+	}
+	if len(firsts) < 80 {
+		t.Errorf("100 members were called at %d different times", len(firsts))
+	}
+	t.Run("is given more time than a change", func(t *testing.T) {
+		for name, want := range map[string]time.Duration{"change": changePatience, "call": callPatience} {
+			e, now := NewEcho("c1", 0), start.Add(time.Hour)
+			if name == "call" {
+				e.Overdue(ready(metav1.ConditionTrue), true, false, now)
+				now = now.Add(time.Minute)
+				if sent, _ := e.Overdue(ready(metav1.ConditionTrue), true, false, now); !sent {
+					t.Fatal("not called")
+				}
+			}
+			e.Overdue(ready(metav1.ConditionTrue), false, false, now)
+			if late, again := e.Unanswered(now); late || again != want {
+				t.Errorf("%s: %t, %v at once, expected patience for %v", name, late, again, want)
+			}
+			if late, again := e.Unanswered(now.Add(want)); !late || again != 0 {
+				t.Errorf("%s: %t, %v after %v", name, late, again, want)
+			}
+			e.Overdue(ready(metav1.ConditionTrue), true, false, now.Add(want))
+			if late, again := e.Unanswered(now.Add(want)); late || again != 0 {
+				t.Errorf("%s: %t, %v after the answer", name, late, again)
+			}
 		}
 	})
 }
