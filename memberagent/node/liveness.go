@@ -171,10 +171,11 @@ const (
 )
 
 // withdraw takes this gateway's address from its cables, so that its probes are answered no more, and goes on carrying
-// what still comes until everybody has gone elsewhere: a cable that this process holds ends with it. Where no sibling
-// is alive nothing is withdrawn, for nobody has anywhere to go.
+// what still comes until everybody has gone elsewhere: a cable that this process holds ends with it. Only the sole
+// gateway of a cluster does not: nobody has anywhere to go. A sibling that is not alive to this node is no reason to
+// stay, for it may be to others, or come back meanwhile.
 func (a *Agent) withdraw(ctx context.Context) {
-	if a.gateway == nil || len(a.alive(nil)[a.top.Cluster]) == 0 {
+	if a.gateway == nil || len(a.top.Local.Gateways) < 2 {
 		return
 	}
 	var changes []plan.Change
@@ -182,6 +183,9 @@ func (a *Agent) withdraw(ctx context.Context) {
 		if address.Prefix.Addr() == plan.ULA(a.id) {
 			changes = append(changes, plan.Change{Op: plan.Delete, Kind: plan.KindAddress, Element: address})
 		}
+	}
+	if len(changes) == 0 {
+		return // nothing of it is in the kernel yet, or it has no IPv6 and is not probed
 	}
 	interval, threshold := a.patience()
 	wait := min(max(2*interval*time.Duration(threshold), withdrawLeast), withdrawMost)
