@@ -83,7 +83,7 @@ type PeeringStatus struct {
 	// AgentVersion that reports.
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`
-	// Conditions that the agent knows: MCSAPI, DNSConfigured, NodesProgrammed,
+	// Conditions that the agent knows: MCSAPI, DNSConfigured, NodesProgrammed, AgentsRunning,
 	// NetworksAccepted, ExportsAccepted, ImportsApplied.
 	// +listType=map
 	// +listMapKey=type
@@ -97,6 +97,8 @@ const (
 	PeeringDNSConfigured = "DNSConfigured"
 	// PeeringNodesProgrammed: the node agents have programmed every node.
 	PeeringNodesProgrammed = "NodesProgrammed"
+	// PeeringAgentsRunning: every pod of the node agents runs, also those that are to follow others in a roll-out.
+	PeeringAgentsRunning = "AgentsRunning"
 	// PeeringNetworksAccepted: no node has refused a network, node or gateway of this or another cluster.
 	PeeringNetworksAccepted = "NetworksAccepted"
 	// PeeringExportsAccepted: no ServiceExport of the cluster is refused or in conflict.
@@ -117,6 +119,8 @@ const (
 	ReasonDomainTaken     = "DomainTaken"
 	// Of PeeringNodesProgrammed: an agent could not program its node.
 	ReasonProgrammingFailed = "ProgrammingFailed"
+	// Of PeeringAgentsRunning: a pod cannot be scheduled, its image cannot be had, or it ends again and again.
+	ReasonAgentsFailing = "AgentsFailing"
 	// Of PeeringNetworksAccepted: nodes left something out, and the message says what and why.
 	ReasonNetworksRefused = "NetworksRefused"
 	// Of PeeringExportsAccepted: the conditions of some ServiceExports say what is wrong with them.

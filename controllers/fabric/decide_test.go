@@ -251,6 +251,8 @@ func TestWhatAMemberSaysIsWrongIsAProblem(t *testing.T) {
 	}{
 		{v1alpha1.PeeringNodesProgrammed, v1alpha1.ReasonProgrammingFailed, "c2 reports: 1 of 2 ?", false},
 		{v1alpha1.PeeringNodesProgrammed, "Programming", "", true},
+		{v1alpha1.PeeringAgentsRunning, v1alpha1.ReasonAgentsFailing, "c2 reports: 1 of 2 ?", false},
+		{v1alpha1.PeeringAgentsRunning, "Starting", "", true},
 		{v1alpha1.PeeringDNSConfigured, v1alpha1.ReasonDomainTaken, "c2 reports: 1 of 2 ?", false},
 		{v1alpha1.PeeringExportsAccepted, v1alpha1.ReasonExportsRefused, "c2 reports: 1 of 2 ?", true},
 		{v1alpha1.PeeringImportsApplied, v1alpha1.ReasonNameTaken, "c2 reports: 1 of 2 ?", true},
@@ -270,7 +272,8 @@ func TestWhatAMemberSaysIsWrongIsAProblem(t *testing.T) {
 			t.Errorf("%s %s: problems %q, ready %v; want %q and %v", x.kind, x.reason, got, ready, x.want, x.ready)
 		}
 	}
-	for _, kind := range []string{v1alpha1.PeeringNodesProgrammed, v1alpha1.PeeringNetworksAccepted} {
+	for _, kind := range []string{v1alpha1.PeeringNodesProgrammed, v1alpha1.PeeringAgentsRunning,
+		v1alpha1.PeeringNetworksAccepted} {
 		c := meta.FindStatusCondition(w.d.Statuses["c2"].Conditions, kind)
 		if c == nil || c.Status != metav1.ConditionFalse || c.Message != "1 of 2 ?" {
 			t.Errorf("the record says %+v of %s", c, kind)

@@ -66,8 +66,8 @@ func stripNode(in any) (any, error) {
 
 func stripPod(in any) (any, error) {
 	if p, ok := in.(*corev1.Pod); ok {
-		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName}
-		p.Status = corev1.PodStatus{Conditions: p.Status.Conditions}
+		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, Affinity: p.Spec.Affinity}
+		p.Status = corev1.PodStatus{Conditions: p.Status.Conditions, ContainerStatuses: p.Status.ContainerStatuses}
 	}
 	return strip(in)
 }

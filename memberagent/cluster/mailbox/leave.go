@@ -31,6 +31,7 @@ func dirtyNodes(ctx context.Context, cached, live client.Reader) ([]string, erro
 		return nil, err
 	}
 	var dirty []string
+	agents = speaking(agents)
 	for _, a := range agents {
 		if a.programmed != v1alpha1.ReasonNodeCleaned {
 			dirty = append(dirty, "pod "+a.pod)

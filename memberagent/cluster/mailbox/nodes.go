@@ -18,16 +18,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
 // nodeDaemonSet is the name of the node agents' DaemonSet.
 const nodeDaemonSet = "sealane-node"
 
-// Reasons of v1alpha1.PeeringNodesProgrammed and PeeringNetworksAccepted.
+// Reasons of v1alpha1.PeeringNodesProgrammed, PeeringAgentsRunning and PeeringNetworksAccepted.
 const (
 	reasonProgrammed  = "Programmed"
 	reasonProgramming = "Programming"
 	reasonAccepted    = "Accepted"
+	reasonRunning     = "Running"
+	reasonStarting    = "Starting"
 )
 
 // nodeAgent is one pod of the DaemonSet, and what its conditions say of its node.
@@ -41,7 +44,14 @@ type nodeAgent struct {
 	// unready says that the kubelet, or who speaks for one that is gone, finds the pod not ready: what its conditions say
 	// is of the past.
 	unready bool
+	// started is false until the agent's process works, or has rehearsed to and waits for the one before it to end;
+	// failing says why it will not, unless a person does something.
+	started bool
+	failing string
 }
+
+// maxFailing bounds, in bytes, what is told of why a pod does not run.
+const maxFailing = 256
 
 // nodeAgents lists the pods of the DaemonSet by name, and how many there should be: one for each node that
 // the DaemonSet is for.
@@ -71,18 +81,106 @@ func ofNodeAgent(p *corev1.Pod) bool {
 }
 
 func agentOf(p *corev1.Pod) nodeAgent {
-	a := nodeAgent{pod: p.Name, node: p.Spec.NodeName}
+	a := nodeAgent{pod: p.Name, node: nodeOf(p)}
 	for _, c := range p.Status.Conditions {
 		switch {
 		case c.Type == corev1.PodReady:
 			a.unready = c.Status != corev1.ConditionTrue
+		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
+			a.failing = clip.Text(c.Reason+": "+c.Message, maxFailing)
 		case c.Type == v1alpha1.PodNodeProgrammed:
 			a.programmed, a.message = c.Reason, c.Message
 		case c.Type == v1alpha1.PodNetworksAccepted && c.Status == corev1.ConditionFalse:
 			a.refused = c.Message
 		}
 	}
+	for _, s := range p.Status.ContainerStatuses {
+		a.started = s.Started != nil && *s.Started
+		w, ended := s.State.Waiting, s.LastTerminationState.Terminated
+		switch {
+		case a.started:
+		case s.RestartCount > 0 && ended != nil: // the same between two attempts and during one
+			a.failing = clip.Text(fmt.Sprintf("%s: it ends with exit code %d, see its logs", ended.Reason, ended.ExitCode),
+				maxFailing)
+		case w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing": // of which the kubelet will see to
+			a.failing = clip.Text(strings.TrimSuffix(w.Reason+": "+w.Message, ": "), maxFailing)
+		}
+	}
 	return a
+}
+
+// nodeOf is the node that a pod of a DaemonSet is for, which it is bound to only later: the DaemonSet's controller
+// names it in an affinity.
+func nodeOf(p *corev1.Pod) string {
+	if p.Spec.NodeName != "" || p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil ||
+		p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return p.Spec.NodeName
+	}
+	for _, term := range p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, f := range term.MatchFields {
+			if f.Key == metav1.ObjectNameField && len(f.Values) == 1 {
+				return f.Values[0]
+			}
+		}
+	}
+	return ""
+}
+
+// speaking returns the agent of each node that speaks for it. In a roll-out there are two: the one that programs the
+// node, and the one that waits for it to end.
+func speaking(agents []nodeAgent) []nodeAgent {
+	rank := func(a nodeAgent) int {
+		switch {
+		case a.programmed == "":
+			return 0
+		case a.unready:
+			return 1
+		}
+		return 2
+	}
+	best := map[string]int{} // by node
+	var out []nodeAgent
+	for _, a := range agents {
+		i, ok := best[a.node]
+		switch {
+		case !ok || a.node == "":
+			best[a.node] = len(out)
+			out = append(out, a)
+		case rank(a) > rank(out[i]):
+			out[i] = a
+		}
+	}
+	return out
+}
+
+// agentsRunning sums up whether the pods of the node agents run, each for itself.
+func agentsRunning(agents []nodeAgent) metav1.Condition {
+	var failing, starting []string
+	speaks := map[string]string{}
+	for _, a := range speaking(agents) {
+		speaks[a.node] = a.pod
+	}
+	for _, a := range agents {
+		switch {
+		case a.failing != "":
+			text := fmt.Sprintf("pod %s of node %s: %s", a.pod, a.node, a.failing)
+			if other := speaks[a.node]; other != a.pod {
+				text += " (pod " + other + " goes on)"
+			}
+			failing = append(failing, text)
+		case !a.started:
+			starting = append(starting, "pod "+a.pod)
+		}
+	}
+	count := fmt.Sprintf("%d of %d node agents run", len(agents)-len(failing)-len(starting), len(agents))
+	switch {
+	case len(failing) > 0:
+		return condition(v1alpha1.PeeringAgentsRunning, false, v1alpha1.ReasonAgentsFailing, "%s, %d failed: %s", count,
+			len(failing), strings.Join(failing[:min(few, len(failing))], "; "))
+	case len(starting) > 0:
+		return condition(v1alpha1.PeeringAgentsRunning, false, reasonStarting, "%s, waiting for %s", count, some(starting))
+	}
+	return condition(v1alpha1.PeeringAgentsRunning, true, reasonRunning, "%s", count)
 }
 
 // agentConditions passes pods that come and go, and those whose agent says something else.

@@ -127,7 +127,8 @@ func (r *Peering) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 // paceOf a report: where only nodes come and go, as they do one after the other in an upgrade, there is no hurry.
 func paceOf(before, after v1alpha1.PeeringStatus) time.Duration {
 	before.Conditions, after.Conditions = slices.Clone(before.Conditions), slices.Clone(after.Conditions)
-	for _, t := range []string{v1alpha1.PeeringNodesProgrammed, v1alpha1.PeeringNetworksAccepted} {
+	for _, t := range []string{v1alpha1.PeeringNodesProgrammed, v1alpha1.PeeringAgentsRunning,
+		v1alpha1.PeeringNetworksAccepted} {
 		meta.RemoveStatusCondition(&before.Conditions, t)
 		meta.RemoveStatusCondition(&after.Conditions, t)
 	}
@@ -166,6 +167,8 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 	if err != nil {
 		return in, 0, err
 	}
+	in.Agents = agentsRunning(agents)
+	agents = speaking(agents)
 	in.Nodes, in.Accepted = nodesProgrammed(agents, desired), networksAccepted(agents)
 	exports := &mcs.ServiceExportList{}
 	if err := r.List(ctx, exports, client.UnsafeDisableDeepCopy); err != nil {

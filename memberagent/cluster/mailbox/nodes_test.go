@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mailbox
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// agentPod is a pod of the node agents on n1, as the kubelet describes its container.
+func agentPod(name string, conditions []corev1.PodCondition, container corev1.ContainerStatus) *corev1.Pod {
+	p := &corev1.Pod{}
+	p.Name, p.Spec.NodeName = name, "n1"
+	p.Status.Conditions, p.Status.ContainerStatuses = conditions, []corev1.ContainerStatus{container}
+	return p
+}
+
+// TestARollOut: what is said of a node that has an agent and one that is to follow it.
+func TestARollOut(t *testing.T) {
+	yes, no := true, false
+	ready := func(s corev1.ConditionStatus) corev1.PodCondition {
+		return corev1.PodCondition{Type: corev1.PodReady, Status: s}
+	}
+	programmed := corev1.PodCondition{Type: v1alpha1.PodNodeProgrammed, Reason: v1alpha1.ReasonNodeProgrammed}
+	waiting := func(reason, message string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Started: &no, State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}
+	}
+	old := agentPod("a", []corev1.PodCondition{ready(corev1.ConditionTrue), programmed},
+		corev1.ContainerStatus{Started: &yes})
+	unbound := agentPod("b", []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Reason: "Unschedulable", Message: "0/1 nodes are available: 1 Insufficient cpu."}}, corev1.ContainerStatus{})
+	unbound.Status.ContainerStatuses, unbound.Spec.NodeName = nil, ""
+	unbound.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{"n1"}}},
+		}}}}}
+	crashed := corev1.ContainerStatus{Started: &no, RestartCount: 2, LastTerminationState: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1}}}
+	crashing := crashed
+	crashing.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 40s"}
+	const fine = "True Programmed: 1 of 1 nodes are programmed"
+	const goesOn = "False AgentsFailing: 1 of 2 node agents run, 1 failed: pod b of node n1: "
+	for name, c := range map[string]struct {
+		pods        []*corev1.Pod
+		nodes, runs string
+	}{
+		"no roll-out": {[]*corev1.Pod{old}, fine, "True Running: 1 of 1 node agents run"},
+		"the image does not exist": {
+			[]*corev1.Pod{old, agentPod("b", []corev1.PodCondition{ready(corev1.ConditionFalse)},
+				waiting("ErrImagePull", "typo: not found"))},
+			fine, goesOn + "ErrImagePull: typo: not found (pod a goes on)",
+		},
+		"no room": {[]*corev1.Pod{old, unbound}, fine,
+			goesOn + "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu. (pod a goes on)"},
+		"it crashes": {[]*corev1.Pod{old, agentPod("b", nil, crashing)}, fine,
+			goesOn + "Error: it ends with exit code 1, see its logs (pod a goes on)"},
+		"it has crashed and tries again": {[]*corev1.Pod{old, agentPod("b", nil, crashed)}, fine,
+			goesOn + "Error: it ends with exit code 1, see its logs (pod a goes on)"},
+		"it is being made": {[]*corev1.Pod{old, agentPod("b", nil, waiting("ContainerCreating", ""))}, fine,
+			"False Starting: 1 of 2 node agents run, waiting for pod b"},
+		"it waits": {[]*corev1.Pod{old, agentPod("b", []corev1.PodCondition{ready(corev1.ConditionTrue)},
+			corev1.ContainerStatus{Started: &yes})}, fine, "True Running: 2 of 2 node agents run"},
+		"it has taken over, and the old one is not gone yet": {
+			[]*corev1.Pod{
+				agentPod("a", []corev1.PodCondition{ready(corev1.ConditionFalse), programmed},
+					corev1.ContainerStatus{Started: &yes}),
+				agentPod("b", []corev1.PodCondition{ready(corev1.ConditionTrue), programmed},
+					corev1.ContainerStatus{Started: &yes}),
+			}, fine, "True Running: 2 of 2 node agents run",
+		},
+		"the old one is not ready either": {
+			[]*corev1.Pod{
+				agentPod("a", []corev1.PodCondition{ready(corev1.ConditionFalse), programmed},
+					corev1.ContainerStatus{Started: &yes}),
+				agentPod("b", []corev1.PodCondition{ready(corev1.ConditionFalse)}, corev1.ContainerStatus{Started: &yes}),
+			}, "False Programming: 0 of 1 nodes are programmed, waiting for pod a", "True Running: 2 of 2 node agents run",
+		},
+		"it fails on a new node": {[]*corev1.Pod{agentPod("b", nil, waiting("InvalidImageName", "typo"))},
+			"False Programming: 0 of 1 nodes are programmed, waiting for pod b",
+			"False AgentsFailing: 0 of 1 node agents run, 1 failed: pod b of node n1: InvalidImageName: typo"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var agents []nodeAgent
+			for _, p := range c.pods {
+				agents = append(agents, agentOf(p))
+			}
+			text := func(c metav1.Condition) string { return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message) }
+			if got := text(nodesProgrammed(speaking(agents), 1)); got != c.nodes {
+				t.Errorf("nodes: got %s\nwant %s", got, c.nodes)
+			}
+			if got := text(agentsRunning(agents)); got != c.runs {
+				t.Errorf("agents: got %s\nwant %s", got, c.runs)
+			}
+		})
+	}
+	t.Run("a long story", func(t *testing.T) {
+		if got := agentOf(agentPod("b", nil, waiting("ErrImagePull", strings.Repeat("x", 5000)))).failing; len(
+			got) > maxFailing {
+			t.Errorf("%d bytes", len(got))
+		}
+	})
+}
