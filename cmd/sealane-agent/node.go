@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -34,10 +35,14 @@ type nodeFlags struct {
 	kubeconfig, sysctlDir string
 	metrics, certDir      string
 	health                string
+	started               string
 	verbosity             int
 	options               node.Options
 	names                 node.KubeNames
 }
+
+// metricsAfter the agent's start are they served.
+const metricsAfter = 2 * time.Second
 
 // newNodeCommand is the agent of one node.
 func newNodeCommand() *cobra.Command {
@@ -67,6 +72,9 @@ func newNodeCommand() *cobra.Command {
 		"directory of tls.crt and tls.key for metrics; without them, a certificate is made")
 	flags.StringVar(&f.health, "health-probe-bind-address", "127.0.0.1:9812",
 		"address that serves /healthz and /readyz; 0 for none")
+	flags.StringVar(&f.started, "started-file", "",
+		"file to make once the agent programs the node, or has rehearsed to and waits for another to end; "+
+			"empty for none")
 	flags.IntVarP(&f.verbosity, "verbosity", "v", 0, "0 logs changes of state, 1 also why")
 	if err := c.MarkFlagRequired("node-name"); err != nil {
 		panic(err) // the flag is defined above
@@ -83,6 +91,9 @@ func (f *nodeFlags) run(ctx context.Context) error {
 	// userspace devices the cable changes this by the traffic.
 	const gcPercent = 25
 	debug.SetGCPercent(gcPercent)
+	if err := f.forgetStart(); err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(logr.NewContext(ctx, log), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	// An empty path means the pod's own credentials.
@@ -119,17 +130,59 @@ func (f *nodeFlags) run(ctx context.Context) error {
 		return err
 	}
 	agent.SetCluster(kube)
-	securemetrics.Serve(ctx, securemetrics.Options(f.metrics, f.certDir, config))
-	serve(ctx, f.health, healthHandler(agent))
 	go func() {
 		if err := kube.Run(ctx); err != nil {
 			log.Error(err, "caches ended")
 			stop()
 		}
 	}()
-	go wireGuard.BoundMemory(ctx)
 	log.Info("node agent starts", "version", version.Version, "cable", wireGuard.Implementation())
+	turn, err := agent.TakeTurn(ctx, func() { f.tellStart(log) })
+	switch {
+	case ctx.Err() != nil:
+		return nil // it was told to end before its turn
+	case err != nil:
+		log.Error(err, "another agent of this node would not be noticed")
+	default:
+		defer func() { _ = turn.End() }()
+	}
+	// The other agent's addresses are free now. The certificate that metrics need is made while the node works again.
+	time.AfterFunc(metricsAfter, func() { securemetrics.Serve(ctx, securemetrics.Options(f.metrics, f.certDir, config)) })
+	serve(ctx, f.health, healthHandler(agent))
+	go wireGuard.BoundMemory(ctx)
+	f.tellStart(log)
 	return errors.Join(agent.Run(ctx), wireGuard.Close())
+}
+
+// forgetStart removes what an earlier process of the same pod has left.
+func (f *nodeFlags) forgetStart() error {
+	if err := os.Remove(f.started); f.started != "" && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (f *nodeFlags) tellStart(log logr.Logger) {
+	if f.started == "" {
+		return
+	}
+	if err := os.WriteFile(f.started, nil, 0o600); err != nil {
+		log.Error(err, "the pod will not count as started")
+	}
+}
+
+// newStartedCommand is the startupProbe of the node agent's pod. It is no request to a port: during a roll-out the
+// agent that is to go has the ports.
+func newStartedCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "started FILE",
+		Short: "Say by the exit code whether the node agent has made its --started-file",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			_, err := os.Stat(args[0])
+			return err
+		},
+	}
 }
 
 func healthHandler(agent *node.Agent) http.Handler {

@@ -48,7 +48,9 @@ func OpenWireGuard(key wgtypes.Key, log logr.Logger) (*WireGuard, error) {
 	switch err := netlink.LinkAdd(probe); {
 	case err == nil || errors.Is(err, syscall.EEXIST):
 		w.kernel = true
-		if err := netlink.LinkDel(probe); err != nil {
+		// Another agent, that this one is to follow, may have seen and deleted it.
+		if err := netlink.LinkDel(probe); err != nil && !errors.As(err, new(netlink.LinkNotFoundError)) &&
+			!errors.Is(err, syscall.ENODEV) {
 			return nil, fmt.Errorf("delete link %s: %w", probeLink, err)
 		}
 	case errors.Is(err, syscall.EOPNOTSUPP):

@@ -45,6 +45,7 @@ const (
 // Agent of one node.
 type Agent struct {
 	node, version string
+	stateDir      string
 	cluster       Cluster
 	kernel        *kernel.Kernel
 	id            plan.PeerID
@@ -79,6 +80,8 @@ type Agent struct {
 	dialler     dialler
 	state       NodeState // as last handed over
 	started     time.Time
+	// follows another agent, which has left the node as it was asked to.
+	follows bool
 
 	ready  atomic.Bool
 	lastOK atomic.Int64 // Unix seconds of the loop's last round
@@ -101,16 +104,14 @@ type Options struct {
 // New returns an agent. Its cluster is set by SetCluster before Run.
 func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 	a := &Agent{
-		node: o.Node, version: o.Version, id: o.ID, newKey: o.NewKey, kernel: k, metrics: m,
+		node: o.Node, version: o.Version, stateDir: o.StateDir, id: o.ID, newKey: o.NewKey, kernel: k, metrics: m,
 		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1), turned: make(chan struct{}, 1),
 		states: newLatest[NodeState](), statuses: newLatest[gatewayReport](), snapshots: newLatest[Objects](),
 		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(),
 	}
-	var err error
-	if a.proven, err = newProven(o.StateDir); err != nil {
-		return nil, err
-	}
+	a.proven = newProven(o.StateDir)
 	if k.IPv6() {
+		var err error
 		if a.prober, err = NewProber(func() { signal(a.turned) }); err != nil {
 			return nil, err
 		}
@@ -152,8 +153,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	background := a.background(inner)
 	a.started = time.Now()
-	if err := a.failClosed(inner); err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "remote networks are not closed before the first sync")
+	if err := a.proven.load(); err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "where peers were last reached is not known")
+	}
+	// What another has closed stays closed, and each look at the kernel lengthens the gap between the two.
+	if !a.follows {
+		if err := a.failClosed(inner); err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "remote networks are not closed before the first sync")
+		}
 	}
 	a.loop(inner, failed)
 	cancel()

@@ -144,25 +144,33 @@ func run(t *testing.T, script string) {
 func (m *machine) start(t *testing.T) {
 	t.Helper()
 	_ = os.Remove(m.path("state.json"))
+	m.agent, _ = m.newAgent(t)
+}
+
+// newAgent starts another agent on the machine, and returns what it says after it has begun to listen.
+func (m *machine) newAgent(t *testing.T) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.agent = exec.CommandContext(context.WithoutCancel(t.Context()), "nsenter", "-t", fmt.Sprint(m.holder.Process.Pid),
+	agent := exec.CommandContext(context.WithoutCancel(t.Context()), "nsenter", "-t", fmt.Sprint(m.holder.Process.Pid),
 		"-n", self, "-agent", string(m.directory))
-	m.agent.Stderr = os.Stderr
-	m.agent.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	m.agent.Stdin = strings.NewReader("go\n")
-	out, err := m.agent.StdoutPipe()
+	agent.Stderr = os.Stderr
+	agent.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	agent.Stdin = strings.NewReader("go\n")
+	out, err := agent.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.agent.Start(); err != nil {
+	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != listening {
+	said := bufio.NewReader(out)
+	if line, err := said.ReadString('\n'); err != nil || line != listening {
 		t.Fatalf("%s: the agent did not come up: it said %q, %v", m.name, line, err)
 	}
+	return agent, said
 }
 
 func (m *machine) stop(t *testing.T, s syscall.Signal) {

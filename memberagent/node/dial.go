@@ -64,19 +64,23 @@ type proven struct {
 	endpoints map[string]netip.AddrPort // by ID, base64
 }
 
-func newProven(dir string) (*proven, error) {
-	p := &proven{path: filepath.Join(dir, "endpoints.json"), endpoints: map[string]netip.AddrPort{}}
+func newProven(dir string) *proven {
+	return &proven{path: filepath.Join(dir, "endpoints.json"), endpoints: map[string]netip.AddrPort{}}
+}
+
+// load what the process before has kept. That saves time, no more: nothing of it has to be there, or be readable.
+func (p *proven) load() error {
 	text, err := os.ReadFile(p.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return p, nil
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &p.endpoints)
 	}
 	if err != nil {
-		return nil, err
+		p.endpoints = map[string]netip.AddrPort{}
 	}
-	if json.Unmarshal(text, &p.endpoints) != nil {
-		p.endpoints = map[string]netip.AddrPort{} // it saves time, no more
-	}
-	return p, nil
+	return err
 }
 
 // save writes the endpoints for a restart.

@@ -70,8 +70,8 @@ func inNamespaces(args ...string) *exec.Cmd {
 	return child
 }
 
-// listening is what an agent says when it hears of changes.
-const listening = "listening\n"
+// What an agent says when it hears of changes, and when it waits for another to end and has rehearsed.
+const listening, rehearsed = "listening\n", "rehearsed\n"
 
 // runAgent waits for a line on its input, by when its network is there, and runs an agent whose cluster
 // is a directory.
@@ -120,7 +120,14 @@ func runAgent(dir string) error {
 		}
 	}()
 	fmt.Print(listening)
-	return a.Run(ctx)
+	turn, err := a.TakeTurn(ctx, func() { fmt.Print(rehearsed) })
+	if ctx.Err() != nil {
+		return nil // it was told to end before its turn
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.Run(ctx), c.Close(), turn.End())
 }
 
 // directory is a cluster as files: what the agent reads and what it tells.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -62,8 +63,8 @@ func TestDialler(t *testing.T) {
 func TestProvenEndpointComesFirst(t *testing.T) {
 	dir := t.TempDir()
 	a, b := netip.MustParseAddrPort("192.0.2.1:4500"), netip.MustParseAddrPort("[2001:db8::1]:4500")
-	p, err := newProven(dir)
-	if err != nil {
+	p := newProven(dir)
+	if err := p.load(); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.first("peer", []netip.AddrPort{a, b}); got[0] != a {
@@ -72,11 +73,17 @@ func TestProvenEndpointComesFirst(t *testing.T) {
 	if err := p.save(map[string]netip.AddrPort{plan.PeerID("peer").String(): b}); err != nil {
 		t.Fatal(err)
 	}
-	if p, err = newProven(dir); err != nil {
-		t.Fatal(err)
+	if p = newProven(dir); p.load() != nil {
+		t.Fatal("what was saved cannot be loaded")
 	}
 	if got := p.first("peer", []netip.AddrPort{a, b}); !slices.Equal(got, []netip.AddrPort{b, a}) {
 		t.Errorf("after a restart: %v", got)
+	}
+	if err := os.WriteFile(p.path, []byte(`{"p`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p = newProven(dir); p.load() == nil || len(p.endpoints) != 0 {
+		t.Errorf("half a file gave %v and no error", p.endpoints)
 	}
 }
 

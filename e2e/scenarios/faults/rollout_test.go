@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealane-io/sealane/e2e/suite"
+)
+
+// template of the node agents' pods on the Karmada API, which Karmada brings to all members at once.
+func template(t *testing.T, patch string) {
+	t.Helper()
+	suite.Kubectl(t, "--context", "karmada", "-n", "sealane-system", "patch", "daemonset", "sealane-node",
+		"--type=strategic",
+		"-p", `{"spec":{"template":`+patch+`}}`)
+}
+
+// inAllMembers waits for each member's own DaemonSet to be so.
+func inAllMembers(t *testing.T, path, want string) {
+	t.Helper()
+	for _, c := range suite.Lab().Topology.Clusters {
+		suite.WaitContains(t, c.Name, path, []string{"daemonset", "sealane-node", "-n", "sealane-system"}, want)
+	}
+}
+
+// rolledOut waits until every node has the agent that is asked for, and no other.
+func rolledOut(t *testing.T) {
+	t.Helper()
+	for _, c := range suite.Lab().Topology.Clusters {
+		suite.Kubectl(t, "--context", c.Name, "-n", "sealane-system", "rollout", "status", "daemonset/sealane-node",
+			"--timeout=240s")
+		suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+			pods, err := suite.TryKubectl(ctx, "--context", c.Name, "-n", "sealane-system", "get", "pods", "-o", "name",
+				"-l", "app.kubernetes.io/name=sealane-node")
+			if n := len(strings.Fields(pods)); err == nil && n != len(c.Nodes) {
+				err = fmt.Errorf("%s: expected one agent for each of %d nodes, found %s", c.Name, len(c.Nodes), pods)
+			}
+			return err
+		})
+	}
+}
+
+// TestAnAgentThatDoesNotStartChangesNothing: a mistyped image once cut off every cluster at the same time.
+func TestAnAgentThatDoesNotStartChangesNothing(t *testing.T) {
+	const image = "{.spec.template.spec.containers[0].image}"
+	before, err := suite.JSONPath(t.Context(), "karmada", image, "daemonset", "sealane-node", "-n", "sealane-system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := func(name string) {
+		template(t, fmt.Sprintf(`{"spec":{"containers":[{"name":"node","image":%q}]}}`, name))
+		inAllMembers(t, image, name)
+	}
+	defer rolledOut(t)
+	const typo = "localhost/sealane/tyop:dev"
+	suite.ConnectionSurvives(t, 30*time.Second, suite.Undisturbed, func() {
+		defer use(before)
+		use(typo)
+		for _, c := range suite.Lab().Topology.Clusters {
+			suite.WaitContains(t, c.Name, suite.ConditionText("AgentsRunning"), []string{"peering", "sealane"},
+				"False/AgentsFailing", typo, "goes on")
+			suite.WaitContains(t, "karmada", suite.ConditionText("AgentsRunning"), []string{"member", c.Name},
+				"False/AgentsFailing", typo)
+		}
+		suite.WaitContains(t, "karmada", suite.ConditionText("Connected"), []string{"clusterset", "default"}, "True/")
+		suite.WaitContains(t, "karmada", "{.status.problems}", []string{"clusterset", "default"}, "AgentsFailing", typo)
+	})
+	for _, c := range suite.Lab().Topology.Clusters {
+		suite.WaitContains(t, "karmada", suite.ConditionText("AgentsRunning"), []string{"member", c.Name}, "True/Running")
+	}
+}
+
+// TestARollOut replaces every agent of every cluster, also those of the only gateways. At both ends that is at the same
+// time, on processors that all clusters of the lab share.
+func TestARollOut(t *testing.T) {
+	mark := fmt.Sprintf("%d", time.Now().UnixNano())
+	defer func() {
+		template(t, `{"metadata":{"annotations":{"rolled":null}}}`)
+		rolledOut(t)
+	}()
+	suite.ConnectionSurvives(t, 45*time.Second, 3*time.Second, func() {
+		template(t, fmt.Sprintf(`{"metadata":{"annotations":{"rolled":%q}}}`, mark))
+		inAllMembers(t, "{.spec.template.metadata.annotations.rolled}", mark)
+		rolledOut(t)
+	})
+}
