@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -36,6 +37,7 @@ type nodeFlags struct {
 	metrics, certDir      string
 	health                string
 	started               string
+	supervise, child      bool
 	verbosity             int
 	options               node.Options
 	names                 node.KubeNames
@@ -53,7 +55,16 @@ func newNodeCommand() *cobra.Command {
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(c *cobra.Command, _ []string) error { return f.run(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			log := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr,
+				&slog.HandlerOptions{Level: slog.Level(-f.verbosity)})).WithValues("node", f.options.Node)
+			ctx, stop := signal.NotifyContext(logr.NewContext(c.Context(), log), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			if f.supervise {
+				return supervise(ctx, log, f.options.StateDir, append(os.Args[1:], "--supervise=false", "--supervised"))
+			}
+			return f.run(ctx, stop)
+		},
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.options.Node, "node-name", "", "name of the Node that this agent runs on (required)")
@@ -75,6 +86,12 @@ func newNodeCommand() *cobra.Command {
 	flags.StringVar(&f.started, "started-file", "",
 		"file to make once the agent programs the node, or has rehearsed to and waits for another to end; "+
 			"empty for none")
+	flags.BoolVar(&f.supervise, "supervise", false,
+		"run the agent as a child that is started again when it dies, and hold its userspace devices meanwhile")
+	flags.BoolVar(&f.child, "supervised", false, "set by --supervise for its child")
+	if err := flags.MarkHidden("supervised"); err != nil {
+		panic(err) // the flag is defined above
+	}
 	flags.IntVarP(&f.verbosity, "verbosity", "v", 0, "0 logs changes of state, 1 also why")
 	if err := c.MarkFlagRequired("node-name"); err != nil {
 		panic(err) // the flag is defined above
@@ -82,11 +99,10 @@ func newNodeCommand() *cobra.Command {
 	return c
 }
 
-func (f *nodeFlags) run(ctx context.Context) error {
-	log := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-f.verbosity)}))
+func (f *nodeFlags) run(ctx context.Context, stop func()) error {
+	log := logr.FromContextOrDiscard(ctx)
 	ctrllog.SetLogger(log)
 	klog.SetLogger(log)
-	log = log.WithValues("node", f.options.Node)
 	// The agent itself allocates little: a heap of twice what it holds would be garbage for nothing. With
 	// userspace devices the cable changes this by the traffic.
 	const gcPercent = 25
@@ -94,8 +110,6 @@ func (f *nodeFlags) run(ctx context.Context) error {
 	if err := f.forgetStart(); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(logr.NewContext(ctx, log), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	// An empty path means the pod's own credentials.
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
 	if err != nil {
@@ -108,7 +122,12 @@ func (f *nodeFlags) run(ctx context.Context) error {
 	if problem != "" {
 		log.Info("the node has a new key", "why", problem)
 	}
-	wireGuard, err := cable.OpenWireGuard(key, log)
+	devices, lock, release, err := f.holding(log)
+	if err != nil {
+		return err
+	}
+	defer release()
+	wireGuard, err := cable.OpenWireGuard(key, devices)
 	if err != nil {
 		return err
 	}
@@ -137,21 +156,53 @@ func (f *nodeFlags) run(ctx context.Context) error {
 		}
 	}()
 	log.Info("node agent starts", "version", version.Version, "cable", wireGuard.Implementation())
-	turn, err := agent.TakeTurn(ctx, func() { f.tellStart(log) })
+	err = agent.TakeTurn(ctx, lock, func() { f.tellStart(log) })
 	switch {
 	case ctx.Err() != nil:
 		return nil // it was told to end before its turn
 	case err != nil:
 		log.Error(err, "another agent of this node would not be noticed")
-	default:
-		defer func() { _ = turn.End() }()
 	}
 	// The other agent's addresses are free now. The certificate that metrics need is made while the node works again.
 	time.AfterFunc(metricsAfter, func() { securemetrics.Serve(ctx, securemetrics.Options(f.metrics, f.certDir, config)) })
 	serve(ctx, f.health, healthHandler(agent))
-	go wireGuard.BoundMemory(ctx)
 	f.tellStart(log)
 	return errors.Join(agent.Run(ctx), wireGuard.Close())
+}
+
+// holding returns the devices and the node's lock: what the process that supervises this one holds, or this one itself.
+func (f *nodeFlags) holding(log logr.Logger) (devices cable.Devices, lock *os.File, release func(), err error) {
+	if f.child {
+		devices, lock, err = inherited()
+		return devices, lock, func() {}, err
+	}
+	lock, err = openLock(log, f.options.StateDir)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	holder := cable.NewHolder(log)
+	ctx, cancel := context.WithCancel(context.Background())
+	go holder.BoundMemory(ctx)
+	return holder, lock, func() {
+		cancel()
+		holder.Close()
+		_ = lock.Close() // after the devices, which another agent would find
+	}, nil
+}
+
+// openLock opens the node's lock. Where the state directory does not allow that, the node is better served by an agent
+// that would not notice another than by none.
+func openLock(log logr.Logger, stateDir string) (*os.File, error) {
+	lock, err := node.OpenLock(stateDir)
+	if err == nil {
+		return lock, nil
+	}
+	log.Error(err, "another agent of this node would not be noticed")
+	fd, err := unix.MemfdCreate("agent.lock", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("open a lock: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "agent.lock"), nil
 }
 
 // forgetStart removes what an earlier process of the same pod has left.

@@ -78,21 +78,7 @@ func silent(t *testing.T) string {
 // it says that it is healthy. It needs root and namespaces of its own.
 func startNode(t *testing.T, dir, apiServer, metrics string) {
 	t.Helper()
-	if err := errors.Join(
-		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
-		syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""),
-	); err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: "https://" + apiServer}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"a": {Token: "t"}},
-		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "a"}},
-		CurrentContext: "c",
-	}, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	kubeconfig := prepare(t, dir, apiServer)
 	c := newNodeCommand()
 	c.SetArgs([]string{
 		"--node-name=n1", "--kubeconfig=" + kubeconfig, "--state-dir=" + dir,
@@ -108,6 +94,27 @@ func startNode(t *testing.T, dir, apiServer, metrics string) {
 		}
 	})
 	healthy(t)
+}
+
+// prepare gives a node agent a mount namespace and a kubeconfig, the path of which it returns.
+func prepare(t *testing.T, dir, apiServer string) string {
+	t.Helper()
+	if err := errors.Join(
+		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
+		syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""),
+	); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: "https://" + apiServer}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"a": {Token: "t"}},
+		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "a"}},
+		CurrentContext: "c",
+	}, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
 }
 
 // inChild runs the test again in network and mount namespaces of its own, which end with it.

@@ -31,19 +31,16 @@ const (
 	lullShare = 4
 )
 
-// BoundMemory keeps the memory of userspace devices within bounds until the context ends: a limit for the
-// whole process, and a return to what it was when the traffic falls. The kernel's devices need neither.
-func (w *WireGuard) BoundMemory(ctx context.Context) {
-	if w.kernel {
-		return
-	}
+// BoundMemory keeps the memory of the devices within bounds until the context ends: a limit for the
+// whole process, and a return to what it was when the traffic falls.
+func (h *Holder) BoundMemory(ctx context.Context) {
 	debug.SetMemoryLimit(memoryLimit(runtime.GOMAXPROCS(0)))
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	t := traffic{}
 	percent := 0
 	for {
-		busy, fell := t.look(w.carried())
+		busy, fell := t.look(h.carried())
 		if want := gcPercent(busy); want != percent {
 			debug.SetGCPercent(want)
 			percent = want
@@ -69,12 +66,12 @@ func gcPercent(busy bool) int {
 	return idleGCPercent
 }
 
-// carried is how many bytes the userspace devices that are there have received and sent.
-func (w *WireGuard) carried() uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// carried is how many bytes the devices that are there have received and sent.
+func (h *Holder) carried() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var bytes uint64
-	for name := range w.userspace {
+	for name := range h.devices {
 		link, err := netlink.LinkByName(name)
 		if err != nil || link.Attrs().Statistics == nil {
 			continue // a device that ends

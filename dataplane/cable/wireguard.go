@@ -10,11 +10,9 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/vishvananda/netlink"
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
@@ -31,19 +29,17 @@ type WireGuard struct {
 	key    wgtypes.Key
 	kernel bool
 	client *wgctrl.Client
-	log    logr.Logger
-
-	mu        sync.Mutex
-	userspace map[string]*device
+	// userspace devices, for a kernel without WireGuard.
+	userspace Devices
 }
 
 // probeLink is made and removed to learn whether the kernel has WireGuard. Left behind by a crash, it
 // is a link of ours that no plan wants.
 const probeLink = plan.LinkPrefix + "probe"
 
-// OpenWireGuard finds out what the kernel offers.
-func OpenWireGuard(key wgtypes.Key, log logr.Logger) (*WireGuard, error) {
-	w := &WireGuard{key: key, log: log, userspace: map[string]*device{}}
+// OpenWireGuard finds out what the kernel offers; where it has no WireGuard, devices are userspace ones.
+func OpenWireGuard(key wgtypes.Key, userspace Devices) (*WireGuard, error) {
+	w := &WireGuard{key: key, userspace: userspace}
 	probe := wireGuardLink(probeLink, 0)
 	switch err := netlink.LinkAdd(probe); {
 	case err == nil || errors.Is(err, syscall.EEXIST):
@@ -69,17 +65,8 @@ func wireGuardLink(name string, mtu int) netlink.Link {
 	return &netlink.Wireguard{LinkAttrs: netlink.LinkAttrs{Name: name, MTU: mtu}}
 }
 
-// Close ends the userspace devices. Those of the kernel stay.
-func (w *WireGuard) Close() error {
-	w.mu.Lock()
-	devices := w.userspace
-	w.userspace = map[string]*device{}
-	w.mu.Unlock()
-	for _, d := range devices {
-		d.close()
-	}
-	return w.client.Close()
-}
+// Close the connection to the devices, which stay.
+func (w *WireGuard) Close() error { return w.client.Close() }
 
 // Implementation says where packets are encrypted.
 func (w *WireGuard) Implementation() v1alpha1.CableImplementation {
@@ -104,16 +91,13 @@ func keyOf(id plan.PeerID) (wgtypes.Key, error) {
 	return key, nil
 }
 
-// Owns says whether a link is a WireGuard device that this process can configure. A userspace device of
-// another process is not.
+// Owns says whether a link is a WireGuard device that this process can configure. A userspace device that others hold
+// is not.
 func (w *WireGuard) Owns(link netlink.Link) bool {
 	if link.Type() == "wireguard" {
 		return w.kernel
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	d, ok := w.userspace[link.Attrs().Name]
-	return ok && d.running()
+	return w.userspace.Running(link.Attrs().Name)
 }
 
 // Create makes a device and gives it the private key. The link is down.
@@ -122,35 +106,18 @@ func (w *WireGuard) Create(name string, mtu int) error {
 		if err := netlink.LinkAdd(wireGuardLink(name, mtu)); err != nil {
 			return err
 		}
-	} else if err := w.createUserspace(name, mtu); err != nil {
+	} else if err := w.userspace.Create(name, mtu); err != nil {
 		return err
 	}
 	return w.client.ConfigureDevice(name, wgtypes.Config{PrivateKey: &w.key})
 }
 
-func (w *WireGuard) createUserspace(name string, mtu int) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if old, ok := w.userspace[name]; ok {
-		old.close()
-		delete(w.userspace, name)
-	}
-	d, err := newDevice(name, mtu, w.log.WithValues("link", name))
-	if err != nil {
-		return err
-	}
-	w.userspace[name] = d
-	return nil
-}
-
 // Delete ends a device; one that is gone is no error.
 func (w *WireGuard) Delete(name string) error {
-	w.mu.Lock()
-	d, ok := w.userspace[name]
-	delete(w.userspace, name)
-	w.mu.Unlock()
-	if ok {
-		d.close()
+	if !w.kernel {
+		if err := w.userspace.Delete(name); err != nil {
+			return err
+		}
 	}
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {

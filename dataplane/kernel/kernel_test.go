@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -48,7 +49,13 @@ func open(t *testing.T) (*kernel.Kernel, plan.PeerID) {
 
 func openWith(t *testing.T, key wgtypes.Key, log logr.Logger) *kernel.Kernel {
 	t.Helper()
-	c, err := cable.OpenWireGuard(key, log)
+	return openHeld(t, key, cable.NewHolder(log))
+}
+
+// openHeld opens a kernel whose userspace devices others hold.
+func openHeld(t *testing.T, key wgtypes.Key, holder cable.Devices) *kernel.Kernel {
+	t.Helper()
+	c, err := cable.OpenWireGuard(key, holder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,39 +330,59 @@ func TestFailureIsNamed(t *testing.T) {
 	}
 }
 
-// A restarted process finds a userspace device gone, and everything else in place.
+// A restarted process finds a userspace device gone that was its own, and everything else in place; one that is held by
+// another process is in place too.
 func TestRestart(t *testing.T) {
-	key, err := wgtypes.GeneratePrivateKey()
-	if err != nil {
-		t.Fatal(err)
+	for _, alone := range []bool{true, false} {
+		t.Run(map[bool]string{true: "devices of its own", false: "devices that are held"}[alone], func(t *testing.T) {
+			key, err := wgtypes.GeneratePrivateKey()
+			if err != nil {
+				t.Fatal(err)
+			}
+			node := goldens(t, idOf(key))["spine.txtar/a-gw"]
+			node.become(t)
+			want := node.plan
+			holder := cable.NewHolder(testr.New(t))
+			t.Cleanup(holder.Close)
+			devices := func() cable.Devices {
+				if alone {
+					return holder
+				}
+				mine, theirs := net.Pipe()
+				go func() { _ = holder.Serve(theirs) }()
+				t.Cleanup(func() { _ = mine.Close() })
+				return cable.Remote(mine)
+			}
+			c, err := cable.OpenWireGuard(key, devices())
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, err := kernel.New(map[string]kernel.Driver{string(v1alpha1.CableWireGuard): c}, "/proc/sys/net")
+			if err != nil {
+				t.Fatal(err)
+			}
+			reach(t, first, want)
+			first.Close()
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if alone {
+				holder.Close()
+			}
+			second := openHeld(t, key, devices())
+			have, err := second.Observe(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, change := range plan.Diff(want, have) {
+				if !alone || change.Kind == plan.KindTable || change.Kind == plan.KindConnection ||
+					change.Kind == plan.KindForward {
+					t.Errorf("a restart does %v", change)
+				}
+			}
+			reach(t, second, want)
+		})
 	}
-	node := goldens(t, idOf(key))["spine.txtar/a-gw"]
-	node.become(t)
-	want := node.plan
-	c, err := cable.OpenWireGuard(key, testr.New(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := kernel.New(map[string]kernel.Driver{string(v1alpha1.CableWireGuard): c}, "/proc/sys/net")
-	if err != nil {
-		t.Fatal(err)
-	}
-	reach(t, first, want)
-	first.Close()
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	second := openWith(t, key, testr.New(t))
-	have, err := second.Observe(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, change := range plan.Diff(want, have) {
-		if change.Kind == plan.KindTable || change.Kind == plan.KindConnection || change.Kind == plan.KindForward {
-			t.Errorf("a restart does %v", change)
-		}
-	}
-	reach(t, second, want)
 }
 
 func TestPeerKeepsItsEndpoint(t *testing.T) {
@@ -363,7 +390,7 @@ func TestPeerKeepsItsEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cable.OpenWireGuard(key, testr.New(t))
+	c, err := cable.OpenWireGuard(key, cable.NewHolder(testr.New(t)))
 	if err != nil {
 		t.Fatal(err)
 	}

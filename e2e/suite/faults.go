@@ -112,6 +112,20 @@ func WithoutAgent(t *testing.T, node string, meanwhile func()) {
 	})
 }
 
+// CrashAgent kills the agent of a node, and not the process that holds its cables and starts it again.
+func CrashAgent(t *testing.T, node string) {
+	t.Helper()
+	for _, pid := range agentsOf(t, node) {
+		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && strings.Contains(string(args), "--supervised") {
+			err = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if err != nil {
+			t.Errorf("kill the agent of %s: %v", node, err)
+		}
+	}
+}
+
 // agentsOf finds the processes of a node's agent by its program and the node's network.
 func agentsOf(t *testing.T, node string) []int {
 	t.Helper()

@@ -45,7 +45,6 @@ const (
 // Agent of one node.
 type Agent struct {
 	node, version string
-	stateDir      string
 	cluster       Cluster
 	kernel        *kernel.Kernel
 	id            plan.PeerID
@@ -104,7 +103,7 @@ type Options struct {
 // New returns an agent. Its cluster is set by SetCluster before Run.
 func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 	a := &Agent{
-		node: o.Node, version: o.Version, stateDir: o.StateDir, id: o.ID, newKey: o.NewKey, kernel: k, metrics: m,
+		node: o.Node, version: o.Version, id: o.ID, newKey: o.NewKey, kernel: k, metrics: m,
 		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1), turned: make(chan struct{}, 1),
 		states: newLatest[NodeState](), statuses: newLatest[gatewayReport](), snapshots: newLatest[Objects](),
 		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(),

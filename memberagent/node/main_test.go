@@ -94,7 +94,15 @@ func runAgent(dir string) error {
 	if err != nil {
 		return err
 	}
-	c, err := cable.OpenWireGuard(key, log)
+	lock, err := node.OpenLock(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	holder := cable.NewHolder(log)
+	defer holder.Close()
+	// In this order: who has the lock next makes the devices anew.
+	c, err := cable.OpenWireGuard(key, holder)
 	if err != nil {
 		return err
 	}
@@ -120,14 +128,14 @@ func runAgent(dir string) error {
 		}
 	}()
 	fmt.Print(listening)
-	turn, err := a.TakeTurn(ctx, func() { fmt.Print(rehearsed) })
+	err = a.TakeTurn(ctx, lock, func() { fmt.Print(rehearsed) })
 	if ctx.Err() != nil {
 		return nil // it was told to end before its turn
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.Run(ctx), c.Close(), turn.End())
+	return a.Run(ctx)
 }
 
 // directory is a cluster as files: what the agent reads and what it tells.

@@ -16,30 +16,29 @@ import (
 	"github.com/sealane-io/sealane/dataplane/plan"
 )
 
-// Turn is an agent's right to program its node, which one process at a time has, by flock(2) on a file of the node: the
-// kernel takes it from a process that dies in whatever way.
-type Turn struct{ file *os.File }
-
 // rehearseAgain is the wait after a rehearsal that failed, in which the API server may come back.
 const rehearseAgain = time.Second
 
-// TakeTurn waits until no other agent programs the node. While it does, it rehearses, and calls rehearsed once that has
-// succeeded; an agent that has not to wait does not rehearse. The error of a state directory in which no file
-// can be locked is returned at once, and that of a context that ends while another agent goes on.
-func (a *Agent) TakeTurn(ctx context.Context, rehearsed func()) (*Turn, error) {
-	path := filepath.Join(a.stateDir, "agent.lock")
-	if err := os.MkdirAll(a.stateDir, 0o700); err != nil {
+// OpenLock opens, and does not lock, the file that agents of one node lock. A process that has it open on behalf of its
+// child keeps the turn when the child dies, and the next child has it at once.
+func OpenLock(stateDir string) (*os.File, error) {
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
+	return os.OpenFile(filepath.Join(stateDir, "agent.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+}
+
+// TakeTurn waits until no other agent programs the node, the right to which one process at a time has, by flock(2): the
+// kernel takes it from a process that dies in whatever way. While it does, it rehearses, and calls rehearsed once that
+// has succeeded; an agent that has not to wait does not rehearse. The error of a file that cannot be locked is
+// returned at once, and that of a context that ends while another agent goes on. The file is that of OpenLock.
+func (a *Agent) TakeTurn(ctx context.Context, file *os.File, rehearsed func()) error {
+	path := file.Name()
 	switch err := flock(file, syscall.LOCK_EX|syscall.LOCK_NB); {
 	case err == nil:
-		return &Turn{file}, nil
+		return nil
 	case !errors.Is(err, syscall.EWOULDBLOCK):
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
+		return fmt.Errorf("lock %s: %w", path, err)
 	}
 	log := logr.FromContextOrDiscard(ctx)
 	log.Info("another agent programs the node: waiting until it ends", "lock", path)
@@ -52,19 +51,16 @@ func (a *Agent) TakeTurn(ctx context.Context, rehearsed func()) (*Turn, error) {
 	go func() { locked <- flock(file, syscall.LOCK_EX) }()
 	select {
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	case err := <-locked:
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
+			return fmt.Errorf("lock %s: %w", path, err)
 		}
 	}
 	a.follows = true
 	log.Info("the other agent has ended", "waited", time.Since(start).Round(time.Millisecond).String())
-	return &Turn{file}, nil
+	return nil
 }
-
-// End gives the turn to the next.
-func (t *Turn) End() error { return t.file.Close() }
 
 // flock locks a file; a signal that interrupts it is none of its business.
 func flock(file *os.File, how int) error {

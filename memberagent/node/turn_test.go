@@ -5,6 +5,7 @@ package node_test
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"sync/atomic"
@@ -100,7 +101,7 @@ func TestATurnIsRehearsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cable.OpenWireGuard(key, logr.Discard())
+	c, err := cable.OpenWireGuard(key, cable.NewHolder(logr.Discard()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,64 +122,62 @@ func TestATurnIsRehearsed(t *testing.T) {
 		a.SetCluster(cluster)
 		return a
 	}
-	cluster := new(unready)
-	first, err := newAgent(cluster).TakeTurn(t.Context(), func() { t.Error("who does not wait does not rehearse") })
+	lock := func() *os.File {
+		f, err := node.OpenLock(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	cluster, first := new(unready), lock()
+	err = newAgent(cluster).TakeTurn(t.Context(), first, func() { t.Error("who does not wait does not rehearse") })
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, turn := make(chan struct{}), make(chan *node.Turn)
-	go func() {
-		second, err := newAgent(cluster).TakeTurn(t.Context(), func() { close(said) })
-		if err != nil {
-			t.Error(err)
-		}
-		turn <- second
-	}()
+	// A child that the same process starts anew has the turn that the one before had.
+	if err := newAgent(cluster).TakeTurn(t.Context(), first, func() { t.Error("rehearsed") }); err != nil {
+		t.Fatal(err)
+	}
+	said, turn := make(chan struct{}), make(chan error, 1)
+	second := lock()
+	go func() { turn <- newAgent(cluster).TakeTurn(t.Context(), second, func() { close(said) }) }()
 	select {
 	case <-said:
 		t.Error("rehearsed without the cluster's objects")
-	case <-turn:
-		t.Fatal("two agents have the turn")
+	case err := <-turn:
+		t.Fatalf("two agents have the turn: %v", err)
 	case <-time.After(1500 * time.Millisecond):
 	}
 	cluster.ready.Store(true)
 	select {
 	case <-said:
-	case <-turn:
-		t.Fatal("two agents have the turn")
+	case err := <-turn:
+		t.Fatalf("two agents have the turn: %v", err)
 	case <-time.After(10 * time.Second):
 		t.Fatal("it did not rehearse")
 	}
-	if err := first.End(); err != nil {
+	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case second := <-turn:
-		if err := second.End(); err != nil {
+	case err := <-turn:
+		if err != nil {
 			t.Error(err)
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("it did not get its turn")
 	}
-	t.Run("a directory that is none", func(t *testing.T) {
-		dir = "/proc/self/status/no"
-		if _, err := newAgent(cluster).TakeTurn(t.Context(), func() {}); err == nil {
-			t.Error("no error")
-		}
-	})
 	t.Run("told to end while it waits", func(t *testing.T) {
-		dir = t.TempDir()
-		first, err := newAgent(cluster).TakeTurn(t.Context(), func() {})
-		if err != nil {
-			t.Fatal(err)
-		}
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err = newAgent(cluster).TakeTurn(ctx, cancel)
-		if !errors.Is(err, context.Canceled) {
+		if err := newAgent(cluster).TakeTurn(ctx, lock(), cancel); !errors.Is(err, context.Canceled) {
 			t.Errorf("expected that it ends, found %v", err)
 		}
-		if err := first.End(); err != nil {
-			t.Error(err)
+	})
+	t.Run("a file that cannot be locked", func(t *testing.T) {
+		closed := lock()
+		if err := errors.Join(closed.Close(), newAgent(cluster).TakeTurn(t.Context(), closed, func() {})); err == nil {
+			t.Error("no error")
 		}
 	})
 }

@@ -89,3 +89,14 @@ func TestARollOut(t *testing.T) {
 		rolledOut(t)
 	})
 }
+
+// TestAnAgentThatCrashesKeepsItsCable: again and again, on the only gateway of its cluster.
+func TestAnAgentThatCrashesKeepsItsCable(t *testing.T) {
+	suite.ConnectionSurvives(t, 20*time.Second, suite.Undisturbed, func() {
+		for range 4 {
+			suite.CrashAgent(t, "c1-gw")
+			time.Sleep(3 * time.Second)
+		}
+	})
+	suite.WaitContains(t, "karmada", suite.ConditionText("Connected"), []string{"clusterset", "default"}, "True/")
+}

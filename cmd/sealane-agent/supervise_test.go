@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// TestMain runs the program itself where a test's supervisor starts it as its child.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "node" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// children of this process that are supervised agents.
+func children(t *testing.T) []int {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, task := range tasks {
+		text, _ := os.ReadFile("/proc/self/task/" + task.Name() + "/children") // a thread may end
+		for _, field := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // as may a child
+			if slices.Contains(strings.Split(string(args), "\x00"), "--supervised") {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// TestAnAgentThatDiesIsStartedAgain, at once, and ends when its supervisor is told to.
+func TestAnAgentThatDiesIsStartedAgain(t *testing.T) {
+	if !*inNamespace {
+		inChild(t)
+		return
+	}
+	dir := t.TempDir()
+	kubeconfig := prepare(t, dir, silent(t))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- supervise(ctx, logr.Discard(), dir, []string{"node", "--node-name=n1", "--kubeconfig=" + kubeconfig,
+			"--state-dir=" + dir, "--metrics-bind-address=0", "--supervised"})
+	}()
+	healthy(t)
+	for range 2 {
+		before := children(t)
+		if len(before) != 1 {
+			t.Fatalf("expected one agent, found %v", before)
+		}
+		killed := time.Now()
+		if err := syscall.Kill(before[0], syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		for !slices.ContainsFunc(children(t), func(pid int) bool { return pid != before[0] }) {
+			if time.Since(killed) > 10*time.Second {
+				t.Fatal("it is not started again within 10 s")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Logf("started again %s after it was killed", time.Since(killed))
+		healthy(t)
+	}
+	stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it did not end within 20 s")
+	}
+	if left := children(t); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestAnAgentThatGivesUpIsNotStartedAgain: wrong options are for the kubelet to show.
+func TestAnAgentThatGivesUpIsNotStartedAgain(t *testing.T) {
+	dir := t.TempDir()
+	err := supervise(t.Context(), logr.Discard(), dir, []string{"node", "--nonsense", "--state-dir=" + dir})
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("expected exit code 1, found %v", err)
+	}
+}
