@@ -19,9 +19,11 @@ const (
 	idlePatience = 30 * time.Second
 	// patienceLimit for trouble that stays.
 	patienceLimit, idleLimit = time.Minute, 15 * time.Minute
-	// changePatience is how long a cluster that works takes to answer a change, and callPatience a call, of which many
-	// are under way at once after an outage.
-	changePatience, callPatience = 10 * time.Second, time.Minute
+	// changePatience is how long a cluster that works takes to answer a change, callPatience a call, and firstPatience the
+	// first one: those of all clusters are under way at once, through Karmada's rate limit.
+	changePatience, callPatience, firstPatience = 10 * time.Second, time.Minute, 5 * time.Minute
+	// callAgain is the wait after a call that was not written, of which there are callTries in all.
+	callAgain, callTries = 5 * time.Second, 5
 	// firstCall is the least time from when a cluster came into sight until it is called, and half of the most.
 	firstCall = 30 * time.Second
 )
@@ -32,9 +34,11 @@ const (
 type Echo struct {
 	every, spread time.Duration
 	since, sent   time.Time
-	// due is when to call, zero while the cluster is not in sight; calling says that what is unanswered is a call.
-	due             time.Time
-	called, calling bool
+	// due is when to call, zero while the cluster is not in sight; calls is how many there have been, and calling says
+	// that what is unanswered is a call.
+	due     time.Time
+	calls   int
+	calling bool
 }
 
 // NewEcho returns the Echo of the Work that key names. It calls once after its cluster has come into sight, and from
@@ -63,7 +67,10 @@ func (e *Echo) Unanswered(now time.Time) (bool, time.Duration) {
 		return false, 0
 	}
 	patience := changePatience
-	if e.calling {
+	switch {
+	case e.calling && e.calls == 1:
+		patience = firstPatience
+	case e.calling:
 		patience = callPatience
 	}
 	left := patience - e.Waited(now)
@@ -85,6 +92,10 @@ func (e *Echo) Overdue(cluster *clusterv1alpha1.Cluster, answered, failed bool, 
 		return false, 0
 	}
 	if answered {
+		if e.calling && e.since.IsZero() && e.calls < callTries {
+			// It has not gone out: the write failed.
+			e.due = now.Add(callAgain)
+		}
 		e.since, e.sent, e.calling = time.Time{}, time.Time{}, false
 		return e.call(now)
 	}
@@ -106,12 +117,15 @@ func (e *Echo) Overdue(cluster *clusterv1alpha1.Cluster, answered, failed bool, 
 // call says whether to call a cluster that has answered, and otherwise when to (0: never).
 func (e *Echo) call(now time.Time) (bool, time.Duration) {
 	switch {
-	case e.called && e.every == 0:
+	case e.calls > 0 && e.every == 0 && e.due.IsZero():
 		return false, 0
 	case e.due.IsZero():
 		e.due = now.Add(firstCall + e.spread)
 	case !e.due.After(now):
-		e.due, e.called, e.calling = now.Add(e.every), true, true
+		e.calls, e.calling, e.due = e.calls+1, true, time.Time{}
+		if e.every > 0 {
+			e.due = now.Add(e.every)
+		}
 		return true, 0
 	}
 	return false, e.due.Sub(now)

@@ -128,8 +128,22 @@ func TestACall(t *testing.T) {
 	if len(firsts) < 80 {
 		t.Errorf("100 members were called at %d different times", len(firsts))
 	}
+	t.Run("that is not written is made again", func(t *testing.T) {
+		for _, every := range []time.Duration{0, 5 * time.Minute} {
+			e := NewEcho("c1", every)
+			made := 0
+			for at := start; at.Before(start.Add(3 * time.Minute)); at = at.Add(time.Second) {
+				if sent, _ := e.Overdue(ready(metav1.ConditionTrue), true, false, at); sent {
+					made++
+				}
+			}
+			if made != callTries {
+				t.Errorf("every %s: called %d times, expected %d", every, made, callTries)
+			}
+		}
+	})
 	t.Run("is given more time than a change", func(t *testing.T) {
-		for name, want := range map[string]time.Duration{"change": changePatience, "call": callPatience} {
+		for name, want := range map[string]time.Duration{"change": changePatience, "call": firstPatience} {
 			e, now := NewEcho("c1", 0), start.Add(time.Hour)
 			if name == "call" {
 				e.Overdue(ready(metav1.ConditionTrue), true, false, now)
