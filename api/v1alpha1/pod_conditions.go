@@ -11,6 +11,9 @@ const (
 	// PodNetworksAccepted: the node has left out nothing of what the cluster's objects ask for. False with
 	// ReasonNetworksRefused otherwise.
 	PodNetworksAccepted = "sealane.io/NetworksAccepted"
+	// PodMayProgram: the agent programs the node, or waits for another to end and has rehearsed to do as much. It is a
+	// readiness gate: a roll-out ends the other agent only then.
+	PodMayProgram = "sealane.io/MayProgram"
 )
 
 // Reasons of these conditions, besides ReasonProgrammingFailed and ReasonNetworksRefused.
@@ -18,4 +21,10 @@ const (
 	ReasonNodeProgrammed   = "Programmed"
 	ReasonNodeCleaned      = "Cleaned"
 	ReasonNetworksAccepted = "Accepted"
+	// Of PodMayProgram: it programs; it waits and could; it waits, and other nodes are not programmed; it waits and could
+	// not.
+	ReasonProgramming  = "Programming"
+	ReasonRehearsed    = "Rehearsed"
+	ReasonHeld         = "Held"
+	ReasonNotRehearsed = "NotRehearsed"
 )

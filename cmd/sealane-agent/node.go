@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -36,7 +35,6 @@ type nodeFlags struct {
 	kubeconfig, sysctlDir string
 	metrics, certDir      string
 	health                string
-	started               string
 	supervise, child      bool
 	verbosity             int
 	options               node.Options
@@ -61,7 +59,7 @@ func newNodeCommand() *cobra.Command {
 			ctx, stop := signal.NotifyContext(logr.NewContext(c.Context(), log), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			if f.supervise {
-				return supervise(ctx, log, f.options.StateDir, append(os.Args[1:], "--supervise=false", "--supervised"))
+				return supervise(ctx, log, f.options.StateDir, f.health, append(os.Args[1:], "--supervise=false", "--supervised"))
 			}
 			return f.run(ctx, stop)
 		},
@@ -83,9 +81,6 @@ func newNodeCommand() *cobra.Command {
 		"directory of tls.crt and tls.key for metrics; without them, a certificate is made")
 	flags.StringVar(&f.health, "health-probe-bind-address", "127.0.0.1:9812",
 		"address that serves /healthz and /readyz; 0 for none")
-	flags.StringVar(&f.started, "started-file", "",
-		"file to make once the agent programs the node, or has rehearsed to and waits for another to end; "+
-			"empty for none")
 	flags.BoolVar(&f.supervise, "supervise", false,
 		"run the agent as a child that is started again when it dies, and hold its userspace devices meanwhile")
 	flags.BoolVar(&f.child, "supervised", false, "set by --supervise for its child")
@@ -107,9 +102,6 @@ func (f *nodeFlags) run(ctx context.Context, stop func()) error {
 	// userspace devices the cable changes this by the traffic.
 	const gcPercent = 25
 	debug.SetGCPercent(gcPercent)
-	if err := f.forgetStart(); err != nil {
-		return err
-	}
 	// An empty path means the pod's own credentials.
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
 	if err != nil {
@@ -122,7 +114,7 @@ func (f *nodeFlags) run(ctx context.Context, stop func()) error {
 	if problem != "" {
 		log.Info("the node has a new key", "why", problem)
 	}
-	devices, lock, release, err := f.holding(log)
+	devices, lock, release, err := f.holding(ctx)
 	if err != nil {
 		return err
 	}
@@ -156,32 +148,33 @@ func (f *nodeFlags) run(ctx context.Context, stop func()) error {
 		}
 	}()
 	log.Info("node agent starts", "version", version.Version, "cable", wireGuard.Implementation())
-	err = agent.TakeTurn(ctx, lock, func() { f.tellStart(log) })
+	err = agent.TakeTurn(ctx, lock)
 	switch {
 	case ctx.Err() != nil:
-		return nil // it was told to end before its turn
+		return nil // told to end before its turn
 	case err != nil:
 		log.Error(err, "another agent of this node would not be noticed")
 	}
 	// The other agent's addresses are free now. The certificate that metrics need is made while the node works again.
 	time.AfterFunc(metricsAfter, func() { securemetrics.Serve(ctx, securemetrics.Options(f.metrics, f.certDir, config)) })
 	serve(ctx, f.health, healthHandler(agent))
-	f.tellStart(log)
 	return errors.Join(agent.Run(ctx), wireGuard.Close())
 }
 
 // holding returns the devices and the node's lock: what the process that supervises this one holds, or this one itself.
-func (f *nodeFlags) holding(log logr.Logger) (devices cable.Devices, lock *os.File, release func(), err error) {
+func (f *nodeFlags) holding(ctx context.Context) (devices cable.Devices, lock *os.File, release func(), err error) {
 	if f.child {
 		devices, lock, err = inherited()
 		return devices, lock, func() {}, err
 	}
+	log := logr.FromContextOrDiscard(ctx)
 	lock, err = openLock(log, f.options.StateDir)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	holder := cable.NewHolder(log)
-	ctx, cancel := context.WithCancel(context.Background())
+	// It goes on while the agent ends.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go holder.BoundMemory(ctx)
 	return holder, lock, func() {
 		cancel()
@@ -205,37 +198,6 @@ func openLock(log logr.Logger, stateDir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "agent.lock"), nil
 }
 
-// forgetStart removes what an earlier process of the same pod has left.
-func (f *nodeFlags) forgetStart() error {
-	if err := os.Remove(f.started); f.started != "" && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-func (f *nodeFlags) tellStart(log logr.Logger) {
-	if f.started == "" {
-		return
-	}
-	if err := os.WriteFile(f.started, nil, 0o600); err != nil {
-		log.Error(err, "the pod will not count as started")
-	}
-}
-
-// newStartedCommand is the startupProbe of the node agent's pod. It is no request to a port: during a roll-out the
-// agent that is to go has the ports.
-func newStartedCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "started FILE",
-		Short: "Say by the exit code whether the node agent has made its --started-file",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			_, err := os.Stat(args[0])
-			return err
-		},
-	}
-}
-
 func healthHandler(agent *node.Agent) http.Handler {
 	mux := http.NewServeMux()
 	check := func(path, problem string, good func() bool) {
@@ -252,7 +214,10 @@ func healthHandler(agent *node.Agent) http.Handler {
 	return mux
 }
 
-// serve HTTP until the context ends. An address that cannot be had is logged: traffic matters more.
+// serveAgain is the wait before an address that could not be had is tried again.
+const serveAgain = time.Second
+
+// serve HTTP until the context ends. An address that cannot be had is logged and tried again: traffic matters more.
 func serve(ctx context.Context, address string, handler http.Handler) {
 	if address == "0" {
 		return
@@ -261,8 +226,17 @@ func serve(ctx context.Context, address string, handler http.Handler) {
 	server := &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: headerTimeout}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() {
-		if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-			logr.FromContextOrDiscard(ctx).Error(err, "not serving", "address", address)
+		log, said := logr.FromContextOrDiscard(ctx), ""
+		for ctx.Err() == nil {
+			err := server.ListenAndServe()
+			if errors.Is(err, http.ErrServerClosed) {
+				return
+			}
+			if err.Error() != said {
+				said = err.Error()
+				log.Error(err, "not serving yet", "address", address)
+			}
+			time.Sleep(serveAgain)
 		}
 	}()
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
@@ -26,6 +27,9 @@ const (
 	// restartFirst and restartMost bound the wait before a child that died is started again; the wait doubles, and begins
 	// anew after a child that lived for restartCalm.
 	restartFirst, restartMost, restartCalm = 50 * time.Millisecond, 10 * time.Second, time.Minute
+	// lookEvery is how often the child is asked whether it is alive, and stuckLooks without a good answer, one after the
+	// other, are a child that is stuck.
+	lookEvery, stuckLooks = 10 * time.Second, 6
 )
 
 // supervisor holds what must outlive the agent, which is its child: the userspace devices, through which packets go on
@@ -34,19 +38,23 @@ type supervisor struct {
 	log    logr.Logger
 	holder *cable.Holder
 	lock   *os.File
+	health string   // where the child says whether it is alive; "0" for nowhere
 	args   []string // of the child
+	// every is lookEvery but in tests.
+	every time.Duration
 }
 
 // supervise runs the agent until the context ends, which the child is told, or until it gives up: the agent ends by
 // itself with nothing to hold for it, as it does with options that are wrong. An agent that dies is started again at
-// once, and later the more often it has died.
-func supervise(ctx context.Context, log logr.Logger, stateDir string, args []string) error {
+// once, and later the more often it has died. One that is stuck is killed: that is no task for the kubelet, which would
+// end the devices too.
+func supervise(ctx context.Context, log logr.Logger, stateDir, health string, args []string) error {
 	lock, err := openLock(log, stateDir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = lock.Close() }() // after the devices
-	s := supervisor{log: log, holder: cable.NewHolder(log), lock: lock, args: args}
+	s := supervisor{log: log, holder: cable.NewHolder(log), lock: lock, health: health, args: args, every: lookEvery}
 	defer s.holder.Close()
 	go s.holder.BoundMemory(ctx)
 	// The child dies with the thread that started it.
@@ -103,11 +111,64 @@ func (s *supervisor) run(ctx context.Context) error {
 		}
 	}()
 	child := exec.CommandContext(ctx, "/proc/self/exe", s.args...)
+	child.Args[0] = os.Args[0] // what people look for
 	child.Cancel = func() error { return child.Process.Signal(syscall.SIGTERM) }
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	child.ExtraFiles = []*os.File{theirs, s.lock}
 	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return child.Run()
+	if err := child.Start(); err != nil {
+		return err
+	}
+	watched, stop := context.WithCancel(ctx)
+	defer stop()
+	go s.watch(watched, child.Process)
+	return child.Wait()
+}
+
+// watch kills a child that is stuck.
+func (s *supervisor) watch(ctx context.Context, child *os.Process) {
+	if s.health == "0" {
+		return
+	}
+	ticker := time.NewTicker(s.every)
+	defer ticker.Stop()
+	for bad := 0; bad < stuckLooks; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		err := s.look(ctx)
+		if err == nil {
+			bad = 0
+			continue
+		}
+		bad++
+		s.log.Info("the agent does not say that it is alive", "times", bad, "of", stuckLooks, "why", err.Error())
+	}
+	s.log.Info("the agent is stuck: killing it")
+	if err := child.Kill(); err != nil {
+		s.log.Error(err, "the agent was not killed")
+	}
+}
+
+// look asks the child whether it is alive. An agent that waits for another to end is not asked: that one answers.
+func (s *supervisor) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.every/2)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.health+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("expected status 200, found %s", response.Status)
+	}
+	return nil
 }
 
 // socketpair returns two ends of a connection that nobody else can reach.

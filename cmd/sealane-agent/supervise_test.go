@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -62,7 +65,8 @@ func TestAnAgentThatDiesIsStartedAgain(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- supervise(ctx, logr.Discard(), dir, []string{"node", "--node-name=n1", "--kubeconfig=" + kubeconfig,
+		ended <- supervise(ctx, logr.Discard(), dir, "127.0.0.1:9812", []string{"node", "--node-name=n1",
+			"--kubeconfig=" + kubeconfig,
 			"--state-dir=" + dir, "--metrics-bind-address=0", "--supervised"})
 	}()
 	healthy(t)
@@ -101,9 +105,35 @@ func TestAnAgentThatDiesIsStartedAgain(t *testing.T) {
 // TestAnAgentThatGivesUpIsNotStartedAgain: wrong options are for the kubelet to show.
 func TestAnAgentThatGivesUpIsNotStartedAgain(t *testing.T) {
 	dir := t.TempDir()
-	err := supervise(t.Context(), logr.Discard(), dir, []string{"node", "--nonsense", "--state-dir=" + dir})
+	err := supervise(t.Context(), logr.Discard(), dir, "0", []string{"node", "--nonsense", "--state-dir=" + dir})
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Errorf("expected exit code 1, found %v", err)
+	}
+}
+
+// TestAChildThatIsStuckIsKilled: one that does not say that it is alive six times in a row, no earlier.
+func TestAChildThatIsStuckIsKilled(t *testing.T) {
+	var good, asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		// All but the last of stuckLooks fail, then one succeeds, then all fail.
+		if n := asked.Add(1); n == stuckLooks {
+			good.Store(n)
+			return
+		}
+		http.Error(w, "the loop is stuck", http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	child := exec.CommandContext(t.Context(), "sleep", "infinity")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := supervisor{log: logr.Discard(), health: server.Listener.Addr().String(), every: 10 * time.Millisecond}
+	s.watch(t.Context(), child.Process)
+	if err := child.Wait(); !died(err) {
+		t.Errorf("expected that it was killed, found %v", err)
+	}
+	if got := asked.Load(); got != 2*stuckLooks || good.Load() != stuckLooks {
+		t.Errorf("killed after %d questions, expected %d", got, 2*stuckLooks)
 	}
 }

@@ -59,6 +59,7 @@ type Agent struct {
 
 	// What goroutines of their own write, which may wait for the API server, and for the disk.
 	states    latest[NodeState]
+	turns     latest[Turn]
 	statuses  latest[gatewayReport]
 	snapshots latest[Objects]
 	endpoints latest[map[string]netip.AddrPort]
@@ -79,7 +80,7 @@ type Agent struct {
 	dialler     dialler
 	state       NodeState // as last handed over
 	started     time.Time
-	// follows another agent, which has left the node as it was asked to.
+	// follows another agent, which has ended; before it did, this one has looked at the node and could have programmed it.
 	follows bool
 
 	ready  atomic.Bool
@@ -105,7 +106,8 @@ func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 	a := &Agent{
 		node: o.Node, version: o.Version, id: o.ID, newKey: o.NewKey, kernel: k, metrics: m,
 		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1), turned: make(chan struct{}, 1),
-		states: newLatest[NodeState](), statuses: newLatest[gatewayReport](), snapshots: newLatest[Objects](),
+		states: newLatest[NodeState](), turns: newLatest[Turn](), statuses: newLatest[gatewayReport](),
+		snapshots: newLatest[Objects](),
 		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(),
 	}
 	a.proven = newProven(o.StateDir)

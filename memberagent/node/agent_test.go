@@ -144,11 +144,11 @@ func run(t *testing.T, script string) {
 func (m *machine) start(t *testing.T) {
 	t.Helper()
 	_ = os.Remove(m.path("state.json"))
-	m.agent, _ = m.newAgent(t)
+	m.agent = m.newAgent(t)
 }
 
-// newAgent starts another agent on the machine, and returns what it says after it has begun to listen.
-func (m *machine) newAgent(t *testing.T) (*exec.Cmd, *bufio.Reader) {
+// newAgent starts another agent on the machine, and returns once it listens.
+func (m *machine) newAgent(t *testing.T) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -166,11 +166,10 @@ func (m *machine) newAgent(t *testing.T) (*exec.Cmd, *bufio.Reader) {
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said := bufio.NewReader(out)
-	if line, err := said.ReadString('\n'); err != nil || line != listening {
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != listening {
 		t.Fatalf("%s: the agent did not come up: it said %q, %v", m.name, line, err)
 	}
-	return agent, said
+	return agent
 }
 
 func (m *machine) stop(t *testing.T, s syscall.Signal) {

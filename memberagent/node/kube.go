@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -222,8 +223,14 @@ func (k *Kube) Run(ctx context.Context) error {
 	// Right after installation the kinds and the agent's rights may take a moment longer than its pod,
 	// and informers would double their wait up to 30 s.
 	const every = 250 * time.Millisecond
+	said := ""
 	err := wait.PollUntilContextCancel(ctx, every, true, func(ctx context.Context) (bool, error) {
-		return k.readable(ctx), nil
+		err := k.readable(ctx)
+		if err != nil && err.Error() != said && ctx.Err() == nil {
+			said = err.Error()
+			logr.FromContextOrDiscard(ctx).Info("the cluster cannot be read yet", "why", said)
+		}
+		return err == nil, nil
 	})
 	if err != nil {
 		return nil // the context has ended
@@ -232,14 +239,14 @@ func (k *Kube) Run(ctx context.Context) error {
 	return k.cache.Start(ctx)
 }
 
-// readable says whether every kind can be listed.
-func (k *Kube) readable(ctx context.Context) bool {
+// readable returns why not every kind can be listed.
+func (k *Kube) readable(ctx context.Context) error {
 	for _, list := range []client.ObjectList{&v1alpha1.PeeringList{}, &v1alpha1.GatewayList{}, &corev1.NodeList{}} {
 		if err := k.client.List(ctx, list, client.Limit(1)); err != nil {
-			return false
+			return fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	return true
+	return nil
 }
 
 // Objects implements Cluster.
@@ -331,8 +338,20 @@ func (k *Kube) SetNodeState(ctx context.Context, state NodeState) error {
 	if k.names.Pod == "" {
 		return nil
 	}
+	return k.setConditions(ctx, podConditions(state, metav1.Now()))
+}
+
+// SetTurn implements Cluster.
+func (k *Kube) SetTurn(ctx context.Context, turn Turn) error {
+	if k.names.Pod == "" {
+		return nil
+	}
+	return k.setConditions(ctx, []corev1.PodCondition{turn.condition(metav1.Now())})
+}
+
+func (k *Kube) setConditions(ctx context.Context, conditions []corev1.PodCondition) error {
 	// A strategic merge: conditions are a list by type, and the kubelet's stay.
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": podConditions(state, metav1.Now())}})
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": conditions}})
 	if err != nil {
 		return err
 	}

@@ -172,10 +172,12 @@ const (
 
 // withdraw takes this gateway's address from its cables, so that its probes are answered no more, and goes on carrying
 // what still comes until everybody has gone elsewhere: a cable that this process holds ends with it. Only the sole
-// gateway of a cluster does not: nobody has anywhere to go. A sibling that is not alive to this node is no reason to
-// stay, for it may be to others, or come back meanwhile.
+// gateway of a cluster does not, nor the last: nobody has anywhere to go, and remote gateways that find none alive hand
+// over to each other in vain. A sibling that answers, but has yet to for its hold, is alive soon.
 func (a *Agent) withdraw(ctx context.Context) {
-	if a.gateway == nil || len(a.top.Local.Gateways) < 2 {
+	if a.gateway == nil || a.prober == nil || !slices.ContainsFunc(a.targets(), func(t target) bool {
+		return t.cluster == a.top.Cluster && a.prober.answers(t.address)
+	}) {
 		return
 	}
 	var changes []plan.Change

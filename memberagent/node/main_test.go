@@ -70,8 +70,8 @@ func inNamespaces(args ...string) *exec.Cmd {
 	return child
 }
 
-// What an agent says when it hears of changes, and when it waits for another to end and has rehearsed.
-const listening, rehearsed = "listening\n", "rehearsed\n"
+// listening is what an agent says when it hears of changes.
+const listening = "listening\n"
 
 // runAgent waits for a line on its input, by when its network is there, and runs an agent whose cluster
 // is a directory.
@@ -128,7 +128,7 @@ func runAgent(dir string) error {
 		}
 	}()
 	fmt.Print(listening)
-	err = a.TakeTurn(ctx, lock, func() { fmt.Print(rehearsed) })
+	err = a.TakeTurn(ctx, lock)
 	if ctx.Err() != nil {
 		return nil // it was told to end before its turn
 	}
@@ -196,6 +196,13 @@ func (d directory) SetNodeState(ctx context.Context, state node.NodeState) error
 		return err
 	}
 	return d.write("state.json", state)
+}
+
+func (d directory) SetTurn(ctx context.Context, turn node.Turn) error {
+	if err := d.unanswered(ctx); err != nil {
+		return err
+	}
+	return d.write("turn.json", turn)
 }
 
 func (d directory) LoadBalancer(ctx context.Context, service string) ([]string, error) {

@@ -60,6 +60,8 @@ type Cluster interface {
 	Alive(gateway *v1alpha1.Gateway)
 	// SetNodeState sets conditions of the agent's pod.
 	SetNodeState(ctx context.Context, state NodeState) error
+	// SetTurn sets the condition of the agent's pod that says whether it may program the node.
+	SetTurn(ctx context.Context, turn Turn) error
 	// LoadBalancer returns the addresses that a Service of Sealane's namespace is given from outside.
 	LoadBalancer(ctx context.Context, service string) ([]string, error)
 	// Uninstalled says whether the agent's DaemonSet is known to be gone, or going. An error, such as a

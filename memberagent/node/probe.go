@@ -111,6 +111,14 @@ func (p *Prober) live(target netip.Addr) liveness {
 	return unknown
 }
 
+// answers says whether a target has answered lately, though it may have to for longer until it counts as alive.
+func (p *Prober) answers(target netip.Addr) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, ok := p.series[target]
+	return ok && (s.live == alive || s.streak > 0)
+}
+
 // Run sends and receives until the context ends.
 func (p *Prober) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.conn.Close() }) // it ends the receiver

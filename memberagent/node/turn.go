@@ -12,12 +12,22 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/internal/clip"
 )
 
-// rehearseAgain is the wait after a rehearsal that failed, in which the API server may come back.
-const rehearseAgain = time.Second
+const (
+	// rehearseAgain is the time between two rehearsals.
+	rehearseAgain = time.Second
+	// deserted is for how long nobody may have the turn until an agent takes it that has not rehearsed with success:
+	// longer than a kubelet takes to start another container again for the first times.
+	deserted = 30 * time.Second
+)
 
 // OpenLock opens, and does not lock, the file that agents of one node lock. A process that has it open on behalf of its
 // child keeps the turn when the child dies, and the next child has it at once.
@@ -28,97 +38,173 @@ func OpenLock(stateDir string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(stateDir, "agent.lock"), os.O_RDWR|os.O_CREATE, 0o600)
 }
 
+// Turn is what an agent says of its right to program the node.
+type Turn struct {
+	// Reason is v1alpha1.ReasonProgramming, ReasonRehearsed, ReasonHeld or ReasonNotRehearsed.
+	Reason, Message string
+}
+
+func (t Turn) condition(now metav1.Time) corev1.PodCondition {
+	c := corev1.PodCondition{Type: v1alpha1.PodMayProgram, Status: corev1.ConditionTrue, Reason: t.Reason,
+		Message:            t.Message,
+		LastTransitionTime: now}
+	if t.Reason == v1alpha1.ReasonHeld || t.Reason == v1alpha1.ReasonNotRehearsed {
+		c.Status = corev1.ConditionFalse
+	}
+	return c
+}
+
 // TakeTurn waits until no other agent programs the node, the right to which one process at a time has, by flock(2): the
-// kernel takes it from a process that dies in whatever way. While it does, it rehearses, and calls rehearsed once that
-// has succeeded; an agent that has not to wait does not rehearse. The error of a file that cannot be locked is
-// returned at once, and that of a context that ends while another agent goes on. The file is that of OpenLock.
-func (a *Agent) TakeTurn(ctx context.Context, file *os.File, rehearsed func()) error {
-	path := file.Name()
-	switch err := flock(file, syscall.LOCK_EX|syscall.LOCK_NB); {
-	case err == nil:
-		return nil
-	case !errors.Is(err, syscall.EWOULDBLOCK):
-		return fmt.Errorf("lock %s: %w", path, err)
-	}
+// kernel takes it from a process that dies in whatever way. While it waits, it rehearses, again and again, and the
+// agent's pod says with what success. An agent that has not succeeded takes a turn that nobody has only after
+// deserted: the other may be about to come back. The error of a file that cannot be locked is returned at once, and
+// that of a context that ends while another agent goes on. The file is that of OpenLock.
+func (a *Agent) TakeTurn(ctx context.Context, file *os.File) error {
 	log := logr.FromContextOrDiscard(ctx)
-	log.Info("another agent programs the node: waiting until it ends", "lock", path)
-	inner, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go a.rehearseUntil(inner, rehearsed)
-	// It outlives a context that ends, but not the process, which then does too.
-	locked := make(chan error, 1)
-	start := time.Now()
-	go func() { locked <- flock(file, syscall.LOCK_EX) }()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case err := <-locked:
-		if err != nil {
-			return fmt.Errorf("lock %s: %w", path, err)
-		}
+	go a.turns.each(ctx, a.cluster.SetTurn, func(err error) { log.Error(err, "the pod does not say whose turn it is") })
+	first, err := try(file)
+	if err != nil {
+		return err
 	}
-	a.follows = true
-	log.Info("the other agent has ended", "waited", time.Since(start).Round(time.Millisecond).String())
+	if !first {
+		log.Info("another agent programs the node: waiting until it ends", "lock", file.Name())
+		start := time.Now()
+		if err := a.wait(ctx, file); err != nil {
+			return err
+		}
+		log.Info("the other agent has ended", "waited", time.Since(start).Round(time.Millisecond).String(),
+			"rehearsed", a.follows)
+	}
+	a.turns.put(Turn{v1alpha1.ReasonProgramming, "this agent programs the node"})
 	return nil
 }
 
-// flock locks a file; a signal that interrupts it is none of its business.
-func flock(file *os.File, how int) error {
-	for {
-		if err := syscall.Flock(int(file.Fd()), how); !errors.Is(err, syscall.EINTR) {
+// wait rehearses until the turn is this agent's.
+func (a *Agent) wait(ctx context.Context, file *os.File) error {
+	locked := make(chan error, 1)
+	r := rehearsal{began: time.Now()}
+	for queued := false; ; {
+		err := a.rehearse(ctx, &r)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		a.tellTurn(ctx, &r, err)
+		if a.follows = err == nil; a.follows && !queued {
+			queued = true
+			// It outlives a context that ends, but not the process, which then does too.
+			go func() { locked <- flock(file, syscall.LOCK_EX) }()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-locked:
+			return err
+		case <-time.After(rehearseAgain):
+		}
+		if queued {
+			continue
+		}
+		if mine, err := r.desertedTurn(file); mine || err != nil {
 			return err
 		}
 	}
 }
 
-// rehearseUntil rehearses until it succeeds, and then says so.
-func (a *Agent) rehearseUntil(ctx context.Context, rehearsed func()) {
-	log, said := logr.FromContextOrDiscard(ctx), ""
+// rehearsal is what one look leaves to the next.
+type rehearsal struct {
+	began time.Time
+	said  Turn
+	// calm says that all nodes have been programmed at some look; free is since when nobody has the turn.
+	calm bool
+	free time.Time
+}
+
+// tellTurn tells the pod how a rehearsal went, if it went otherwise than the one before.
+func (a *Agent) tellTurn(ctx context.Context, r *rehearsal, err error) {
+	now := Turn{v1alpha1.ReasonRehearsed, "waiting for another agent to end"}
+	if err != nil {
+		now = Turn{v1alpha1.ReasonNotRehearsed, clip.Text(err.Error(), maxStateError)}
+		if errors.Is(err, errHeld) {
+			now.Reason = v1alpha1.ReasonHeld
+		}
+	}
+	// At first the objects are merely on their way.
+	if now == r.said || errors.Is(err, errNotLoaded) && time.Since(r.began) < snapshotPatience {
+		return
+	}
+	r.said = now
+	logr.FromContextOrDiscard(ctx).Info("another agent programs the node", "reason", now.Reason, "message", now.Message)
+	a.turns.put(now)
+}
+
+// desertedTurn takes a turn that nobody has had for deserted.
+func (r *rehearsal) desertedTurn(file *os.File) (mine bool, err error) {
+	switch mine, err = try(file); {
+	case err != nil || !mine:
+		r.free = time.Time{}
+		return false, err
+	case r.free.IsZero():
+		r.free = time.Now()
+	}
+	if time.Since(r.free) >= deserted {
+		return true, nil
+	}
+	return false, flock(file, syscall.LOCK_UN)
+}
+
+// try takes the turn if nobody has it.
+func try(file *os.File) (mine bool, err error) {
+	err = flock(file, syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// flock locks a file; a signal that interrupts it is none of its business.
+func flock(file *os.File, how int) error {
 	for {
-		changes, err := a.rehearse(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err == nil {
-			log.Info("rehearsed: ready to take over", "changes", changes)
-			rehearsed()
-			return
-		}
-		if said != err.Error() && !errors.Is(err, errNotLoaded) {
-			said = err.Error()
-			log.Error(err, "not ready to take over")
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(rehearseAgain):
+		switch err := syscall.Flock(int(file.Fd()), how); {
+		case err == nil:
+			return nil
+		case !errors.Is(err, syscall.EINTR):
+			return fmt.Errorf("lock %s: %w", file.Name(), err)
 		}
 	}
 }
 
-// rehearse does all of a sync but its changes, and returns how many there would be. What fails here would fail where
-// the old agent has gone already.
-func (a *Agent) rehearse(ctx context.Context) (int, error) {
+// errHeld is no failure of this agent's.
+var errHeld = errors.New("waiting until all nodes of the cluster are programmed")
+
+// rehearse does all of a sync but its changes. What fails here would fail where the old agent has gone already. It
+// fails also while a node of the cluster is not programmed that was before: the same roll-out may have done that.
+func (a *Agent) rehearse(ctx context.Context, r *rehearsal) error {
 	o, synced, err := a.cluster.Objects(ctx)
 	switch {
 	case err != nil:
-		return 0, err
+		return err
 	case !synced:
-		return 0, errNotLoaded
+		return errNotLoaded
 	case o.Peering == nil:
-		return 0, nil // there is nothing to program
+		return nil // there is nothing to program
+	}
+	if c := meta.FindStatusCondition(o.Peering.Status.Conditions, v1alpha1.PeeringNodesProgrammed); c != nil {
+		if r.calm = r.calm || c.Status == metav1.ConditionTrue; r.calm && c.Status != metav1.ConditionTrue {
+			return fmt.Errorf("%w: %s", errHeld, c.Message)
+		}
 	}
 	top, facts, err := a.know(o)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if _, err := a.kernel.Driver(top.Cable.Driver); err != nil {
-		return 0, err
+		return err
 	}
 	have, err := a.kernel.Observe(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	facts.Current = plan.Current(top, have)
-	return len(plan.Diff(plan.For(top, facts), have)), nil
+	plan.Diff(plan.For(top, facts), have)
+	return nil
 }

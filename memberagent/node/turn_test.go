@@ -8,13 +8,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync/atomic"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/cable"
@@ -22,13 +24,18 @@ import (
 	"github.com/sealane-io/sealane/memberagent/node"
 )
 
+// turn is what the agent that spoke last says of it.
+func (m *machine) turn() string {
+	var t node.Turn
+	_ = m.read("turn.json", &t) // it may not be there yet
+	return t.Reason
+}
+
 // follow starts an agent that waits for the one that runs, and returns it once it has rehearsed.
 func (m *machine) follow(t *testing.T) *exec.Cmd {
 	t.Helper()
-	next, said := m.newAgent(t)
-	if line, err := said.ReadString('\n'); err != nil || line != rehearsed {
-		t.Fatalf("%s: expected that the new agent rehearses, it said %q: %v", m.name, line, err)
-	}
+	next := m.newAgent(t)
+	eventually(t, 10*time.Second, "rehearsed", func() bool { return m.turn() == v1alpha1.ReasonRehearsed })
 	return next
 }
 
@@ -52,7 +59,9 @@ func TestANewAgentTakesOver(t *testing.T) {
 	for _, m := range []*machine{n.gw1, n.worker1} {
 		for name, signal := range map[string]syscall.Signal{"ends": syscall.SIGTERM, "is killed": syscall.SIGKILL} {
 			t.Run(m.name+" "+name, func(t *testing.T) {
-				eventually(t, 10*time.Second, "programmed", func() bool { return m.says(v1alpha1.ReasonNodeProgrammed) })
+				eventually(t, 10*time.Second, "programmed", func() bool {
+					return m.says(v1alpha1.ReasonNodeProgrammed) && m.turn() == v1alpha1.ReasonProgramming
+				})
 				for _, f := range flows {
 					_, _, _ = f.reset()
 				}
@@ -81,20 +90,46 @@ func TestANewAgentTakesOver(t *testing.T) {
 	})
 }
 
-// unready is a cluster whose objects cannot be had at first.
-type unready struct {
+// rehearsing is a cluster whose objects are given by the test, and that keeps what is said of turns.
+type rehearsing struct {
 	directory
-	ready atomic.Bool
+	mu      sync.Mutex
+	objects node.Objects
+	err     error
+	said    node.Turn
 }
 
-func (u *unready) Objects(context.Context) (node.Objects, bool, error) {
-	if !u.ready.Load() {
-		return node.Objects{}, false, errors.New("forbidden")
-	}
-	return node.Objects{}, true, nil
+func (r *rehearsing) Objects(context.Context) (node.Objects, bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.objects, r.err == nil, r.err
 }
 
-// TestATurnIsRehearsed: an agent that cannot read its cluster does not say that it is ready to take over.
+func (r *rehearsing) SetTurn(_ context.Context, turn node.Turn) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said = turn
+	return nil
+}
+
+func (r *rehearsing) set(o node.Objects, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.objects, r.err = o, err
+}
+
+// says waits until what is said of the turn has a reason, and a message with a text in it.
+func (r *rehearsing) says(t *testing.T, reason, text string) {
+	t.Helper()
+	eventually(t, 10*time.Second, reason+" "+text, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.said.Reason == reason && strings.Contains(r.said.Message, text)
+	})
+}
+
+// TestATurnIsRehearsed: an agent that could not program the node does not say that it could, and gets no turn that
+// another agent may come back to.
 func TestATurnIsRehearsed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made by the first") // as on a new node
 	key, _, err := cable.LoadKey(t.TempDir())
@@ -130,34 +165,55 @@ func TestATurnIsRehearsed(t *testing.T) {
 		t.Cleanup(func() { _ = f.Close() })
 		return f
 	}
-	cluster, first := new(unready), lock()
-	err = newAgent(cluster).TakeTurn(t.Context(), first, func() { t.Error("who does not wait does not rehearse") })
-	if err != nil {
+	peering := func(driver v1alpha1.CableDriver, programmed metav1.ConditionStatus) node.Objects {
+		p := &v1alpha1.Peering{}
+		p.Spec.ClusterID, p.Spec.Cable.Driver = "c1", driver
+		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PeeringNodesProgrammed, Status: programmed,
+			Message: "n2 fails"}}
+		return node.Objects{Peering: p}
+	}
+	first := lock()
+	if err := newAgent(new(rehearsing)).TakeTurn(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 	// A child that the same process starts anew has the turn that the one before had.
-	if err := newAgent(cluster).TakeTurn(t.Context(), first, func() { t.Error("rehearsed") }); err != nil {
+	if err := newAgent(new(rehearsing)).TakeTurn(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	said, turn := make(chan struct{}), make(chan error, 1)
+	cluster, turn := &rehearsing{err: errors.New("forbidden")}, make(chan error, 1)
 	second := lock()
-	go func() { turn <- newAgent(cluster).TakeTurn(t.Context(), second, func() { close(said) }) }()
-	select {
-	case <-said:
-		t.Error("rehearsed without the cluster's objects")
-	case err := <-turn:
-		t.Fatalf("two agents have the turn: %v", err)
-	case <-time.After(1500 * time.Millisecond):
-	}
-	cluster.ready.Store(true)
-	select {
-	case <-said:
-	case err := <-turn:
-		t.Fatalf("two agents have the turn: %v", err)
-	case <-time.After(10 * time.Second):
-		t.Fatal("it did not rehearse")
-	}
+	go func() { turn <- newAgent(cluster).TakeTurn(t.Context(), second) }()
+	cluster.says(t, v1alpha1.ReasonNotRehearsed, "forbidden")
+	cluster.set(peering("carrier-pigeon", metav1.ConditionFalse), nil)
+	cluster.says(t, v1alpha1.ReasonNotRehearsed, "carrier-pigeon")
+	// The other one crashes, and comes back.
 	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2500 * time.Millisecond)
+	third := lock()
+	var back *node.Agent
+	eventually(t, 5*time.Second, "the other one is back", func() bool {
+		back = newAgent(new(rehearsing))
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		return back.TakeTurn(ctx, third) == nil
+	})
+	// It could, but other nodes fail: whether or not from the start makes the difference.
+	cluster.set(peering(v1alpha1.CableWireGuard, metav1.ConditionFalse), nil)
+	cluster.says(t, v1alpha1.ReasonRehearsed, "")
+	cluster.set(peering(v1alpha1.CableWireGuard, metav1.ConditionTrue), nil)
+	time.Sleep(1500 * time.Millisecond)
+	cluster.set(peering(v1alpha1.CableWireGuard, metav1.ConditionFalse), nil)
+	cluster.says(t, v1alpha1.ReasonHeld, "n2 fails")
+	cluster.set(peering(v1alpha1.CableWireGuard, metav1.ConditionTrue), nil)
+	cluster.says(t, v1alpha1.ReasonRehearsed, "")
+	select {
+	case err := <-turn:
+		t.Fatalf("two agents have the turn: %v", err)
+	default:
+	}
+	if err := third.Close(); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -168,15 +224,17 @@ func TestATurnIsRehearsed(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("it did not get its turn")
 	}
+	cluster.says(t, v1alpha1.ReasonProgramming, "")
 	t.Run("told to end while it waits", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		if err := newAgent(cluster).TakeTurn(ctx, lock(), cancel); !errors.Is(err, context.Canceled) {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := newAgent(cluster).TakeTurn(ctx, lock()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("expected that it ends, found %v", err)
 		}
 	})
 	t.Run("a file that cannot be locked", func(t *testing.T) {
 		closed := lock()
-		if err := errors.Join(closed.Close(), newAgent(cluster).TakeTurn(t.Context(), closed, func() {})); err == nil {
+		if err := errors.Join(closed.Close(), newAgent(cluster).TakeTurn(t.Context(), closed)); err == nil {
 			t.Error("no error")
 		}
 	})

@@ -50,6 +50,9 @@ func TestPrometheusReadsTheAgents(t *testing.T) {
 		}
 		for _, target := range targets {
 			ip, port, _ := strings.Cut(target, "/")
+			if app == "sealane-node" && port == "" {
+				port = "9811" // its Pods name no port: see docs/metrics.md
+			}
 			address := net.JoinHostPort(ip, port)
 			suite.Eventually(t, suite.Patience, func(context.Context) error {
 				//nolint:contextcheck // it has the context of the test

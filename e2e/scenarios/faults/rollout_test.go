@@ -83,7 +83,7 @@ func TestARollOut(t *testing.T) {
 		template(t, `{"metadata":{"annotations":{"rolled":null}}}`)
 		rolledOut(t)
 	}()
-	suite.ConnectionSurvives(t, 45*time.Second, 3*time.Second, func() {
+	suite.ConnectionSurvives(t, 60*time.Second, 3*time.Second, func() {
 		template(t, fmt.Sprintf(`{"metadata":{"annotations":{"rolled":%q}}}`, mark))
 		inAllMembers(t, "{.spec.template.metadata.annotations.rolled}", mark)
 		rolledOut(t)

@@ -26,7 +26,7 @@ func NodesCleaned(ctx context.Context, cached, live client.Reader) (bool, error)
 // dirtyNodes names the pods of the DaemonSet that have not reported a clean node. A pod that is yet to come
 // counts as well: its node may hold what an earlier one left.
 func dirtyNodes(ctx context.Context, cached, live client.Reader) ([]string, error) {
-	agents, desired, err := nodeAgents(ctx, cached, live)
+	agents, desired, _, err := nodeAgents(ctx, cached, live)
 	if err != nil {
 		return nil, err
 	}

@@ -48,17 +48,20 @@ type nodeAgent struct {
 	// failing says why it will not, unless a person does something.
 	started bool
 	failing string
+	// ending says that the pod is being deleted.
+	ending bool
 }
 
 // maxFailing bounds, in bytes, what is told of why a pod does not run.
 const maxFailing = 256
 
-// nodeAgents lists the pods of the DaemonSet by name, and how many there should be: one for each node that
-// the DaemonSet is for.
-func nodeAgents(ctx context.Context, cached, live client.Reader) (agents []nodeAgent, desired int, err error) {
+// nodeAgents lists the pods of the DaemonSet by name, how many there should be, which is one for each node that
+// the DaemonSet is for, and how many of them are yet to be made from its present template.
+func nodeAgents(ctx context.Context, cached, live client.Reader) (agents []nodeAgent, desired,
+	outdated int, err error) {
 	pods := &corev1.PodList{}
 	if err := cached.List(ctx, pods, client.InNamespace(v1alpha1.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, 0, fmt.Errorf("list pods: %w", err)
+		return nil, 0, 0, fmt.Errorf("list pods: %w", err)
 	}
 	for i := range pods.Items {
 		if ofNodeAgent(&pods.Items[i]) {
@@ -69,9 +72,14 @@ func nodeAgents(ctx context.Context, cached, live client.Reader) (agents []nodeA
 	set := &appsv1.DaemonSet{}
 	err = live.Get(ctx, types.NamespacedName{Namespace: v1alpha1.Namespace, Name: nodeDaemonSet}, set)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, 0, fmt.Errorf("get DaemonSet %s: %w", nodeDaemonSet, err)
+		return nil, 0, 0, fmt.Errorf("get DaemonSet %s: %w", nodeDaemonSet, err)
 	}
-	return agents, int(set.Status.DesiredNumberScheduled), nil
+	desired = int(set.Status.DesiredNumberScheduled)
+	outdated = desired - int(set.Status.UpdatedNumberScheduled)
+	if set.Status.ObservedGeneration < set.Generation {
+		outdated = desired
+	}
+	return agents, desired, outdated, nil
 }
 
 func ofNodeAgent(p *corev1.Pod) bool {
@@ -81,13 +89,17 @@ func ofNodeAgent(p *corev1.Pod) bool {
 }
 
 func agentOf(p *corev1.Pod) nodeAgent {
-	a := nodeAgent{pod: p.Name, node: nodeOf(p)}
+	a := nodeAgent{pod: p.Name, node: nodeOf(p), ending: p.DeletionTimestamp != nil}
 	for _, c := range p.Status.Conditions {
 		switch {
 		case c.Type == corev1.PodReady:
 			a.unready = c.Status != corev1.ConditionTrue
 		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
 			a.failing = clip.Text(c.Reason+": "+c.Message, maxFailing)
+		case c.Type == v1alpha1.PodMayProgram:
+			if a.started = c.Status == corev1.ConditionTrue; c.Reason == v1alpha1.ReasonNotRehearsed {
+				a.failing = clip.Text(c.Reason+": "+c.Message, maxFailing)
+			}
 		case c.Type == v1alpha1.PodNodeProgrammed:
 			a.programmed, a.message = c.Reason, c.Message
 		case c.Type == v1alpha1.PodNetworksAccepted && c.Status == corev1.ConditionFalse:
@@ -95,11 +107,10 @@ func agentOf(p *corev1.Pod) nodeAgent {
 		}
 	}
 	for _, s := range p.Status.ContainerStatuses {
-		a.started = s.Started != nil && *s.Started
 		w, ended := s.State.Waiting, s.LastTerminationState.Terminated
 		switch {
-		case a.started:
-		case s.RestartCount > 0 && ended != nil: // the same between two attempts and during one
+		case s.State.Running != nil && a.started:
+		case s.RestartCount > 1 && ended != nil: // the same between two attempts and during one
 			a.failing = clip.Text(fmt.Sprintf("%s: it ends with exit code %d, see its logs", ended.Reason, ended.ExitCode),
 				maxFailing)
 		case w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing": // of which the kubelet will see to
@@ -153,8 +164,9 @@ func speaking(agents []nodeAgent) []nodeAgent {
 	return out
 }
 
-// agentsRunning sums up whether the pods of the node agents run, each for itself.
-func agentsRunning(agents []nodeAgent) metav1.Condition {
+// agentsRunning sums up whether the pods of the node agents run, each for itself; outdated of them are yet to be made.
+func agentsRunning(agents []nodeAgent, outdated int) metav1.Condition {
+	agents = slices.DeleteFunc(slices.Clone(agents), func(a nodeAgent) bool { return a.ending })
 	var failing, starting []string
 	speaks := map[string]string{}
 	for _, a := range speaking(agents) {
@@ -179,6 +191,9 @@ func agentsRunning(agents []nodeAgent) metav1.Condition {
 			len(failing), strings.Join(failing[:min(few, len(failing))], "; "))
 	case len(starting) > 0:
 		return condition(v1alpha1.PeeringAgentsRunning, false, reasonStarting, "%s, waiting for %s", count, some(starting))
+	case outdated > 0 || len(agents) == 0:
+		return condition(v1alpha1.PeeringAgentsRunning, false, reasonStarting, "%s, waiting for DaemonSet %s to replace %d: "+
+			"its events say why it may not", count, nodeDaemonSet, outdated)
 	}
 	return condition(v1alpha1.PeeringAgentsRunning, true, reasonRunning, "%s", count)
 }

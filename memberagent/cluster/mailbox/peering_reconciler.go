@@ -124,6 +124,9 @@ func (r *Peering) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
+// rollOutPace is how often the DaemonSet of the node agents is looked at while it replaces them.
+const rollOutPace = 10 * time.Second
+
 // paceOf a report: where only nodes come and go, as they do one after the other in an upgrade, there is no hurry.
 func paceOf(before, after v1alpha1.PeeringStatus) time.Duration {
 	before.Conditions, after.Conditions = slices.Clone(before.Conditions), slices.Clone(after.Conditions)
@@ -163,11 +166,13 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 		in.Remaining, err = r.remaining(ctx, in.DNS)
 		return in, again, err
 	}
-	agents, desired, err := nodeAgents(ctx, r, r.Live)
+	agents, desired, outdated, err := nodeAgents(ctx, r, r.Live)
 	if err != nil {
 		return in, 0, err
 	}
-	in.Agents = agentsRunning(agents)
+	if in.Agents = agentsRunning(agents, outdated); outdated > 0 {
+		again = reach.Sooner(again, rollOutPace) // the DaemonSet's status is not watched
+	}
 	agents = speaking(agents)
 	in.Nodes, in.Accepted = nodesProgrammed(agents, desired), networksAccepted(agents)
 	exports := &mcs.ServiceExportList{}
