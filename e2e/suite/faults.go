@@ -115,14 +115,19 @@ func WithoutAgent(t *testing.T, node string, meanwhile func()) {
 // CrashAgent kills the agent of a node, and not the process that holds its cables and starts it again.
 func CrashAgent(t *testing.T, node string) {
 	t.Helper()
+	killed := 0
 	for _, pid := range agentsOf(t, node) {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err == nil && strings.Contains(string(args), "--supervised") {
 			err = syscall.Kill(pid, syscall.SIGKILL)
+			killed++
 		}
 		if err != nil {
 			t.Errorf("kill the agent of %s: %v", node, err)
 		}
+	}
+	if killed == 0 {
+		t.Errorf("no agent of %s runs under a supervisor", node)
 	}
 }
 
