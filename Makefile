@@ -81,6 +81,10 @@ test-e2e: prerequisites test-deps ## Run the end-to-end scenarios (SCENARIOS=./s
 bench: prerequisites lab-deps ## Run the benchmarks; results go to docs/benchmarks.
 	go run -C e2e ./cmd/bench
 
+.PHONY: bench-failover
+bench-failover: prerequisites lab-deps ## Measure what traffic sees while gateways fail; results go to docs/benchmarks/failover.md.
+	go run -C e2e ./cmd/failover
+
 ##@ Try it
 
 .PHONY: demo

@@ -19,6 +19,8 @@ const usage = `usage:
   client tcp [-duration 60s] [-interval 20ms] URL-HOST:PORT          hold one connection; prints the longest gap
   client bulk [-duration 10s] [-streams 1] HOST:PORT                 download as fast as possible; prints bit/s
   client rtt [-count 500] HOST:PORT                                  time datagrams to an echo; prints the median in us
+  client flow [-duration 10s] [-interval 5ms] HOST:PORT              datagrams to an echo; prints lost, longest gap
+  client connects [-duration 10s] [-interval 10ms] HOST:PORT         open connections; prints those failed, the slowest
   client watch [-interval 5ms] [-timeout 30s] URL                    prints when DNS, then HTTP answered
   client sleep                                                       wait to be used with exec`
 
@@ -35,7 +37,8 @@ func dispatch(args []string) error {
 	}
 	commands := map[string]func([]string) error{
 		"http": getCommand, "dns": dnsCommand, "udp": udpCommand,
-		"tcp": tcpCommand, "bulk": bulkCommand, "rtt": rttCommand, "watch": watchCommand, "sleep": sleepCommand,
+		"tcp": tcpCommand, "bulk": bulkCommand, "rtt": rttCommand, "flow": flowCommand, "connects": connectsCommand,
+		"watch": watchCommand, "sleep": sleepCommand,
 	}
 	command, ok := commands[args[0]]
 	if !ok {

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command failover measures what traffic between clusters sees while gateways fail, in a lab with two of them in each
+// of two clusters. It writes the figures as text.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/sealane-io/sealane/e2e/lab"
+	"github.com/sealane-io/sealane/e2e/sealane"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	name := flag.String("name", ".lab-failover",
+		"the lab's state directory, relative to the source tree; a lab that is up "+
+			"already is used and stays")
+	out := flag.String("out", "docs/benchmarks/failover.md", "where the figures go, relative to the source tree")
+	rounds := flag.Int("rounds", 5, "how often each fault happens; the median counts")
+	only := flag.String("only", "", "names of faults, separated by commas; empty is all")
+	keep := flag.Bool("keep", false, "leave the lab running afterwards")
+	flag.Parse()
+	if err := run(ctx, *name, *out, *only, *rounds, *keep); err != nil {
+		fmt.Fprintf(os.Stderr, "failover: failed: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, name, out, only string, rounds int, keep bool) (err error) {
+	root, err := lab.SourceRoot(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.Chdir(root); err != nil {
+		return fmt.Errorf("go to the source tree: %w", err)
+	}
+	if _, openErr := lab.Open(name); openErr != nil && !keep {
+		defer func() {
+			down, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
+			defer cancel()
+			if downErr := lab.Down(down, name, os.Stdout); err == nil {
+				err = downErr
+			}
+		}()
+	}
+	l, err := boot(ctx, name)
+	if err != nil {
+		return err
+	}
+	rows, err := measure(ctx, l, only, rounds)
+	if err != nil {
+		return err
+	}
+	return write(out, rows, rounds)
+}
+
+// boot makes the lab of e2e/topologies/ha.yaml ready to measure.
+func boot(ctx context.Context, name string) (*lab.Lab, error) {
+	text, err := os.ReadFile("e2e/topologies/ha.yaml")
+	if err != nil {
+		return nil, err
+	}
+	topology, err := lab.ParseTopology(text)
+	if err != nil {
+		return nil, err
+	}
+	l, err := lab.Up(ctx, lab.Options{Name: name, Topology: topology, Out: os.Stdout})
+	if err != nil {
+		return nil, err
+	}
+	s := &sealane.Sealane{Lab: l, Out: os.Stdout}
+	if err := s.Install(ctx); err != nil {
+		return nil, err
+	}
+	for _, c := range l.Topology.Clusters {
+		if err := (sealane.Workload{Cluster: c, Replicas: 2}).Apply(ctx, l); err != nil {
+			return nil, err
+		}
+		_, err := l.Kubectl(ctx, "--context", c.Name, "-n", "sample", "wait", "--for=condition=Ready", "pods", "--all",
+			"--timeout=240s")
+		if err != nil {
+			return nil, fmt.Errorf("pods of %s: %w", c.Name, err)
+		}
+	}
+	return l, nil
+}

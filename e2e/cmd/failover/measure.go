@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sealane-io/sealane/e2e/lab"
+)
+
+// The traffic of one round: it begins, the fault happens a while later, and it goes on.
+const (
+	traffic = 9 * time.Second
+	before  = 2 * time.Second
+)
+
+// seen is what one flow saw in one round.
+type seen struct {
+	datagrams struct {
+		sent, lost int
+		gap        time.Duration
+	}
+	stream struct {
+		connections, resets int
+		gap                 time.Duration
+	}
+	connects struct {
+		made, failed int
+		slowest      time.Duration
+	}
+}
+
+// row is what a fault did, over all flows and rounds.
+type row struct {
+	Fault string
+	// Gap and Stall are the longest silences of the datagrams and of the TCP connection: the median over rounds and flows,
+	// and the most. Reference are the medians within a node.
+	Gap, GapMost, Stall, StallMost, ReferenceGap, ReferenceStall time.Duration
+	// Lost is the median of datagrams lost, of Sent.
+	Lost, Sent int
+	// Ended are the TCP connections that did not live to the end, of Streams.
+	Ended, Streams int
+	// Failed of Made new connections, of which the slowest took Slowest.
+	Failed, Made int
+	Slowest      time.Duration
+}
+
+// measure lets each fault happen some times, to one gateway after the other.
+func measure(ctx context.Context, l *lab.Lab, only string, rounds int) ([]row, error) {
+	gateways := []string{"c1-gw1", "c2-gw2", "c1-gw2", "c2-gw1"}
+	var rows []row
+	for _, f := range faults() {
+		if only != "" && !slices.Contains(strings.Split(only, ","), f.name) {
+			continue
+		}
+		r := row{Fault: f.name}
+		var all, reference []seen
+		for round := range rounds {
+			node := gateways[round%len(gateways)]
+			if err := settle(ctx, l); err != nil {
+				return nil, fmt.Errorf("before %s of %s: %w", f.name, node, err)
+			}
+			flows, within, err := during(ctx, l, f, node)
+			if err != nil {
+				return nil, fmt.Errorf("%s of %s: %w", f.name, node, err)
+			}
+			all, reference = append(all, flows...), append(reference, within)
+			for _, s := range flows {
+				fmt.Printf("%s of %s: %+v\n", f.name, node, s)
+			}
+		}
+		r.sum(all, reference)
+		fmt.Printf("%+v\n", r)
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// during runs the traffic, and the fault in the middle of it.
+func during(ctx context.Context, l *lab.Lab, f fault, node string) (flows []seen, within seen, err error) {
+	ends := [][2]string{{"c1", "c2"}, {"c2", "c1"}, {"c1", "c1"}}
+	results, errs := make([]seen, len(ends)), make([]error, len(ends))
+	var group sync.WaitGroup
+	for i, e := range ends {
+		group.Go(func() { results[i], errs[i] = flow(ctx, l, e[0], e[1]) })
+	}
+	err = wait(ctx, before)
+	if err == nil {
+		err = f.do(ctx, l, node)
+	}
+	group.Wait()
+	err = errors.Join(err, f.repair(context.WithoutCancel(ctx), l, node), errors.Join(errs...))
+	return results[:2], results[2], err
+}
+
+// flow runs the three kinds of traffic from the client on a cluster's worker to the server on that of another.
+func flow(ctx context.Context, l *lab.Lab, from, to string) (seen, error) {
+	ip, err := l.Kubectl(ctx, "--context", to, "-n", "sample", "get", "pod", "server-"+to+"-worker", "-o",
+		"jsonpath={.status.podIP}")
+	if err != nil {
+		return seen{}, err
+	}
+	target := string(ip) + ":8080"
+	var s seen
+	var errs [3]error
+	var group sync.WaitGroup
+	ask := func(i int, what string, format string, into ...any) {
+		group.Go(func() {
+			// A connection that did not live to the end is told by the exit code too.
+			out, err := l.Kubectl(ctx, "--context", from, "-n", "sample", "exec", "client-"+from+"-worker", "--",
+				"/client", what,
+				"-duration="+traffic.String(), target)
+			line, _, _ := strings.Cut(string(out), "\n")
+			if _, scanErr := fmt.Sscanf(line, format, into...); scanErr != nil {
+				errs[i] = fmt.Errorf("client %s: expected %q, found %q: %w", what, format, out, errors.Join(scanErr, err))
+			}
+		})
+	}
+	var gaps [3]string
+	ask(0, "flow", "sent=%d lost=%d longest-gap=%s", &s.datagrams.sent, &s.datagrams.lost, &gaps[0])
+	ask(1, "tcp", "connections=%d resets=%d longest-gap=%s", &s.stream.connections, &s.stream.resets, &gaps[1])
+	ask(2, "connects", "made=%d failed=%d slowest=%s", &s.connects.made, &s.connects.failed, &gaps[2])
+	group.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
+		return seen{}, err
+	}
+	for i, d := range []*time.Duration{&s.datagrams.gap, &s.stream.gap, &s.connects.slowest} {
+		if *d, err = time.ParseDuration(gaps[i]); err != nil {
+			return seen{}, err
+		}
+	}
+	return s, nil
+}
+
+// sum sums up what the flows between clusters saw, and those within a node.
+func (r *row) sum(flows, reference []seen) {
+	var gaps, stalls []time.Duration
+	var lost []int
+	for _, s := range flows {
+		gaps, stalls, lost = append(gaps, s.datagrams.gap), append(stalls, s.stream.gap), append(lost, s.datagrams.lost)
+		r.Sent, r.Streams = max(r.Sent, s.datagrams.sent), r.Streams+1
+		if s.stream.connections != 1 || s.stream.resets != 0 {
+			r.Ended++
+		}
+		r.Failed, r.Made = r.Failed+s.connects.failed, r.Made+s.connects.made
+		r.Slowest = max(r.Slowest, s.connects.slowest)
+	}
+	slices.Sort(gaps)
+	slices.Sort(stalls)
+	slices.Sort(lost)
+	r.Gap, r.GapMost = gaps[len(gaps)/2], gaps[len(gaps)-1]
+	r.Stall, r.StallMost = stalls[len(stalls)/2], stalls[len(stalls)-1]
+	r.Lost = lost[len(lost)/2]
+	var within, withinStalls []time.Duration
+	for _, s := range reference {
+		within, withinStalls = append(within, s.datagrams.gap), append(withinStalls, s.stream.gap)
+	}
+	slices.Sort(within)
+	slices.Sort(withinStalls)
+	r.ReferenceGap, r.ReferenceStall = within[len(within)/2], withinStalls[len(withinStalls)/2]
+}
+
+// write replaces the file of the figures.
+func write(file string, rows []row, rounds int) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# When a gateway fails
+
+Made by `+"`make bench-failover`"+`: the lab of e2e/topologies/ha.yaml, two clusters with two gateways and a worker
+each, all on one machine's processors, WireGuard in-process, probes as by default (50 ms, 3 of them). Between
+pods on the workers of the two clusters, in both directions at once: a datagram every 5 ms to an echo, one TCP
+connection with a request every 20 ms, and 100 new connections a second. Each fault happened %d times, to one
+gateway after the other, and both directions count, also where the flow went by the other gateway. The last two
+columns are the same traffic between two pods of one node at the same time, which no fault touches: what the
+machine itself adds.
+
+| fault of one gateway | silence of datagrams: median, most | lost of %d, median | TCP stall: median, most | `+
+		`TCP connections ended | new connections failed | the slowest | within a node: datagrams | TCP |
+|---|---|---|---|---|---|---|---|---|
+`, rounds, sent(rows))
+	ms := func(d time.Duration) int64 { return d.Milliseconds() }
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s | %d, %d ms | %d | %d, %d ms | %d of %d | %d of %d | %d ms | %d ms | %d ms |\n", r.Fault,
+			ms(r.Gap), ms(r.GapMost), r.Lost, ms(r.Stall), ms(r.StallMost), r.Ended, r.Streams, r.Failed, r.Made+r.Failed,
+			ms(r.Slowest),
+			ms(r.ReferenceGap), ms(r.ReferenceStall))
+	}
+	return os.WriteFile(file, []byte(b.String()), 0o644)
+}
+
+func sent(rows []row) int {
+	n := 0
+	for _, r := range rows {
+		n = max(n, r.Sent)
+	}
+	return n
+}
