@@ -83,6 +83,12 @@ type PeeringStatus struct {
 	// AgentVersion that reports.
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`
+	// FailedRevisions of the node agents' DaemonSet (the label controller-revision-hash of its pods): an agent of each
+	// took its node over and has failed. Agents of the same revision that wait for their turn are held.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=set
+	// +optional
+	FailedRevisions []string `json:"failedRevisions,omitempty"`
 	// Conditions that the agent knows: MCSAPI, DNSConfigured, NodesProgrammed, AgentsRunning,
 	// NetworksAccepted, ExportsAccepted, ImportsApplied.
 	// +listType=map
@@ -90,6 +96,9 @@ type PeeringStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
+
+// MaxFailedRevisions is how many there can be.
+const MaxFailedRevisions = 16
 
 // Condition types of a Peering's status, copied to the Member.
 const (

@@ -21,9 +21,10 @@ const (
 	ReasonNodeProgrammed   = "Programmed"
 	ReasonNodeCleaned      = "Cleaned"
 	ReasonNetworksAccepted = "Accepted"
-	// Of PodMayProgram: it programs; it waits and could; it waits, and other nodes are not programmed; it waits and could
-	// not.
+	// Of PodMayProgram: it programs; it does, and has died lately, more than once; it waits and could; it waits, and
+	// another node's of the same revision has failed; it waits and could not.
 	ReasonProgramming  = "Programming"
+	ReasonCrashing     = "Crashing"
 	ReasonRehearsed    = "Rehearsed"
 	ReasonHeld         = "Held"
 	ReasonNotRehearsed = "NotRehearsed"

@@ -1227,6 +1227,11 @@ func (in *PeeringStatus) DeepCopyInto(out *PeeringStatus) {
 		*out = make([]MemberConnection, len(*in))
 		copy(*out, *in)
 	}
+	if in.FailedRevisions != nil {
+		in, out := &in.FailedRevisions, &out.FailedRevisions
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]metav1.Condition, len(*in))

@@ -71,6 +71,8 @@ func newNodeCommand() *cobra.Command {
 	flags.StringVar(&f.names.Namespace, "namespace", v1alpha1.Namespace, "namespace of the agent's Pod and DaemonSet")
 	flags.StringVar(&f.names.DaemonSet, "daemonset", "sealane-node",
 		"the agent's DaemonSet; once it is gone, the agent cleans the node before it ends")
+	flags.StringVar(&f.options.Revision, "revision", "",
+		"the pod's label controller-revision-hash: a roll-out waits while an agent of the same has failed elsewhere")
 	flags.StringVar(&f.options.StateDir, "state-dir", "/var/lib/sealane",
 		"directory on the node that keeps the private key")
 	flags.StringVar(&f.sysctlDir, "sysctl-dir", "/proc/sys/net", "the node's /proc/sys/net, or a writable mount of it")
@@ -84,8 +86,9 @@ func newNodeCommand() *cobra.Command {
 	flags.BoolVar(&f.supervise, "supervise", false,
 		"run the agent as a child that is started again when it dies, and hold its userspace devices meanwhile")
 	flags.BoolVar(&f.child, "supervised", false, "set by --supervise for its child")
-	if err := flags.MarkHidden("supervised"); err != nil {
-		panic(err) // the flag is defined above
+	flags.IntVar(&f.options.Deaths, "deaths", 0, "set by --supervise: how many agents in a row have died")
+	if err := errors.Join(flags.MarkHidden("supervised"), flags.MarkHidden("deaths")); err != nil {
+		panic(err) // the flags are defined above
 	}
 	flags.IntVarP(&f.verbosity, "verbosity", "v", 0, "0 logs changes of state, 1 also why")
 	if err := c.MarkFlagRequired("node-name"); err != nil {

@@ -11,22 +11,23 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 
 	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/memberagent/node"
 )
 
 const (
 	// holderFD and lockFD are what the child inherits.
 	holderFD, lockFD = 3, 4
-	// panicked is the exit code of a Go program that panics.
-	panicked = 2
 	// restartFirst and restartMost bound the wait before a child that died is started again; the wait doubles, and begins
-	// anew after a child that lived for restartCalm.
-	restartFirst, restartMost, restartCalm = 50 * time.Millisecond, 10 * time.Second, time.Minute
+	// anew after a child that lived for node.Calm.
+	restartFirst, restartMost = 50 * time.Millisecond, 10 * time.Second
 	// lookEvery is how often the child is asked whether it is alive, and stuckLooks without a good answer, one after the
 	// other, are a child that is stuck.
 	lookEvery, stuckLooks = 10 * time.Second, 6
@@ -42,12 +43,11 @@ type supervisor struct {
 	args   []string // of the child
 	// every is lookEvery but in tests.
 	every time.Duration
+	// stuck says that the last child was killed for it.
+	stuck atomic.Bool
 }
 
-// supervise runs the agent until the context ends, which the child is told, or until it gives up: the agent ends by
-// itself with nothing to hold for it, as it does with options that are wrong. An agent that dies is started again at
-// once, and later the more often it has died. One that is stuck is killed: that is no task for the kubelet, which would
-// end the devices too.
+// supervise runs the agent until the context ends, or until it gives up.
 func supervise(ctx context.Context, log logr.Logger, stateDir, health string, args []string) error {
 	lock, err := openLock(log, stateDir)
 	if err != nil {
@@ -57,12 +57,21 @@ func supervise(ctx context.Context, log logr.Logger, stateDir, health string, ar
 	s := supervisor{log: log, holder: cable.NewHolder(log), lock: lock, health: health, args: args, every: lookEvery}
 	defer s.holder.Close()
 	go s.holder.BoundMemory(ctx)
+	return s.loop(ctx)
+}
+
+// loop runs the agent until the context ends, which the child is told, or until it ends with nothing to hold for it,
+// which is the kubelet's to show and to start again. With devices to hold, an agent that ends is started again at
+// once, and later the more often it has. One that is stuck is killed, once: a second one may be stuck because of the
+// devices.
+func (s *supervisor) loop(ctx context.Context) error {
 	// The child dies with the thread that started it.
 	runtime.LockOSThread()
-	wait := restartFirst
+	wait, deaths, stuck := restartFirst, 0, 0
 	for {
 		started := time.Now()
-		err := s.run(ctx)
+		s.stuck.Store(false)
+		err := s.run(ctx, deaths)
 		if ctx.Err() != nil {
 			if errors.Is(err, ctx.Err()) {
 				return nil // it ended well, as it was told to
@@ -70,13 +79,21 @@ func supervise(ctx context.Context, log logr.Logger, stateDir, health string, ar
 			return err
 		}
 		held := s.holder.Holds()
-		if !died(err) && held == 0 {
+		if held == 0 {
 			return err
 		}
-		if time.Since(started) > restartCalm {
-			wait = restartFirst
+		if time.Since(started) > node.Calm {
+			wait, deaths = restartFirst, 0
 		}
-		log.Info("the agent ended: starting it again", "how", fmt.Sprint(err), "after", wait.String(), "devicesHeld", held)
+		if deaths++; s.stuck.Load() {
+			stuck++
+		} else {
+			stuck = 0
+		}
+		if stuck > 1 {
+			return errors.New("the agent is stuck again")
+		}
+		s.log.Info("the agent ended: starting it again", "how", fmt.Sprint(err), "after", wait.String(), "devicesHeld", held)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -86,14 +103,8 @@ func supervise(ctx context.Context, log logr.Logger, stateDir, health string, ar
 	}
 }
 
-// died says whether a process ended otherwise than it meant to: by a signal, or a panic.
-func died(err error) bool {
-	var exit *exec.ExitError
-	return errors.As(err, &exit) && (exit.ExitCode() == -1 || exit.ExitCode() == panicked)
-}
-
 // run runs the child to its end. When the context ends, it is told to end.
-func (s *supervisor) run(ctx context.Context) error {
+func (s *supervisor) run(ctx context.Context, deaths int) error {
 	ours, theirs, err := socketpair()
 	if err != nil {
 		return err
@@ -110,7 +121,8 @@ func (s *supervisor) run(ctx context.Context) error {
 			s.log.Error(err, "the agent cannot make devices")
 		}
 	}()
-	child := exec.CommandContext(ctx, "/proc/self/exe", s.args...)
+	child := exec.CommandContext(ctx, "/proc/self/exe", append(slices.Clone(s.args),
+		fmt.Sprintf("--deaths=%d", deaths))...)
 	child.Args[0] = os.Args[0] // what people look for
 	child.Cancel = func() error { return child.Process.Signal(syscall.SIGTERM) }
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
@@ -147,6 +159,7 @@ func (s *supervisor) watch(ctx context.Context, child *os.Process) {
 		s.log.Info("the agent does not say that it is alive", "times", bad, "of", stuckLooks, "why", err.Error())
 	}
 	s.log.Info("the agent is stuck: killing it")
+	s.stuck.Store(true)
 	if err := child.Kill(); err != nil {
 		s.log.Error(err, "the agent was not killed")
 	}

@@ -19,6 +19,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/memberagent/node"
 )
 
 // TestMain runs the program itself where a test's supervisor starts it as its child.
@@ -62,13 +65,22 @@ func TestAnAgentThatDiesIsStartedAgain(t *testing.T) {
 	}
 	dir := t.TempDir()
 	kubeconfig := prepare(t, dir, silent(t))
+	lock, err := node.OpenLock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Close() }()
+	s := supervisor{log: logr.Discard(), holder: cable.NewHolder(logr.Discard()), lock: lock, health: "127.0.0.1:9812",
+		args: []string{"node", "--node-name=n1", "--kubeconfig=" + kubeconfig, "--state-dir=" + dir,
+			"--metrics-bind-address=0", "--supervised"},
+		every: lookEvery}
+	defer s.holder.Close()
+	if err := s.holder.Create("sl-c0", 1420); err != nil {
+		t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- supervise(ctx, logr.Discard(), dir, "127.0.0.1:9812", []string{"node", "--node-name=n1",
-			"--kubeconfig=" + kubeconfig,
-			"--state-dir=" + dir, "--metrics-bind-address=0", "--supervised"})
-	}()
+	go func() { ended <- s.loop(ctx) }()
 	healthy(t)
 	for range 2 {
 		before := children(t)
@@ -85,9 +97,31 @@ func TestAnAgentThatDiesIsStartedAgain(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
+		if !s.holder.Running("sl-c0") {
+			t.Error("the device has ended with the agent")
+		}
 		t.Logf("started again %s after it was killed", time.Since(killed))
 		healthy(t)
 	}
+	// With nothing left to hold, an agent that dies is for the kubelet.
+	if err := s.holder.Delete("sl-c0"); err != nil {
+		t.Fatal(err)
+	}
+	last := children(t)
+	if err := syscall.Kill(last[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			t.Errorf("expected how it ended, found %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it did not end within 20 s")
+	}
+	go func() { ended <- s.loop(ctx) }()
+	healthy(t)
 	stop()
 	select {
 	case err := <-ended:
@@ -128,9 +162,10 @@ func TestAChildThatIsStuckIsKilled(t *testing.T) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s := supervisor{log: logr.Discard(), health: server.Listener.Addr().String(), every: 10 * time.Millisecond}
+	s := supervisor{log: logr.Discard(), health: server.Listener.Addr().String(), every: 500 * time.Millisecond}
 	s.watch(t.Context(), child.Process)
-	if err := child.Wait(); !died(err) {
+	var exit *exec.ExitError
+	if err := child.Wait(); !errors.As(err, &exit) || exit.ExitCode() != -1 || !s.stuck.Load() {
 		t.Errorf("expected that it was killed, found %v", err)
 	}
 	if got := asked.Load(); got != 2*stuckLooks || good.Load() != stuckLooks {

@@ -23,7 +23,7 @@ const (
 	// first one: those of all clusters are under way at once, through Karmada's rate limit.
 	changePatience, callPatience, firstPatience = 10 * time.Second, time.Minute, 5 * time.Minute
 	// callAgain is the wait after a call that was not written, of which there are callTries in all.
-	callAgain, callTries = 5 * time.Second, 5
+	callAgain, callTries = 5 * time.Second, 2
 	// firstCall is the least time from when a cluster came into sight until it is called, and half of the most.
 	firstCall = 30 * time.Second
 )
@@ -68,7 +68,7 @@ func (e *Echo) Unanswered(now time.Time) (bool, time.Duration) {
 	}
 	patience := changePatience
 	switch {
-	case e.calling && e.calls == 1:
+	case e.calling && e.calls <= callTries:
 		patience = firstPatience
 	case e.calling:
 		patience = callPatience
@@ -93,7 +93,7 @@ func (e *Echo) Overdue(cluster *clusterv1alpha1.Cluster, answered, failed bool, 
 	}
 	if answered {
 		if e.calling && e.since.IsZero() && e.calls < callTries {
-			// It has not gone out: the write failed.
+			// Either it has not gone out, for the write failed, or it was answered between two looks.
 			e.due = now.Add(callAgain)
 		}
 		e.since, e.sent, e.calling = time.Time{}, time.Time{}, false

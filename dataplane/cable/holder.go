@@ -72,11 +72,17 @@ func (h *Holder) Running(name string) bool {
 	return ok && d.running()
 }
 
-// Holds is how many devices there are.
+// Holds is how many devices work.
 func (h *Holder) Holds() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.devices)
+	n := 0
+	for _, d := range h.devices {
+		if d.running() {
+			n++
+		}
+	}
+	return n
 }
 
 // Close ends all devices.

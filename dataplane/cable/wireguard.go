@@ -114,10 +114,9 @@ func (w *WireGuard) Create(name string, mtu int) error {
 
 // Delete ends a device; one that is gone is no error.
 func (w *WireGuard) Delete(name string) error {
-	if !w.kernel {
-		if err := w.userspace.Delete(name); err != nil {
-			return err
-		}
+	// Also where the kernel has learned WireGuard meanwhile.
+	if err := w.userspace.Delete(name); err != nil {
+		return err
 	}
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {

@@ -45,6 +45,8 @@ const (
 // Agent of one node.
 type Agent struct {
 	node, version string
+	revision      string // of the agent's DaemonSet
+	deaths        int
 	cluster       Cluster
 	kernel        *kernel.Kernel
 	id            plan.PeerID
@@ -99,12 +101,17 @@ type Options struct {
 	Version string
 	// StateDir keeps what must outlive the process.
 	StateDir string
+	// Revision of the agent's DaemonSet that the agent is of; empty if it is of none.
+	Revision string
+	// Deaths of former agents of the same supervisor, none of which lived for Calm.
+	Deaths int
 }
 
 // New returns an agent. Its cluster is set by SetCluster before Run.
 func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 	a := &Agent{
-		node: o.Node, version: o.Version, id: o.ID, newKey: o.NewKey, kernel: k, metrics: m,
+		node: o.Node, version: o.Version, revision: o.Revision, deaths: o.Deaths, id: o.ID, newKey: o.NewKey,
+		kernel: k, metrics: m,
 		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1), turned: make(chan struct{}, 1),
 		states: newLatest[NodeState](), turns: newLatest[Turn](), statuses: newLatest[gatewayReport](),
 		snapshots: newLatest[Objects](),

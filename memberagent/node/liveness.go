@@ -171,7 +171,7 @@ const (
 )
 
 // withdraw takes this gateway's address from its cables, so that its probes are answered no more, and goes on carrying
-// what still comes until everybody has gone elsewhere: a cable that this process holds ends with it. Only the sole
+// what still comes until everybody has gone elsewhere: userspace cables end with its pod. Only the sole
 // gateway of a cluster does not, nor the last: nobody has anywhere to go, and remote gateways that find none alive hand
 // over to each other in vain. A sibling that answers, but has yet to for its hold, is alive soon.
 func (a *Agent) withdraw(ctx context.Context) {

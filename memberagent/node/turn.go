@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -27,6 +27,10 @@ const (
 	// deserted is for how long nobody may have the turn until an agent takes it that has not rehearsed with success:
 	// longer than a kubelet takes to start another container again for the first times.
 	deserted = 30 * time.Second
+	// loadPatience is how long the objects may be on their way until it is told that they are not there.
+	loadPatience = 30 * time.Second
+	// Calm is how long an agent has to live until it is not remembered that those before it died.
+	Calm = time.Minute
 )
 
 // OpenLock opens, and does not lock, the file that agents of one node lock. A process that has it open on behalf of its
@@ -40,7 +44,7 @@ func OpenLock(stateDir string) (*os.File, error) {
 
 // Turn is what an agent says of its right to program the node.
 type Turn struct {
-	// Reason is v1alpha1.ReasonProgramming, ReasonRehearsed, ReasonHeld or ReasonNotRehearsed.
+	// Reason is v1alpha1.ReasonProgramming, ReasonCrashing, ReasonRehearsed, ReasonHeld or ReasonNotRehearsed.
 	Reason, Message string
 }
 
@@ -63,20 +67,25 @@ func (a *Agent) TakeTurn(ctx context.Context, file *os.File) error {
 	log := logr.FromContextOrDiscard(ctx)
 	go a.turns.each(ctx, a.cluster.SetTurn, func(err error) { log.Error(err, "the pod does not say whose turn it is") })
 	first, err := try(file)
-	if err != nil {
-		return err
-	}
-	if !first {
+	if err == nil && !first {
 		log.Info("another agent programs the node: waiting until it ends", "lock", file.Name())
 		start := time.Now()
-		if err := a.wait(ctx, file); err != nil {
-			return err
+		if err = a.wait(ctx, file); ctx.Err() != nil {
+			return ctx.Err()
 		}
 		log.Info("the other agent has ended", "waited", time.Since(start).Round(time.Millisecond).String(),
 			"rehearsed", a.follows)
 	}
-	a.turns.put(Turn{v1alpha1.ReasonProgramming, "this agent programs the node"})
-	return nil
+	// Also an agent that cannot lock programs the node, and a roll-out must go on.
+	programming := Turn{v1alpha1.ReasonProgramming, "this agent programs the node"}
+	now := programming
+	if a.deaths > 1 {
+		now = Turn{v1alpha1.ReasonCrashing, fmt.Sprintf("the agent died %d times in a row, see its logs; its cables go on",
+			a.deaths)}
+		time.AfterFunc(Calm, func() { a.turns.put(programming) }) // nobody else puts by then
+	}
+	a.turns.put(now)
+	return err
 }
 
 // wait rehearses until the turn is this agent's.
@@ -84,12 +93,13 @@ func (a *Agent) wait(ctx context.Context, file *os.File) error {
 	locked := make(chan error, 1)
 	r := rehearsal{began: time.Now()}
 	for queued := false; ; {
-		err := a.rehearse(ctx, &r)
+		err := a.rehearse(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		a.tellTurn(ctx, &r, err)
-		if a.follows = err == nil; a.follows && !queued {
+		// One that is held would do its best.
+		if a.follows = err == nil || errors.Is(err, errHeld); a.follows && !queued {
 			queued = true
 			// It outlives a context that ends, but not the process, which then does too.
 			go func() { locked <- flock(file, syscall.LOCK_EX) }()
@@ -114,8 +124,7 @@ func (a *Agent) wait(ctx context.Context, file *os.File) error {
 type rehearsal struct {
 	began time.Time
 	said  Turn
-	// calm says that all nodes have been programmed at some look; free is since when nobody has the turn.
-	calm bool
+	// free is since when nobody has the turn.
 	free time.Time
 }
 
@@ -129,7 +138,7 @@ func (a *Agent) tellTurn(ctx context.Context, r *rehearsal, err error) {
 		}
 	}
 	// At first the objects are merely on their way.
-	if now == r.said || errors.Is(err, errNotLoaded) && time.Since(r.began) < snapshotPatience {
+	if now == r.said || errors.Is(err, errNotLoaded) && time.Since(r.began) < loadPatience {
 		return
 	}
 	r.said = now
@@ -174,11 +183,11 @@ func flock(file *os.File, how int) error {
 }
 
 // errHeld is no failure of this agent's.
-var errHeld = errors.New("waiting until all nodes of the cluster are programmed")
+var errHeld = errors.New("an agent of the same revision has failed on another node")
 
 // rehearse does all of a sync but its changes. What fails here would fail where the old agent has gone already. It
-// fails also while a node of the cluster is not programmed that was before: the same roll-out may have done that.
-func (a *Agent) rehearse(ctx context.Context, r *rehearsal) error {
+// fails also while an agent that the same roll-out brought has failed.
+func (a *Agent) rehearse(ctx context.Context) error {
 	o, synced, err := a.cluster.Objects(ctx)
 	switch {
 	case err != nil:
@@ -187,11 +196,8 @@ func (a *Agent) rehearse(ctx context.Context, r *rehearsal) error {
 		return errNotLoaded
 	case o.Peering == nil:
 		return nil // there is nothing to program
-	}
-	if c := meta.FindStatusCondition(o.Peering.Status.Conditions, v1alpha1.PeeringNodesProgrammed); c != nil {
-		if r.calm = r.calm || c.Status == metav1.ConditionTrue; r.calm && c.Status != metav1.ConditionTrue {
-			return fmt.Errorf("%w: %s", errHeld, c.Message)
-		}
+	case a.revision != "" && slices.Contains(o.Peering.Status.FailedRevisions, a.revision):
+		return errHeld
 	}
 	top, facts, err := a.know(o)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/cable"
@@ -140,6 +139,7 @@ func TestATurnIsRehearsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const revision = "7d9f"
 	newAgent := func(cluster node.Cluster) *node.Agent {
 		k, err := kernel.New(map[string]kernel.Driver{string(v1alpha1.CableWireGuard): c}, "/proc/sys/net")
 		if err != nil {
@@ -150,7 +150,8 @@ func TestATurnIsRehearsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := node.New(node.Options{Node: "n1", ID: c.ID(), Version: "test", StateDir: dir}, k, metrics)
+		a, err := node.New(node.Options{Node: "n1", ID: c.ID(), Version: "test", StateDir: dir, Revision: revision}, k,
+			metrics)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,11 +166,9 @@ func TestATurnIsRehearsed(t *testing.T) {
 		t.Cleanup(func() { _ = f.Close() })
 		return f
 	}
-	peering := func(driver v1alpha1.CableDriver, programmed metav1.ConditionStatus) node.Objects {
+	peering := func(driver v1alpha1.CableDriver, failed ...string) node.Objects {
 		p := &v1alpha1.Peering{}
-		p.Spec.ClusterID, p.Spec.Cable.Driver = "c1", driver
-		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PeeringNodesProgrammed, Status: programmed,
-			Message: "n2 fails"}}
+		p.Spec.ClusterID, p.Spec.Cable.Driver, p.Status.FailedRevisions = "c1", driver, failed
 		return node.Objects{Peering: p}
 	}
 	first := lock()
@@ -184,7 +183,7 @@ func TestATurnIsRehearsed(t *testing.T) {
 	second := lock()
 	go func() { turn <- newAgent(cluster).TakeTurn(t.Context(), second) }()
 	cluster.says(t, v1alpha1.ReasonNotRehearsed, "forbidden")
-	cluster.set(peering("carrier-pigeon", metav1.ConditionFalse), nil)
+	cluster.set(peering("carrier-pigeon"), nil)
 	cluster.says(t, v1alpha1.ReasonNotRehearsed, "carrier-pigeon")
 	// The other one crashes, and comes back.
 	if err := first.Close(); err != nil {
@@ -199,15 +198,10 @@ func TestATurnIsRehearsed(t *testing.T) {
 		defer cancel()
 		return back.TakeTurn(ctx, third) == nil
 	})
-	// It could, but other nodes fail: whether or not from the start makes the difference.
-	cluster.set(peering(v1alpha1.CableWireGuard, metav1.ConditionFalse), nil)
+	cluster.set(peering(v1alpha1.CableWireGuard, "others"), nil)
 	cluster.says(t, v1alpha1.ReasonRehearsed, "")
-	cluster.set(peering(v1alpha1.CableWireGuard, metav1.ConditionTrue), nil)
-	time.Sleep(1500 * time.Millisecond)
-	cluster.set(peering(v1alpha1.CableWireGuard, metav1.ConditionFalse), nil)
-	cluster.says(t, v1alpha1.ReasonHeld, "n2 fails")
-	cluster.set(peering(v1alpha1.CableWireGuard, metav1.ConditionTrue), nil)
-	cluster.says(t, v1alpha1.ReasonRehearsed, "")
+	cluster.set(peering(v1alpha1.CableWireGuard, "others", revision), nil)
+	cluster.says(t, v1alpha1.ReasonHeld, "same revision")
 	select {
 	case err := <-turn:
 		t.Fatalf("two agents have the turn: %v", err)

@@ -50,6 +50,11 @@ type nodeAgent struct {
 	failing string
 	// ending says that the pod is being deleted.
 	ending bool
+	// revision of the DaemonSet that the pod is of, and whether it has taken its node over.
+	revision string
+	took     bool
+	// crashing says that agents of the pod have died, one after the other.
+	crashing bool
 }
 
 // maxFailing bounds, in bytes, what is told of why a pod does not run.
@@ -89,7 +94,8 @@ func ofNodeAgent(p *corev1.Pod) bool {
 }
 
 func agentOf(p *corev1.Pod) nodeAgent {
-	a := nodeAgent{pod: p.Name, node: nodeOf(p), ending: p.DeletionTimestamp != nil}
+	a := nodeAgent{pod: p.Name, node: nodeOf(p), ending: p.DeletionTimestamp != nil,
+		revision: p.Labels[appsv1.ControllerRevisionHashLabelKey]}
 	for _, c := range p.Status.Conditions {
 		switch {
 		case c.Type == corev1.PodReady:
@@ -97,8 +103,9 @@ func agentOf(p *corev1.Pod) nodeAgent {
 		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
 			a.failing = clip.Text(c.Reason+": "+c.Message, maxFailing)
 		case c.Type == v1alpha1.PodMayProgram:
-			if a.started = c.Status == corev1.ConditionTrue; c.Reason == v1alpha1.ReasonNotRehearsed {
-				a.failing = clip.Text(c.Reason+": "+c.Message, maxFailing)
+			a.started, a.took = c.Status == corev1.ConditionTrue, c.Reason == v1alpha1.ReasonProgramming
+			if c.Reason == v1alpha1.ReasonNotRehearsed || c.Reason == v1alpha1.ReasonCrashing {
+				a.failing, a.crashing = clip.Text(c.Reason+": "+c.Message, maxFailing), c.Reason == v1alpha1.ReasonCrashing
 			}
 		case c.Type == v1alpha1.PodNodeProgrammed:
 			a.programmed, a.message = c.Reason, c.Message
@@ -180,7 +187,7 @@ func agentsRunning(agents []nodeAgent, outdated int) metav1.Condition {
 				text += " (pod " + other + " goes on)"
 			}
 			failing = append(failing, text)
-		case !a.started:
+		case !a.started || a.unready:
 			starting = append(starting, "pod "+a.pod)
 		}
 	}
@@ -196,6 +203,19 @@ func agentsRunning(agents []nodeAgent, outdated int) metav1.Condition {
 			"its events say why it may not", count, nodeDaemonSet, outdated)
 	}
 	return condition(v1alpha1.PeeringAgentsRunning, true, reasonRunning, "%s", count)
+}
+
+// failedRevisions are those of which an agent took its node over and has failed.
+func failedRevisions(agents []nodeAgent) []string {
+	failed := map[string]bool{}
+	for _, a := range agents {
+		if a.revision != "" && (a.programmed == v1alpha1.ReasonProgrammingFailed || a.failing != "" && a.took ||
+			a.crashing) {
+			failed[a.revision] = true
+		}
+	}
+	all := slices.Sorted(maps.Keys(failed))
+	return all[:min(len(all), v1alpha1.MaxFailedRevisions)]
 }
 
 // agentConditions passes pods that come and go, and those whose agent says something else.

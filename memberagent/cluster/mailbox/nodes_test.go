@@ -4,6 +4,7 @@ package mailbox
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,14 +98,15 @@ func TestARollOut(t *testing.T) {
 					running),
 				agentPod("b", []corev1.PodCondition{ready(corev1.ConditionTrue), programmed, may},
 					running),
-			}, fine, "True Running: 2 of 2 node agents run",
+			}, fine, "False Starting: 1 of 2 node agents run, waiting for pod a",
 		},
 		"the old one is not ready either": {
 			[]*corev1.Pod{
 				agentPod("a", []corev1.PodCondition{ready(corev1.ConditionFalse), programmed, may},
 					running),
 				agentPod("b", []corev1.PodCondition{ready(corev1.ConditionFalse), turn(v1alpha1.ReasonRehearsed)}, running),
-			}, "False Programming: 0 of 1 nodes are programmed, waiting for pod a", "True Running: 2 of 2 node agents run",
+			}, "False Programming: 0 of 1 nodes are programmed, waiting for pod a",
+			"False Starting: 0 of 2 node agents run, waiting for pod a, pod b",
 		},
 		"it fails on a new node": {[]*corev1.Pod{agentPod("b", nil, waiting("InvalidImageName", "typo"))},
 			"False Programming: 0 of 1 nodes are programmed, waiting for pod b",
@@ -129,6 +131,25 @@ func TestARollOut(t *testing.T) {
 		if got.Status != metav1.ConditionFalse || got.Reason != reasonStarting ||
 			!strings.Contains(got.Message, "replace 1") {
 			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("revisions that failed", func(t *testing.T) {
+		failed := corev1.PodCondition{Type: v1alpha1.PodNodeProgrammed, Reason: v1alpha1.ReasonProgrammingFailed}
+		var agents []nodeAgent
+		for revision, p := range map[string]*corev1.Pod{
+			"works":                  old,
+			"waits and could not":    agentPod("b", []corev1.PodCondition{turn(v1alpha1.ReasonNotRehearsed)}, running),
+			"has no image":           agentPod("c", nil, waiting("ErrImagePull", "")),
+			"d: cannot program":      agentPod("d", []corev1.PodCondition{may, failed}, running),
+			"e: took over and ended": agentPod("e", []corev1.PodCondition{may}, crashing),
+			"f: dies":                agentPod("f", []corev1.PodCondition{turn(v1alpha1.ReasonCrashing)}, running),
+		} {
+			p.Labels = map[string]string{"controller-revision-hash": revision}
+			agents = append(agents, agentOf(p))
+		}
+		want := []string{"d: cannot program", "e: took over and ended", "f: dies"}
+		if got := failedRevisions(agents); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	})
 	t.Run("a long story", func(t *testing.T) {

@@ -33,6 +33,8 @@ type Input struct {
 	Limited bool
 	// DNS is the condition DNSConfigured, Nodes is NodesProgrammed, Agents is AgentsRunning, Accepted is NetworksAccepted.
 	DNS, Nodes, Agents, Accepted metav1.Condition
+	// FailedRevisions of the node agents, sorted.
+	FailedRevisions []string
 	// ImportProblems are the imports that do not exist or cannot be used, sorted.
 	ImportProblems []v1alpha1.ImportProblem
 	// RefusedExports names the ServiceExports that are not exported as they ask, with the reasons. Sorted.
@@ -50,6 +52,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		Endpoints:        endpoints(in),
 		Connections:      connections(in),
 		AgentVersion:     in.Version,
+		FailedRevisions:  in.FailedRevisions,
 		Conditions:       slices.Clone(in.Peering.Status.Conditions),
 	}
 	wanted := []metav1.Condition{in.DNS, mcsAPI(in.Limited), applied(in.ImportProblems), networks(in.Found.Networks)}

@@ -173,6 +173,7 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 	if in.Agents = agentsRunning(agents, outdated); outdated > 0 {
 		again = reach.Sooner(again, rollOutPace) // the DaemonSet's status is not watched
 	}
+	in.FailedRevisions = failedRevisions(agents)
 	agents = speaking(agents)
 	in.Nodes, in.Accepted = nodesProgrammed(agents, desired), networksAccepted(agents)
 	exports := &mcs.ServiceExportList{}
