@@ -175,6 +175,46 @@ func WaitForAPI(t *testing.T, cluster string) {
 	}
 }
 
+// called is how long after an outage a member can go without a call of the broker that it answers: the broker has to
+// start or Karmada to see the cluster Ready again, the call comes within a minute of that, and Karmada's writes fail
+// for up to a minute after the outage.
+const called = 3 * time.Minute
+
+// WaitCalled returns what waits until the broker has called each of the clusters since, and has heard the answer. Before
+// that Karmada may deliver a report minutes late, which no test of how fast reports are may blame on Sealane.
+func WaitCalled(t *testing.T, clusters ...string) func() {
+	t.Helper()
+	a, err := API("karmada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]int64{}
+	for _, c := range clusters {
+		m := &v1alpha1.Member{}
+		if err := a.Get(t.Context(), client.ObjectKey{Name: c}, m); err != nil {
+			t.Fatal(err)
+		}
+		before[c] = m.Status.Revision
+	}
+	return func() {
+		began := time.Now()
+		Eventually(t, called, func(ctx context.Context) error {
+			for _, c := range clusters {
+				m := &v1alpha1.Member{}
+				if err := a.Get(ctx, client.ObjectKey{Name: c}, m); err != nil {
+					return err
+				}
+				if m.Status.ObservedRevision <= before[c] {
+					return fmt.Errorf("%s has not answered a call since revision %d: sent %d, answered %d", c,
+						before[c], m.Status.Revision, m.Status.ObservedRevision)
+				}
+			}
+			return nil
+		})
+		t.Logf("%s answered a call %s after the outage", clusters, time.Since(began).Round(time.Second))
+	}
+}
+
 // Outage stops a process of the lab, calls meanwhile, and starts the process again when length has passed.
 func Outage(t *testing.T, process string, length time.Duration, meanwhile func()) {
 	t.Helper()

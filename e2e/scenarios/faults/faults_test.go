@@ -54,8 +54,10 @@ func TestARestartedNodeAgentTakesUpWhereItLeft(t *testing.T) {
 	})
 }
 
-// TestAnOutageOfKarmadaDisturbsNothing: its API server is away, and a node agent restarts meanwhile.
+// TestAnOutageOfKarmadaDisturbsNothing: its API server is away, and a node agent restarts meanwhile. After it the broker
+// hears all members again, though Karmada's writes of their reports fail for up to a minute.
 func TestAnOutageOfKarmadaDisturbsNothing(t *testing.T) {
+	defer suite.WaitCalled(t, suite.Members()...)()
 	// A controller that cannot renew its Lease ends, and is started again as its Deployment would.
 	defer func() {
 		suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
@@ -73,6 +75,7 @@ func TestAnOutageOfKarmadaDisturbsNothing(t *testing.T) {
 
 // TestAnOutageOfAMembersAPIServerDisturbsNothing.
 func TestAnOutageOfAMembersAPIServerDisturbsNothing(t *testing.T) {
+	defer suite.WaitCalled(t, "c2")()
 	t.Cleanup(func() { suite.WaitForAPI(t, "c2") })
 	suite.ConnectionSurvives(t, 70*time.Second, suite.Undisturbed, func() {
 		suite.Outage(t, "c2-apiserver", 60*time.Second, func() {})
