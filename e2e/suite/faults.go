@@ -180,8 +180,8 @@ func WaitForAPI(t *testing.T, cluster string) {
 // for up to a minute after the outage.
 const called = 3 * time.Minute
 
-// WaitCalled returns what waits until the broker has called each of the clusters since, and has heard the answer. Before
-// that Karmada may deliver a report minutes late, which no test of how fast reports are may blame on Sealane.
+// WaitCalled returns what waits until the broker has called each of the clusters since, and has heard the answer.
+// Before that Karmada may deliver a report minutes late, which no test of how fast reports are may blame on Sealane.
 func WaitCalled(t *testing.T, clusters ...string) func() {
 	t.Helper()
 	a, err := API("karmada")

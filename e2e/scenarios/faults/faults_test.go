@@ -54,8 +54,8 @@ func TestARestartedNodeAgentTakesUpWhereItLeft(t *testing.T) {
 	})
 }
 
-// TestAnOutageOfKarmadaDisturbsNothing: its API server is away, and a node agent restarts meanwhile. After it the broker
-// hears all members again, though Karmada's writes of their reports fail for up to a minute.
+// TestAnOutageOfKarmadaDisturbsNothing: its API server is away, and a node agent restarts meanwhile. After it the
+// broker hears all members again, though Karmada's writes of their reports fail for up to a minute.
 func TestAnOutageOfKarmadaDisturbsNothing(t *testing.T) {
 	defer suite.WaitCalled(t, suite.Members()...)()
 	// A controller that cannot renew its Lease ends, and is started again as its Deployment would.
