@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,11 +86,17 @@ func measure(ctx context.Context, l *lab.Lab, only string, rounds int) ([]row, e
 
 // during runs the traffic, and the fault in the middle of it.
 func during(ctx context.Context, l *lab.Lab, f fault, node string) (flows []seen, within seen, err error) {
+	// The last is for reference.
 	ends := [][2]string{{"c1", "c2"}, {"c2", "c1"}, {"c1", "c1"}}
+	if f.deaf {
+		other := map[string]string{"c1": "c2", "c2": "c1"}[clusterOf(node)]
+		ends = [][2]string{{other, clusterOf(node)}, {other, other}}
+	}
+	length := cmp.Or(f.traffic, traffic)
 	results, errs := make([]seen, len(ends)), make([]error, len(ends))
 	var group sync.WaitGroup
 	for i, e := range ends {
-		group.Go(func() { results[i], errs[i] = flow(ctx, l, e[0], e[1]) })
+		group.Go(func() { results[i], errs[i] = flow(ctx, l, e[0], e[1], length) })
 	}
 	err = wait(ctx, before)
 	if err == nil {
@@ -97,11 +104,12 @@ func during(ctx context.Context, l *lab.Lab, f fault, node string) (flows []seen
 	}
 	group.Wait()
 	err = errors.Join(err, f.repair(context.WithoutCancel(ctx), l, node), errors.Join(errs...))
-	return results[:2], results[2], err
+	last := len(results) - 1
+	return results[:last], results[last], err
 }
 
 // flow runs the three kinds of traffic from the client on a cluster's worker to the server on that of another.
-func flow(ctx context.Context, l *lab.Lab, from, to string) (seen, error) {
+func flow(ctx context.Context, l *lab.Lab, from, to string, length time.Duration) (seen, error) {
 	ip, err := l.Kubectl(ctx, "--context", to, "-n", "sample", "get", "pod", "server-"+to+"-worker", "-o",
 		"jsonpath={.status.podIP}")
 	if err != nil {
@@ -116,7 +124,7 @@ func flow(ctx context.Context, l *lab.Lab, from, to string) (seen, error) {
 			// A connection that did not live to the end is told by the exit code too.
 			out, err := l.Kubectl(ctx, "--context", from, "-n", "sample", "exec", "client-"+from+"-worker", "--",
 				"/client", what,
-				"-duration="+traffic.String(), target)
+				"-duration="+length.String(), target)
 			line, _, _ := strings.Cut(string(out), "\n")
 			if _, scanErr := fmt.Sscanf(line, format, into...); scanErr != nil {
 				errs[i] = fmt.Errorf("client %s: expected %q, found %q: %w", what, format, out, errors.Join(scanErr, err))
@@ -180,24 +188,16 @@ gateway after the other, and both directions count, also where the flow went by 
 columns are the same traffic between two pods of one node at the same time, which no fault touches: what the
 machine itself adds.
 
-| fault of one gateway | silence of datagrams: median, most | lost of %d, median | TCP stall: median, most | `+
+| fault of one gateway | silence of datagrams: median, most | lost, median | TCP stall: median, most | `+
 		`TCP connections ended | new connections failed | the slowest | within a node: datagrams | TCP |
 |---|---|---|---|---|---|---|---|---|
-`, rounds, sent(rows))
+`, rounds)
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| %s | %d, %d ms | %d | %d, %d ms | %d of %d | %d of %d | %d ms | %d ms | %d ms |\n", r.Fault,
-			ms(r.Gap), ms(r.GapMost), r.Lost, ms(r.Stall), ms(r.StallMost), r.Ended, r.Streams, r.Failed, r.Made+r.Failed,
+		fmt.Fprintf(&b, "| %s | %d, %d ms | %d of %d | %d, %d ms | %d of %d | %d of %d | %d ms | %d ms | %d ms |\n", r.Fault,
+			ms(r.Gap), ms(r.GapMost), r.Lost, r.Sent, ms(r.Stall), ms(r.StallMost), r.Ended, r.Streams, r.Failed, r.Made+r.Failed,
 			ms(r.Slowest),
 			ms(r.ReferenceGap), ms(r.ReferenceStall))
 	}
 	return os.WriteFile(file, []byte(b.String()), 0o644)
-}
-
-func sent(rows []row) int {
-	n := 0
-	for _, r := range rows {
-		n = max(n, r.Sent)
-	}
-	return n
 }
