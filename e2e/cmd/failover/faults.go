@@ -133,8 +133,8 @@ func both(ctx context.Context, l *lab.Lab, node string) error {
 	return errors.Join(err, uncut(ctx, l, node), uncut(ctx, l, sibling(node)))
 }
 
-// reboot leaves a gateway as a boot does: without its agent, and without the links, routes and tables that the agent had
-// made. The network is away meanwhile.
+// reboot leaves a gateway as a boot does: without its agent, and without the links, routes and tables that the agent
+// had made. The network is away meanwhile.
 func reboot(ctx context.Context, l *lab.Lab, node string) error {
 	const away, remove = 3 * time.Second, `for l in $(ip -o link | grep -o 'sl-[a-z0-9]*' | sort -u); do
 			ip link del "$l" 2>/dev/null || true

@@ -195,7 +195,8 @@ machine itself adds.
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }
 	for _, r := range rows {
 		fmt.Fprintf(&b, "| %s | %d, %d ms | %d of %d | %d, %d ms | %d of %d | %d of %d | %d ms | %d ms | %d ms |\n", r.Fault,
-			ms(r.Gap), ms(r.GapMost), r.Lost, r.Sent, ms(r.Stall), ms(r.StallMost), r.Ended, r.Streams, r.Failed, r.Made+r.Failed,
+			ms(r.Gap), ms(r.GapMost), r.Lost, r.Sent, ms(r.Stall), ms(r.StallMost), r.Ended, r.Streams, r.Failed,
+			r.Made+r.Failed,
 			ms(r.Slowest),
 			ms(r.ReferenceGap), ms(r.ReferenceStall))
 	}
