@@ -90,7 +90,8 @@ type Decision struct {
 const (
 	// ReasonInvalidExport: an export is refused, or a part of it left out.
 	ReasonInvalidExport = "InvalidExport"
-	// ReasonNotRouted: backends have addresses that are not routed between clusters.
+	// ReasonNotRouted: backends have addresses that are not routed between clusters. As a reason of the Ready condition:
+	// all of them.
 	ReasonNotRouted = "BackendsNotRouted"
 	// ReasonInvalidExporters: a rule of the ClusterSet's exporters cannot be used.
 	ReasonInvalidExporters = "InvalidExporters"
@@ -327,7 +328,7 @@ func (m *member) refuse(k key, format string, args ...any) {
 func (m *member) noteLeftOut(a *accepted) {
 	if a.notRouted > 0 {
 		m.problem(ReasonNotRouted, "%d backends of %s have the address of their node, which is not routed between "+
-			"clusters: do not run these pods with hostNetwork", a.notRouted, a.key())
+			"clusters; %s", a.notRouted, a.key(), a.whyNotRouted)
 	}
 	if a.outside > 0 {
 		m.problem(ReasonNotRouted, "%d backends of %s are outside the accepted pod CIDRs: complete them in the ClusterSet, "+

@@ -54,7 +54,8 @@ func standing(members []*member) map[share]bool {
 }
 
 // endpoints fills in what the importers of a ClusterSetIP service connect to in one cluster: its pods, or
-// the ClusterIP of each family that has too many of them or is not to show them.
+// the ClusterIP of each family that has too many of them, is not to show them, or has some that are reached by it
+// alone.
 func (r *rules) endpoints(c *v1alpha1.ImportCluster, a *accepted, imported *v1alpha1.Import) {
 	byName := make(map[string]v1alpha1.BackendPort, len(c.Ports))
 	for _, p := range imported.Settings.Ports {
@@ -75,10 +76,11 @@ func (r *rules) endpoints(c *v1alpha1.ImportCluster, a *accepted, imported *v1al
 		if at >= 0 && ready > limit {
 			r.large[of] = true
 		}
+		byIP := hidden || slices.Contains(a.byClusterIP, v4)
 		switch {
 		case total == 0:
-		case !hidden && total <= limit:
-		case at >= 0 && (hidden || ready > limit):
+		case !byIP && total <= limit:
+		case at >= 0 && (byIP || ready > limit):
 			stood, behind = stood || ready > 0, max(behind, ready)
 			c.Backends = replace(c.Backends, c.ClusterIPs[at], byName)
 		case imported.Mode == v1alpha1.ServiceModeClusterIP:

@@ -167,13 +167,13 @@ func (m *member) fitOthers(services []*service) {
 	}
 }
 
-// last returns the condition that an unknown member's export had, if both are true: only the member's report
-// tells what was left out of it.
+// last returns the condition that an unknown member's export had, if that is true now and was, or no backend was
+// routed: only the member's report tells what was left out of it.
 func (m *member) last(c v1alpha1.ExportCondition) v1alpha1.ExportCondition {
 	if m.Known || c.Status != metav1.ConditionTrue {
 		return c
 	}
-	if before := m.told(c); before.Status == metav1.ConditionTrue {
+	if before := m.told(c); before.Status == metav1.ConditionTrue || before.Reason == ReasonNotRouted {
 		return before
 	}
 	return c
@@ -201,6 +201,9 @@ func ready(a *accepted, full []string) v1alpha1.ExportCondition {
 		Namespace: a.export.Namespace, Name: a.export.Name, Type: string(mcs.ServiceExportConditionReady),
 		Status: metav1.ConditionTrue, Reason: string(mcs.ServiceExportReasonExported), Message: Exported,
 	}
+	if a.unreachable() {
+		out.Status, out.Reason, out.Message = metav1.ConditionFalse, ReasonNotRouted, "no other cluster can reach it"
+	}
 	for _, text := range a.leftOut() {
 		out.Message += "; " + text
 	}
@@ -223,7 +226,7 @@ func (a *accepted) leftOut() []string {
 			text  string
 		}{
 			{a.outside, "outside the cluster's accepted pod CIDRs: complete these in the ClusterSet, spec.clusters"},
-			{a.notRouted, "with the address of their node, which is not routed between clusters: do not use hostNetwork"},
+			{a.notRouted, "with the address of their node; " + a.whyNotRouted},
 			{a.malformed, "without a valid address, hostname, zone or ports"},
 		} {
 			if x.count > 0 {

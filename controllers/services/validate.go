@@ -42,6 +42,11 @@ type accepted struct {
 	// notRouted, outside and malformed count the backends left out: those with a node's address, those
 	// with any other address that is not the member's, and those that no EndpointSlice could hold.
 	notRouted, outside, malformed int
+	// whyNotRouted says why those with a node's address are left out, and what to do.
+	whyNotRouted string
+	// byClusterIP and outsideFamilies say of families, true being IPv4, that importers are to use the ClusterIP whatever
+	// their number of backends is, and that backends are outside.
+	byClusterIP, outsideFamilies []bool
 	// foreignIPs counts the ClusterIPs left out.
 	foreignIPs int
 	// dropped says which labels, and which annotations, are not exported, and why.
@@ -102,6 +107,7 @@ func accept(cluster string, e v1alpha1.Export, n *networks) (accepted, error) {
 	a.export.Remarks = exportmeta.Remarks(e.Remarks)
 	a.export.ClusterIPs = a.clusterIPs(e.ClusterIPs, n)
 	a.export.Backends = a.backends(e.Backends, n)
+	a.onNodes(n)
 	return a, nil
 }
 
@@ -236,7 +242,7 @@ func (a *accepted) clusterIPs(ips []string, n *networks) []string {
 	return out
 }
 
-// backends returns those that other members may route to.
+// backends returns those that other members may route to, and those on the nodes.
 func (a *accepted) backends(groups []v1alpha1.Backends, n *networks) []v1alpha1.Backends {
 	var out []v1alpha1.Backends
 	for i := range groups {
@@ -280,14 +286,13 @@ func (a *accepted) backend(b v1alpha1.Backend, n *networks) (v1alpha1.Backend, b
 	b.IP = ip.String()
 	// The node is of use in its own cluster only.
 	b.Node = ""
-	switch {
-	case n.nodes.Contains(ip):
-		a.notRouted++
-		return b, false
-	case n.pods.Contains(ip):
+	if n.nodes.Contains(ip) || n.pods.Contains(ip) {
 		return b, true
 	}
 	a.outside++
+	if !slices.Contains(a.outsideFamilies, ip.Is4()) {
+		a.outsideFamilies = append(a.outsideFamilies, ip.Is4())
+	}
 	return b, false
 }
 

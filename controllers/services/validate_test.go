@@ -133,7 +133,8 @@ func TestLeftOutBackendsAreCountedAndExplained(t *testing.T) {
 	})), cluster(2))
 	want := "exported to the ClusterSet; 2 of 3 backends left out: 1 outside the cluster's accepted pod CIDRs: complete " +
 		"these in the ClusterSet, spec.clusters, " +
-		"1 with the address of their node, which is not routed between clusters: do not use hostNetwork"
+		"1 with the address of their node; other clusters reach those by the ClusterIP alone, which leads also to the " +
+		"backends outside the pod CIDRs: take these into a Service of their own, or do not use hostNetwork"
 	if ready := conditionOf(t, d, "c1", "Ready"); ready.Status != metav1.ConditionTrue || ready.Message != want {
 		t.Errorf("%s: %s", ready.Status, ready.Message)
 	}
@@ -167,7 +168,13 @@ func TestHostileAddresses(t *testing.T) {
 		change       func(*v1alpha1.Export)
 		backends     int
 	}{
-		{"node address", ReasonNotRouted, func(e *v1alpha1.Export) { e.Backends[0].Addresses[0].IP = "192.168.1.7" }, 2},
+		{"node address of a headless service", ReasonNotRouted, func(e *v1alpha1.Export) {
+			headless(e)
+			e.Backends[0].Addresses[0].IP = "192.168.1.7"
+		}, 2},
+		{"another cluster's node", ReasonNotRouted,
+			func(e *v1alpha1.Export) { e.Backends[0].Addresses[0].IP = "192.168.2.7" },
+			2},
 		{"another cluster's pod", ReasonNotRouted, func(e *v1alpha1.Export) { e.Backends[0].Addresses[0].IP = "10.2.0.1" },
 			2},
 		{"own ClusterIP as a pod", ReasonNotRouted,

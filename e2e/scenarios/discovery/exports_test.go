@@ -54,6 +54,7 @@ func exporting() map[string]func(*testing.T) {
 		"a port that clashes is served by its own cluster alone": portConflict,
 		"a headless Service and one that is not":                 typeConflict,
 		"all that differs is told to every exporter":             everyConflict,
+		"pods of the host network are reached by the ClusterIP":  onTheHostNetwork,
 	}
 }
 
