@@ -113,7 +113,7 @@ type MemberStatus struct {
 	// +optional
 	ObservedRevision int64 `json:"observedRevision,omitempty"`
 	// Conditions: Accepted, Reported, Connected, Cleaned, MCSAPI, DNSConfigured, NodesProgrammed,
-	// AgentsRunning, NetworksAccepted.
+	// AgentsRunning, GatewaysReady, NetworksAccepted.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

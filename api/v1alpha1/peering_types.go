@@ -89,7 +89,7 @@ type PeeringStatus struct {
 	// +listType=set
 	// +optional
 	FailedRevisions []string `json:"failedRevisions,omitempty"`
-	// Conditions that the agent knows: MCSAPI, DNSConfigured, NodesProgrammed, AgentsRunning,
+	// Conditions that the agent knows: MCSAPI, DNSConfigured, NodesProgrammed, AgentsRunning, GatewaysReady,
 	// NetworksAccepted, ExportsAccepted, ImportsApplied.
 	// +listType=map
 	// +listMapKey=type
@@ -108,6 +108,9 @@ const (
 	PeeringNodesProgrammed = "NodesProgrammed"
 	// PeeringAgentsRunning: every pod of the node agents runs, also those that are to follow others in a roll-out.
 	PeeringAgentsRunning = "AgentsRunning"
+	// PeeringGatewaysReady: the gateways' nodes are ready, and their agents heard of. One of them that is not, and that
+	// Sealane has picked itself, is being replaced while another is well.
+	PeeringGatewaysReady = "GatewaysReady"
 	// PeeringNetworksAccepted: no node has refused a network, node or gateway of this or another cluster.
 	PeeringNetworksAccepted = "NetworksAccepted"
 	// PeeringExportsAccepted: no ServiceExport of the cluster is refused or in conflict.
@@ -130,6 +133,8 @@ const (
 	ReasonProgrammingFailed = "ProgrammingFailed"
 	// Of PeeringAgentsRunning: a pod cannot be scheduled, its image cannot be had, or it ends again and again.
 	ReasonAgentsFailing = "AgentsFailing"
+	// Of PeeringGatewaysReady, besides ReasonNoGateway: a labelled gateway is not, or none is.
+	ReasonGatewaysNotReady = "GatewaysNotReady"
 	// Of PeeringNetworksAccepted: nodes left something out, and the message says what and why.
 	ReasonNetworksRefused = "NetworksRefused"
 	// Of PeeringExportsAccepted: the conditions of some ServiceExports say what is wrong with them.

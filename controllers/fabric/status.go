@@ -31,7 +31,7 @@ func memberStatus(s *state, states []*state, down []pair, now time.Time) v1alpha
 		status.ObservedRevision = s.Report.Status.ObservedRevision
 		status.AgentVersion = clip.Text(s.Report.Status.AgentVersion, maxVersion)
 		for _, t := range []string{v1alpha1.MemberMCSAPI, v1alpha1.PeeringDNSConfigured, v1alpha1.PeeringNodesProgrammed,
-			v1alpha1.PeeringAgentsRunning, v1alpha1.PeeringNetworksAccepted} {
+			v1alpha1.PeeringAgentsRunning, v1alpha1.PeeringGatewaysReady, v1alpha1.PeeringNetworksAccepted} {
 			copyCondition(&status.Conditions, s.Report.Status.Conditions, t)
 		}
 	}
@@ -125,6 +125,8 @@ func troubles(kind string) []string {
 		return []string{v1alpha1.ReasonProgrammingFailed}
 	case v1alpha1.PeeringAgentsRunning:
 		return []string{v1alpha1.ReasonAgentsFailing}
+	case v1alpha1.PeeringGatewaysReady:
+		return []string{v1alpha1.ReasonGatewaysNotReady}
 	case v1alpha1.PeeringNetworksAccepted:
 		return []string{v1alpha1.ReasonNetworksRefused}
 	case v1alpha1.PeeringExportsAccepted:

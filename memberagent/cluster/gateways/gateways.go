@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,84 +41,52 @@ const (
 	Cleaned
 )
 
-// Decide returns the slot of every node that should be a gateway. Labelled nodes are; where none is
-// labelled one is picked, and stays while it exists. That a node is not ready changes nothing: whether its
-// tunnels work is for the probes to say.
-func Decide(phase Phase, nodes []corev1.Node, have []v1alpha1.Gateway) map[string]int32 {
+// Input is all that decides which nodes are gateways.
+type Input struct {
+	Phase Phase
+	Nodes []corev1.Node
+	// Have are the Gateways, the oldest first.
+	Have []v1alpha1.Gateway
+	// Programmed are the nodes whose agent has programmed them.
+	Programmed map[string]bool
+	// Remotes is how many other clusters have gateways.
+	Remotes int
+	Now     time.Time
+}
+
+// Decide returns the slot of every node that should be a gateway, and after what time to decide anew although nothing
+// has changed; 0 is never. Labelled nodes are gateways, and that one is not ready changes nothing: whether its tunnels
+// work is for the probes to say. Where none is labelled one is picked.
+func (h *History) Decide(in Input) (slot map[string]int32, again time.Duration) {
 	exists := map[string]bool{}
-	for i := range nodes {
-		exists[nodes[i].Name] = nodes[i].DeletionTimestamp == nil
+	for i := range in.Nodes {
+		exists[in.Nodes[i].Name] = in.Nodes[i].DeletionTimestamp == nil
 	}
 	var want []string
-	switch phase {
+	switch in.Phase {
 	case Cleaned:
 	case Active:
-		want = wanted(nodes, have)
+		if want = labelled(in.Nodes); len(want) == 0 {
+			want, again = h.pick(in)
+		}
 	default:
-		for i := range have {
-			if exists[have[i].Name] {
-				want = append(want, have[i].Name)
+		for i := range in.Have {
+			if exists[in.Have[i].Name] {
+				want = append(want, in.Have[i].Name)
 			}
 		}
 	}
-	return slots(want, have)
+	return slots(want, in.Have), again
 }
 
-func wanted(nodes []corev1.Node, have []v1alpha1.Gateway) []string {
-	var labelled []string
+func labelled(nodes []corev1.Node) []string {
+	var out []string
 	for i := range nodes {
 		if nodes[i].Labels[v1alpha1.LabelGateway] == "true" && nodes[i].DeletionTimestamp == nil {
-			labelled = append(labelled, nodes[i].Name)
+			out = append(out, nodes[i].Name)
 		}
 	}
-	if len(labelled) > 0 {
-		slices.Sort(labelled)
-		return labelled
-	}
-	if name, ok := pick(nodes, have); ok {
-		return []string{name}
-	}
-	return nil
-}
-
-// pick chooses one node: the present pick, else the best by readiness, by being free of the control plane,
-// and by name.
-func pick(nodes []corev1.Node, have []v1alpha1.Gateway) (string, bool) {
-	var usable []*corev1.Node
-	for i := range nodes {
-		n := &nodes[i]
-		if n.DeletionTimestamp == nil && (n.Labels[corev1.LabelOSStable] == "" ||
-			n.Labels[corev1.LabelOSStable] == string(corev1.Linux)) {
-			usable = append(usable, n)
-		}
-	}
-	if len(usable) == 0 {
-		return "", false
-	}
-	slot := map[string]int32{}
-	for i := range have {
-		slot[have[i].Name] = v1alpha1.MaxSlot + 1 - have[i].Spec.Slot
-	}
-	best := slices.MinFunc(usable, func(a, b *corev1.Node) int {
-		return cmp.Or(-cmp.Compare(slot[a.Name], slot[b.Name]), cmp.Compare(demerits(a), demerits(b)),
-			cmp.Compare(a.Name, b.Name))
-	})
-	return best.Name, true
-}
-
-func demerits(n *corev1.Node) int {
-	out := 0
-	if !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	}) {
-		out += 4
-	}
-	if n.Spec.Unschedulable {
-		out += 2
-	}
-	if _, ok := n.Labels["node-role.kubernetes.io/control-plane"]; ok {
-		out++
-	}
+	slices.Sort(out)
 	return out
 }
 
@@ -149,8 +118,13 @@ func slots(want []string, have []v1alpha1.Gateway) map[string]int32 {
 // Reconciler keeps the Gateway objects.
 type Reconciler struct {
 	client.Client
-	// NodesCleaned says whether every node agent has cleaned its node.
-	NodesCleaned func(context.Context) (bool, error)
+	// NodesCleaned says whether every node agent has cleaned its node, and NodesProgrammed which nodes are programmed.
+	NodesCleaned    func(context.Context) (bool, error)
+	NodesProgrammed func(context.Context) (map[string]bool, error)
+	// Now is the clock.
+	Now func() time.Time
+
+	history History // one worker reconciles
 }
 
 // SetupWithManager registers the controller.
@@ -158,11 +132,12 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}
 	})
+	o.MaxConcurrentReconciles = 1
 	pods := &metav1.PartialObjectMetadata{}
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	return ctrl.NewControllerManagedBy(m).Named("gateway").
 		Watches(&corev1.Node{}, one, builder.WithPredicates(matters())).
-		Watches(&v1alpha1.Gateway{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Gateway{}, one).
 		Watches(&v1alpha1.Peering{}, one).
 		Watches(pods, one).
 		WithOptions(o).Complete(r)
@@ -186,21 +161,43 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err := r.List(ctx, have); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list Gateways: %w", err)
 	}
-	phase, err := r.phase(ctx)
+	peering, err := index.Peering(ctx, r)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	phase, err := r.phase(ctx, peering)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	programmed, err := r.NodesProgrammed(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	slices.SortFunc(have.Items, func(a, b v1alpha1.Gateway) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	return ctrl.Result{}, r.apply(ctx, Decide(phase, nodes.Items, have.Items), have.Items)
+	slot, again := r.history.Decide(Input{Phase: phase, Nodes: nodes.Items, Have: have.Items, Programmed: programmed,
+		Remotes: remotes(peering), Now: r.Now()})
+	return ctrl.Result{RequeueAfter: again}, r.apply(ctx, slot, have.Items)
 }
 
-func (r *Reconciler) phase(ctx context.Context) (Phase, error) {
-	peering, err := index.Peering(ctx, r)
+// remotes counts the clusters that have gateways.
+func remotes(peering *v1alpha1.Peering) (n int) {
+	if peering == nil {
+		return 0
+	}
+	for i := range peering.Spec.RemoteClusters {
+		if len(peering.Spec.RemoteClusters[i].Endpoints) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *Reconciler) phase(ctx context.Context, peering *v1alpha1.Peering) (Phase, error) {
 	switch {
-	case err != nil || peering == nil:
-		return Unknown, err
+	case peering == nil:
+		return Unknown, nil
 	case peering.Spec.Phase != v1alpha1.MemberLeaving:
 		return Active, nil
 	}

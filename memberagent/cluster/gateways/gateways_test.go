@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 		{"cleaned", Cleaned, "a+gateway", "a=0", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			slots := Decide(c.phase, nodes(c.nodes), have(c.have))
+			slots, _ := new(History).Decide(Input{Phase: c.phase, Nodes: nodes(c.nodes), Have: have(c.have), Now: noon})
 			var got []string
 			for _, name := range slices.Sorted(maps.Keys(slots)) {
 				got = append(got, fmt.Sprintf("%s=%d", name, slots[name]))
@@ -90,7 +90,8 @@ func TestNoMoreGatewaysThanSlots(t *testing.T) {
 	for i := range 20 {
 		text += fmt.Sprintf("n%02d+gateway ", i)
 	}
-	if got := Decide(Active, nodes(text), nil); len(got) != v1alpha1.MaxSlot+1 {
+	got, _ := new(History).Decide(Input{Phase: Active, Nodes: nodes(text), Now: noon})
+	if len(got) != v1alpha1.MaxSlot+1 {
 		t.Errorf("%d gateways, want %d", len(got), v1alpha1.MaxSlot+1)
 	}
 }

@@ -64,16 +64,9 @@ const maxFailing = 256
 // the DaemonSet is for, and how many of them are yet to be made from its present template.
 func nodeAgents(ctx context.Context, cached, live client.Reader) (agents []nodeAgent, desired,
 	outdated int, err error) {
-	pods := &corev1.PodList{}
-	if err := cached.List(ctx, pods, client.InNamespace(v1alpha1.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, 0, 0, fmt.Errorf("list pods: %w", err)
+	if agents, err = agentPods(ctx, cached); err != nil {
+		return nil, 0, 0, err
 	}
-	for i := range pods.Items {
-		if ofNodeAgent(&pods.Items[i]) {
-			agents = append(agents, agentOf(&pods.Items[i]))
-		}
-	}
-	slices.SortFunc(agents, func(a, b nodeAgent) int { return strings.Compare(a.pod, b.pod) })
 	set := &appsv1.DaemonSet{}
 	err = live.Get(ctx, types.NamespacedName{Namespace: v1alpha1.Namespace, Name: nodeDaemonSet}, set)
 	if client.IgnoreNotFound(err) != nil {
@@ -85,6 +78,33 @@ func nodeAgents(ctx context.Context, cached, live client.Reader) (agents []nodeA
 		outdated = desired
 	}
 	return agents, desired, outdated, nil
+}
+
+// agentPods lists the pods of the DaemonSet by name.
+func agentPods(ctx context.Context, cached client.Reader) (agents []nodeAgent, err error) {
+	pods := &corev1.PodList{}
+	if err := cached.List(ctx, pods, client.InNamespace(v1alpha1.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		if ofNodeAgent(&pods.Items[i]) {
+			agents = append(agents, agentOf(&pods.Items[i]))
+		}
+	}
+	slices.SortFunc(agents, func(a, b nodeAgent) int { return strings.Compare(a.pod, b.pod) })
+	return agents, nil
+}
+
+// Programmed returns the nodes that their agents have programmed.
+func Programmed(ctx context.Context, cached client.Reader) (map[string]bool, error) {
+	agents, err := agentPods(ctx, cached)
+	out := make(map[string]bool, len(agents))
+	for _, a := range agents {
+		if a.programmed == v1alpha1.ReasonNodeProgrammed && !a.unready && !a.ending {
+			out[a.node] = true
+		}
+	}
+	return out, err
 }
 
 func ofNodeAgent(p *corev1.Pod) bool {

@@ -31,8 +31,9 @@ type Input struct {
 	Version string
 	// Limited is set where only v1alpha1 of the MCS API is served.
 	Limited bool
-	// DNS is the condition DNSConfigured, Nodes is NodesProgrammed, Agents is AgentsRunning, Accepted is NetworksAccepted.
-	DNS, Nodes, Agents, Accepted metav1.Condition
+	// DNS is the condition DNSConfigured, Nodes is NodesProgrammed, Agents is AgentsRunning, Accepted is NetworksAccepted,
+	// Ready is GatewaysReady.
+	DNS, Nodes, Agents, Accepted, Ready metav1.Condition
 	// FailedRevisions of the node agents, sorted.
 	FailedRevisions []string
 	// ImportProblems are the imports that do not exist or cannot be used, sorted.
@@ -60,7 +61,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		out.Cleaned = len(in.Remaining) == 0
 		wanted = append(wanted, cleaned(in.Remaining))
 	} else {
-		wanted = append(wanted, in.Nodes, in.Agents, in.Accepted, exported(in.RefusedExports))
+		wanted = append(wanted, in.Nodes, in.Agents, in.Accepted, in.Ready, exported(in.RefusedExports))
 		meta.RemoveStatusCondition(&out.Conditions, v1alpha1.MemberCleaned)
 	}
 	for _, c := range wanted {

@@ -30,6 +30,7 @@ import (
 	"github.com/sealane-io/sealane/internal/reach"
 	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
+	gatewayset "github.com/sealane-io/sealane/memberagent/cluster/gateways"
 	"github.com/sealane-io/sealane/memberagent/cluster/imports"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
@@ -90,11 +91,12 @@ func metadataOf(kind string) client.Object {
 	return o
 }
 
-// addresses passes node events that concern networks; heartbeats do not.
+// addresses passes node events that concern networks, and whether the node is ready; heartbeats do not.
 func addresses() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		a, b := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) || !slices.Equal(a.Status.Addresses, b.Status.Addresses)
+		return !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) || !slices.Equal(a.Status.Addresses, b.Status.Addresses) ||
+			gatewayset.Ready(a) != gatewayset.Ready(b)
 	}}
 }
 
@@ -131,7 +133,7 @@ const rollOutPace = 10 * time.Second
 func paceOf(before, after v1alpha1.PeeringStatus) time.Duration {
 	before.Conditions, after.Conditions = slices.Clone(before.Conditions), slices.Clone(after.Conditions)
 	for _, t := range []string{v1alpha1.PeeringNodesProgrammed, v1alpha1.PeeringAgentsRunning,
-		v1alpha1.PeeringNetworksAccepted} {
+		v1alpha1.PeeringNetworksAccepted, v1alpha1.PeeringGatewaysReady} {
 		meta.RemoveStatusCondition(&before.Conditions, t)
 		meta.RemoveStatusCondition(&after.Conditions, t)
 	}
@@ -173,7 +175,7 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 	if in.Agents = agentsRunning(agents, outdated); outdated > 0 {
 		again = reach.Sooner(again, rollOutPace) // the DaemonSet's status is not watched
 	}
-	in.FailedRevisions = failedRevisions(agents)
+	in.FailedRevisions, in.Ready = failedRevisions(agents), gatewayset.Condition(nodes.Items, gateways.Items)
 	agents = speaking(agents)
 	in.Nodes, in.Accepted = nodesProgrammed(agents, desired), networksAccepted(agents)
 	exports := &mcs.ServiceExportList{}
