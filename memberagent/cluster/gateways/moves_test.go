@@ -231,7 +231,7 @@ func TestWhatHoldsAMoveUp(t *testing.T) {
 			c.cordon("a", true)
 			c.pass(1)
 			c.reports(v1alpha1.ConnectionError, "b")
-			c.pass(300)
+			c.pass(100)
 		}, "a=0 b=1"},
 		{"there are no other clusters", func(c *cluster) {
 			c.remotes, c.have[0].Status.Connections = 0, nil
