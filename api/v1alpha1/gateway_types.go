@@ -30,6 +30,10 @@ type GatewaySpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=15
 	Slot int32 `json:"slot"`
+	// Turn says that an agent that waits on the node for another to end may take it over. Where a cluster has several
+	// gateways, agents of these wait for it, and get it one gateway after the other.
+	// +optional
+	Turn bool `json:"turn,omitempty"`
 }
 
 // RTT of the probes through a tunnel over the last minute, in microseconds.

@@ -22,10 +22,12 @@ const (
 	ReasonNodeCleaned      = "Cleaned"
 	ReasonNetworksAccepted = "Accepted"
 	// Of PodMayProgram: it programs; it does, and has died lately, more than once; it waits and could; it waits, and
-	// another node's of the same revision has failed; it waits and could not.
+	// another node's of the same revision has failed; it waits and could, and another gateway comes first; it waits and
+	// could not.
 	ReasonProgramming  = "Programming"
 	ReasonCrashing     = "Crashing"
 	ReasonRehearsed    = "Rehearsed"
 	ReasonHeld         = "Held"
+	ReasonQueued       = "Queued"
 	ReasonNotRehearsed = "NotRehearsed"
 )

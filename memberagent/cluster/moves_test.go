@@ -113,3 +113,55 @@ func TestAPickedGatewayIsReplaced(t *testing.T) {
 	m.kubelet("node-b", corev1.ConditionFalse)
 	m.peeringCondition("GatewaysReady", metav1.ConditionFalse, "GatewaysNotReady", "not replaced, being labelled")
 }
+
+// TestGatewaysAreReplacedInTurn: the DaemonSet replaces both gateways at once, and one of the two agents that wait gets
+// the turn, the other when that gateway is well.
+func TestGatewaysAreReplacedInTurn(t *testing.T) {
+	m := newMember(t)
+	m.node("node-b", "10.8.1.0/24", "192.0.2.2")
+	pod := m.nodeAgent()
+	waits := func(node, reason string) {
+		t.Helper()
+		m.eventually("the agent that waits on "+node, func(ctx context.Context) error {
+			p := &corev1.Pod{}
+			if err := m.Get(ctx, client.ObjectKey{Namespace: v1alpha1.Namespace, Name: "sealane-node-" + node}, p); err != nil {
+				return err
+			}
+			p.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.PodMayProgram, Status: corev1.ConditionFalse,
+				Reason: reason}}
+			return m.Status().Update(ctx, p)
+		})
+	}
+	for _, node := range []string{"node-a", "node-b"} {
+		m.kubelet(node, corev1.ConditionTrue)
+		change(m, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
+			func(n *corev1.Node) { metav1.SetMetaDataLabel(&n.ObjectMeta, v1alpha1.LabelGateway, "true") })
+		m.programs(pod, node)
+		waits(node, v1alpha1.ReasonQueued)
+	}
+	m.start(m.config)
+	m.peering(1)
+	turns := func(want string) {
+		t.Helper()
+		m.within(40*time.Second, "the turn of "+want, func(ctx context.Context) error {
+			list := &v1alpha1.GatewayList{}
+			if err := m.List(ctx, list); err != nil {
+				return err
+			}
+			got := ""
+			for _, g := range list.Items {
+				if g.Spec.Turn {
+					got += g.Name
+				}
+			}
+			return expect("turns", got, want)
+		})
+	}
+	m.gateways("node-a=0 node-b=1")
+	turns("node-a")
+	m.connects("node-b")
+	waits("node-a", v1alpha1.ReasonProgramming)
+	turns("")
+	m.connects("node-a")
+	turns("node-b")
+}

@@ -217,8 +217,8 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 		&gateways.Reconciler{Client: cached, NodesCleaned: func(ctx context.Context) (bool,
 			error) {
 			return mailbox.NodesCleaned(ctx, cached, live)
-		}, NodesProgrammed: func(ctx context.Context) (map[string]bool, error) {
-			return mailbox.Programmed(ctx, cached)
+		}, NodeAgents: func(ctx context.Context) (map[string]gateways.NodeAgent, error) {
+			return mailbox.Agents(ctx, cached)
 		}, Now: time.Now},
 		&gateways.Silence{Client: cached, Live: live, Now: time.Now},
 		&exports.Reconciler{Client: cached, WithoutGeneration: limited},

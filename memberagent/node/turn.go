@@ -44,7 +44,8 @@ func OpenLock(stateDir string) (*os.File, error) {
 
 // Turn is what an agent says of its right to program the node.
 type Turn struct {
-	// Reason is v1alpha1.ReasonProgramming, ReasonCrashing, ReasonRehearsed, ReasonHeld or ReasonNotRehearsed.
+	// Reason is v1alpha1.ReasonProgramming, ReasonCrashing, ReasonRehearsed, ReasonHeld, ReasonQueued or
+	// ReasonNotRehearsed.
 	Reason, Message string
 }
 
@@ -52,7 +53,8 @@ func (t Turn) condition(now metav1.Time) corev1.PodCondition {
 	c := corev1.PodCondition{Type: v1alpha1.PodMayProgram, Status: corev1.ConditionTrue, Reason: t.Reason,
 		Message:            t.Message,
 		LastTransitionTime: now}
-	if t.Reason == v1alpha1.ReasonHeld || t.Reason == v1alpha1.ReasonNotRehearsed {
+	switch t.Reason {
+	case v1alpha1.ReasonHeld, v1alpha1.ReasonQueued, v1alpha1.ReasonNotRehearsed:
 		c.Status = corev1.ConditionFalse
 	}
 	return c
@@ -98,8 +100,9 @@ func (a *Agent) wait(ctx context.Context, file *os.File) error {
 			return ctx.Err()
 		}
 		a.tellTurn(ctx, &r, err)
-		// One that is held would do its best.
-		if a.follows = err == nil || errors.Is(err, errHeld); a.follows && !queued {
+		// One that is held, or comes later, would do its best.
+		a.follows = err == nil || errors.Is(err, errHeld) || errors.Is(err, errQueued)
+		if a.follows && !queued {
 			queued = true
 			// It outlives a context that ends, but not the process, which then does too.
 			go func() { locked <- flock(file, syscall.LOCK_EX) }()
@@ -133,8 +136,11 @@ func (a *Agent) tellTurn(ctx context.Context, r *rehearsal, err error) {
 	now := Turn{v1alpha1.ReasonRehearsed, "waiting for another agent to end"}
 	if err != nil {
 		now = Turn{v1alpha1.ReasonNotRehearsed, clip.Text(err.Error(), maxStateError)}
-		if errors.Is(err, errHeld) {
+		switch {
+		case errors.Is(err, errHeld):
 			now.Reason = v1alpha1.ReasonHeld
+		case errors.Is(err, errQueued):
+			now.Reason = v1alpha1.ReasonQueued
 		}
 	}
 	// At first the objects are merely on their way.
@@ -182,8 +188,11 @@ func flock(file *os.File, how int) error {
 	}
 }
 
-// errHeld is no failure of this agent's.
-var errHeld = errors.New("an agent of the same revision has failed on another node")
+// These are no failures of this agent's.
+var (
+	errHeld   = errors.New("an agent of the same revision has failed on another node")
+	errQueued = errors.New("another gateway of the cluster comes first, or is not well yet: the cluster agent gives turns")
+)
 
 // rehearse does all of a sync but its changes. What fails here would fail where the old agent has gone already. It
 // fails also while an agent that the same roll-out brought has failed.
@@ -212,5 +221,8 @@ func (a *Agent) rehearse(ctx context.Context) error {
 	}
 	facts.Current = plan.Current(top, have)
 	plan.Diff(plan.For(top, facts), have)
+	if g := o.gateway(a.node); g != nil && len(o.Gateways) > 1 && !g.Spec.Turn {
+		return errQueued
+	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/cable"
@@ -199,6 +201,17 @@ func TestATurnIsRehearsed(t *testing.T) {
 		return back.TakeTurn(ctx, third) == nil
 	})
 	cluster.set(peering(v1alpha1.CableWireGuard, "others"), nil)
+	cluster.says(t, v1alpha1.ReasonRehearsed, "")
+	gateways := peering(v1alpha1.CableWireGuard)
+	gateways.Gateways = []v1alpha1.Gateway{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
+	cluster.set(gateways, nil)
+	cluster.says(t, v1alpha1.ReasonRehearsed, "")
+	gateways.Gateways = append(gateways.Gateways, v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "n2"}})
+	cluster.set(gateways, nil)
+	cluster.says(t, v1alpha1.ReasonQueued, "another gateway")
+	gateways.Gateways = slices.Clone(gateways.Gateways)
+	gateways.Gateways[0].Spec.Turn = true
+	cluster.set(gateways, nil)
 	cluster.says(t, v1alpha1.ReasonRehearsed, "")
 	cluster.set(peering(v1alpha1.CableWireGuard, "others", revision), nil)
 	cluster.says(t, v1alpha1.ReasonHeld, "same revision")

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/reach"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
@@ -47,8 +48,8 @@ type Input struct {
 	Nodes []corev1.Node
 	// Have are the Gateways, the oldest first.
 	Have []v1alpha1.Gateway
-	// Programmed are the nodes whose agent has programmed them.
-	Programmed map[string]bool
+	// Agents by node.
+	Agents map[string]NodeAgent
 	// Remotes is how many other clusters have gateways.
 	Remotes int
 	Now     time.Time
@@ -118,9 +119,9 @@ func slots(want []string, have []v1alpha1.Gateway) map[string]int32 {
 // Reconciler keeps the Gateway objects.
 type Reconciler struct {
 	client.Client
-	// NodesCleaned says whether every node agent has cleaned its node, and NodesProgrammed which nodes are programmed.
-	NodesCleaned    func(context.Context) (bool, error)
-	NodesProgrammed func(context.Context) (map[string]bool, error)
+	// NodesCleaned says whether every node agent has cleaned its node, and NodeAgents what is known of them, by node.
+	NodesCleaned func(context.Context) (bool, error)
+	NodeAgents   func(context.Context) (map[string]NodeAgent, error)
 	// Now is the clock.
 	Now func() time.Time
 
@@ -133,13 +134,11 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 		return []reconcile.Request{{}}
 	})
 	o.MaxConcurrentReconciles = 1
-	pods := &metav1.PartialObjectMetadata{}
-	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	return ctrl.NewControllerManagedBy(m).Named("gateway").
 		Watches(&corev1.Node{}, one, builder.WithPredicates(matters())).
 		Watches(&v1alpha1.Gateway{}, one).
 		Watches(&v1alpha1.Peering{}, one).
-		Watches(pods, one).
+		Watches(&corev1.Pod{}, one).
 		WithOptions(o).Complete(r)
 }
 
@@ -169,16 +168,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	programmed, err := r.NodesProgrammed(ctx)
+	agents, err := r.NodeAgents(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	slices.SortFunc(have.Items, func(a, b v1alpha1.Gateway) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	slot, again := r.history.Decide(Input{Phase: phase, Nodes: nodes.Items, Have: have.Items, Programmed: programmed,
-		Remotes: remotes(peering), Now: r.Now()})
-	return ctrl.Result{RequeueAfter: again}, r.apply(ctx, slot, have.Items)
+	in := Input{Phase: phase, Nodes: nodes.Items, Have: have.Items, Agents: agents, Remotes: remotes(peering),
+		Now: r.Now()}
+	slot, again := r.history.Decide(in)
+	turn, later := r.history.turn(in)
+	return ctrl.Result{RequeueAfter: reach.Sooner(again, later)}, r.apply(ctx, slot, turn, have.Items)
 }
 
 // remotes counts the clusters that have gateways.
@@ -208,7 +209,8 @@ func (r *Reconciler) phase(ctx context.Context, peering *v1alpha1.Peering) (Phas
 	return Cleaned, nil
 }
 
-func (r *Reconciler) apply(ctx context.Context, want map[string]int32, have []v1alpha1.Gateway) error {
+// apply makes the Gateways as wanted, and gives one of them the turn.
+func (r *Reconciler) apply(ctx context.Context, want map[string]int32, turn string, have []v1alpha1.Gateway) error {
 	for i := range have {
 		g := &have[i]
 		slot, ok := want[g.Name]
@@ -219,8 +221,8 @@ func (r *Reconciler) apply(ctx context.Context, want map[string]int32, have []v1
 			if err := r.Delete(ctx, g); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("delete Gateway %s: %w", g.Name, err)
 			}
-		case slot != g.Spec.Slot:
-			g.Spec.Slot = slot
+		case slot != g.Spec.Slot || g.Spec.Turn != (g.Name == turn):
+			g.Spec.Slot, g.Spec.Turn = slot, g.Name == turn
 			if err := r.Update(ctx, g); err != nil {
 				return fmt.Errorf("update Gateway %s: %w", g.Name, err)
 			}

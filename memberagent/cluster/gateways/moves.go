@@ -29,7 +29,11 @@ const (
 
 // History is what was seen of the nodes, by this process's clock: a node's may be wrong. What it has forgotten, after a
 // restart, delays a move and begins none.
-type History struct{ nodes map[string]*seen }
+type History struct {
+	nodes map[string]*seen
+	// turned is when it was last seen that a gateway had taken its turn.
+	turned time.Time
+}
 
 // seen is a node's past.
 type seen struct {
@@ -98,7 +102,7 @@ func (p *picked) move() (want []string, again time.Duration) {
 	}
 	var candidates []*corev1.Node
 	for name, n := range p.nodes {
-		if !slices.Contains(want, name) && p.in.Programmed[name] && p.steady(name) {
+		if !slices.Contains(want, name) && p.in.Agents[name].Programmed && p.steady(name) {
 			candidates = append(candidates, n)
 		}
 	}

@@ -85,17 +85,17 @@ func (c *cluster) silent(name string, is bool) {
 func (c *cluster) pass(seconds int) {
 	for range seconds {
 		var all []corev1.Node
-		programmed := map[string]bool{}
+		agents := map[string]NodeAgent{}
 		for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
 			all = append(all, *c.nodes[name])
-			programmed[name] = !c.broken[name]
+			agents[name] = NodeAgent{Programmed: !c.broken[name]}
 		}
 		for i := range c.have {
 			if s := &c.have[i].Status; s.ReportedAt != nil && s.SilentSince == nil {
 				s.ReportedAt = ptr.To(metav1.NewTime(c.now))
 			}
 		}
-		slots, _ := c.history.Decide(Input{Phase: Active, Nodes: all, Have: c.have, Programmed: programmed,
+		slots, _ := c.history.Decide(Input{Phase: Active, Nodes: all, Have: c.have, Agents: agents,
 			Remotes: c.remotes,
 			Now:     c.now})
 		c.have = slices.DeleteFunc(c.have, func(g v1alpha1.Gateway) bool { _, ok := slots[g.Name]; return !ok })

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/clip"
+	gatewayset "github.com/sealane-io/sealane/memberagent/cluster/gateways"
 )
 
 // nodeDaemonSet is the name of the node agents' DaemonSet.
@@ -55,6 +56,8 @@ type nodeAgent struct {
 	took     bool
 	// crashing says that agents of the pod have died, one after the other.
 	crashing bool
+	// waits says that the agent waits for another to end, and queued that it is another gateway's turn.
+	waits, queued bool
 }
 
 // maxFailing bounds, in bytes, what is told of why a pod does not run.
@@ -95,14 +98,22 @@ func agentPods(ctx context.Context, cached client.Reader) (agents []nodeAgent, e
 	return agents, nil
 }
 
-// Programmed returns the nodes that their agents have programmed.
-func Programmed(ctx context.Context, cached client.Reader) (map[string]bool, error) {
+// Agents returns what is known of the agents of each node.
+func Agents(ctx context.Context, cached client.Reader) (map[string]gatewayset.NodeAgent, error) {
 	agents, err := agentPods(ctx, cached)
-	out := make(map[string]bool, len(agents))
+	out := make(map[string]gatewayset.NodeAgent, len(agents))
 	for _, a := range agents {
-		if a.programmed == v1alpha1.ReasonNodeProgrammed && !a.unready && !a.ending {
-			out[a.node] = true
+		if a.ending {
+			continue
 		}
+		n := out[a.node]
+		if a.waits {
+			n.Next, n.Queued = a.revision, a.queued
+		} else {
+			n.Revision = a.revision
+		}
+		n.Programmed = n.Programmed || a.programmed == v1alpha1.ReasonNodeProgrammed && !a.unready
+		out[a.node] = n
 	}
 	return out, err
 }
@@ -115,7 +126,7 @@ func ofNodeAgent(p *corev1.Pod) bool {
 
 func agentOf(p *corev1.Pod) nodeAgent {
 	a := nodeAgent{pod: p.Name, node: nodeOf(p), ending: p.DeletionTimestamp != nil,
-		revision: p.Labels[appsv1.ControllerRevisionHashLabelKey]}
+		revision: p.Labels[appsv1.ControllerRevisionHashLabelKey], waits: true}
 	for _, c := range p.Status.Conditions {
 		switch {
 		case c.Type == corev1.PodReady:
@@ -124,6 +135,7 @@ func agentOf(p *corev1.Pod) nodeAgent {
 			a.failing = clip.Text(c.Reason+": "+c.Message, maxFailing)
 		case c.Type == v1alpha1.PodMayProgram:
 			a.started, a.took = c.Status == corev1.ConditionTrue, c.Reason == v1alpha1.ReasonProgramming
+			a.waits, a.queued = !a.took && c.Reason != v1alpha1.ReasonCrashing, c.Reason == v1alpha1.ReasonQueued
 			if c.Reason == v1alpha1.ReasonNotRehearsed || c.Reason == v1alpha1.ReasonCrashing {
 				a.failing, a.crashing = clip.Text(c.Reason+": "+c.Message, maxFailing), c.Reason == v1alpha1.ReasonCrashing
 			}
