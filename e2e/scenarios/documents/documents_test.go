@@ -25,6 +25,7 @@ var documents = []struct{ path, context string }{
 	{"README.md", "karmada-apiserver"},
 	{"docs/lab.md", ""},
 	{"docs/troubleshooting.md", "c1"},
+	{"docs/high-availability.md", "karmada-apiserver"},
 	{"docs/install.md", "karmada-apiserver"},
 }
 
