@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -120,6 +121,7 @@ func TestGatewaysAreReplacedInTurn(t *testing.T) {
 	m := newMember(t)
 	m.node("node-b", "10.8.1.0/24", "192.0.2.2")
 	pod := m.nodeAgent()
+	metav1.SetMetaDataLabel(&pod.ObjectMeta, appsv1.ControllerRevisionHashLabelKey, "new")
 	waits := func(node, reason string) {
 		t.Helper()
 		m.eventually("the agent that waits on "+node, func(ctx context.Context) error {
