@@ -31,10 +31,15 @@ const (
 	ReasonInvalidSettings = "InvalidSettings"
 	// ReasonSelectedElsewhere: an older ClusterSet selects the cluster too.
 	ReasonSelectedElsewhere = "SelectedElsewhere"
-	// ReasonClusterNotFound: a cluster that spec.clusterAffinity or spec.services.exporters names does not exist.
+	// ReasonClusterNotFound: a cluster that spec.clusterAffinity, spec.services.exporters or spec.topology names
+	// does not exist.
 	ReasonClusterNotFound = "ClusterNotFound"
 	// ReasonLeaving: a member has not yet said that its nodes are clean.
 	ReasonLeaving = "Leaving"
+	// ReasonMeshTooLarge: a pair of spec.topology has more nodes than a mesh may; it goes by gateways.
+	ReasonMeshTooLarge = "MeshTooLarge"
+	// ReasonInvalidNodes: a member reports nodes, for a mesh, that are left out; they are reached by gateways.
+	ReasonInvalidNodes = "InvalidNodes"
 	// ReasonNoClusterID: Karmada does not know the identity of a cluster.
 	ReasonNoClusterID = "NoClusterID"
 )
@@ -80,6 +85,10 @@ type ClusterSetSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	Gateways GatewaysSpec `json:"gateways,omitempty"`
+
+	// Topology says which pairs of clusters connect node to node.
+	// +optional
+	Topology TopologySpec `json:"topology,omitempty"`
 
 	// HealthCheck of the gateways.
 	// +kubebuilder:default={}

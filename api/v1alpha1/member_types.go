@@ -96,6 +96,10 @@ type MemberStatus struct {
 	// +listType=atomic
 	// +optional
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
+	// Nodes accepted, of a member that is one of a mesh, sorted by name.
+	// +listType=atomic
+	// +optional
+	Nodes []MeshNode `json:"nodes,omitempty"`
 	// Connections as the member reports them, sorted by cluster. Unknown while its report may be old.
 	// +listType=atomic
 	// +optional

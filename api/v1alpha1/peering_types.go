@@ -13,6 +13,14 @@ type RemoteCluster struct {
 	// Endpoints of that cluster, sorted by slot. Empty while it has no gateway.
 	// +listType=atomic
 	Endpoints []Endpoint `json:"endpoints"`
+	// Topology Mesh asks this cluster to publish its nodes, for that one to connect to. Empty: by gateways alone.
+	// +optional
+	Topology TopologyMode `json:"topology,omitempty"`
+	// Nodes of that cluster to connect to without gateways, sorted by name.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Nodes []MeshNode `json:"nodes,omitempty"`
 }
 
 // PeeringSpec is written by the broker. Every field is always filled.
@@ -75,6 +83,12 @@ type PeeringStatus struct {
 	// +listType=atomic
 	// +optional
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
+	// Nodes that other clusters may connect to without gateways, sorted by name. None unless a remote cluster's topology
+	// asks for them.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Nodes []MeshNode `json:"nodes,omitempty"`
 	// Connections to the other clusters, sorted by cluster.
 	// +kubebuilder:validation:MaxItems=1024
 	// +listType=atomic
@@ -90,7 +104,7 @@ type PeeringStatus struct {
 	// +optional
 	FailedRevisions []string `json:"failedRevisions,omitempty"`
 	// Conditions that the agent knows: MCSAPI, DNSConfigured, NodesProgrammed, AgentsRunning, GatewaysReady,
-	// NetworksAccepted, ExportsAccepted, ImportsApplied.
+	// NetworksAccepted, ExportsAccepted, ImportsApplied, and in a mesh NodesPublished.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -117,6 +131,8 @@ const (
 	PeeringExportsAccepted = "ExportsAccepted"
 	// PeeringImportsApplied: every service that the cluster imports has its ServiceImport, and can be used.
 	PeeringImportsApplied = "ImportsApplied"
+	// PeeringNodesPublished, of a cluster that is one of a mesh: every node that could be is one of status.nodes.
+	PeeringNodesPublished = "NodesPublished"
 	// PeeringNetworksDiscovered: pod and service networks of the cluster are known.
 	PeeringNetworksDiscovered = "NetworksDiscovered"
 )
@@ -137,6 +153,8 @@ const (
 	ReasonGatewaysNotReady = "GatewaysNotReady"
 	// Of PeeringNetworksAccepted: nodes left something out, and the message says what and why.
 	ReasonNetworksRefused = "NetworksRefused"
+	// Of PeeringNodesPublished: the cluster has more nodes than a mesh may have, and publishes none.
+	ReasonTooManyNodes = "TooManyNodes"
 	// Of PeeringExportsAccepted: the conditions of some ServiceExports say what is wrong with them.
 	ReasonExportsRefused = "ExportsRefused"
 	// Of PeeringImportsApplied, and of an ImportProblem: a ServiceImport of that name, or the Service or EndpointSlice

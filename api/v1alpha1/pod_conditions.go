@@ -11,16 +11,27 @@ const (
 	// PodNetworksAccepted: the node has left out nothing of what the cluster's objects ask for. False with
 	// ReasonNetworksRefused otherwise.
 	PodNetworksAccepted = "sealane.io/NetworksAccepted"
+	// PodNodeKey: the message is the NodeKey of the node, in JSON.
+	PodNodeKey = "sealane.io/NodeKey"
 	// PodMayProgram: the agent programs the node, or waits for another to end and has rehearsed to do as much. It is a
 	// readiness gate: a roll-out ends the other agent only then.
 	PodMayProgram = "sealane.io/MayProgram"
 )
+
+// NodeKey is what other clusters' nodes need of a node, beside what its Node object says.
+type NodeKey struct {
+	// PublicKey is as in a MeshNode, and so is MTU.
+	PublicKey string `json:"publicKey"`
+	MTU       int32  `json:"mtu,omitempty"`
+}
 
 // Reasons of these conditions, besides ReasonProgrammingFailed and ReasonNetworksRefused.
 const (
 	ReasonNodeProgrammed   = "Programmed"
 	ReasonNodeCleaned      = "Cleaned"
 	ReasonNetworksAccepted = "Accepted"
+	// Of PodNodeKey.
+	ReasonKeyPublished = "Published"
 	// Of PodMayProgram: it programs; it does, and has died lately, more than once; it waits and could; it waits, and
 	// another node's of the same revision has failed; it waits and could, and another gateway comes first; it waits and
 	// could not.

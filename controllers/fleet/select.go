@@ -101,6 +101,12 @@ func Problems(s State, name string) []v1alpha1.Problem {
 			"not have: %s; correct the names, or join these clusters to Karmada: the rules are in force without them",
 			name, clip.List(unknown, maxNamed))
 	}
+	if unknown := unknownPaired(s, set); len(unknown) > 0 {
+		add("", v1alpha1.ReasonClusterNotFound,
+			"spec.topology of ClusterSet %s names clusters that Karmada does not have: %s; "+
+				"correct the names, or join these clusters to Karmada: the other pairs are in force", name,
+			clip.List(unknown, maxNamed))
+	}
 	for _, m := range s.Members {
 		if m.Spec.ClusterSet == name && m.Spec.Phase == v1alpha1.MemberLeaving {
 			add(m.Name, v1alpha1.ReasonLeaving, "cluster %s is leaving and has not yet said that its nodes are clean; if it "+
@@ -125,6 +131,19 @@ func unknownExporters(s State, set *v1alpha1.ClusterSet) []string {
 		for _, cluster := range rule.ClusterNames {
 			if !known[cluster] {
 				unknown = append(unknown, fmt.Sprintf("%s (exporters[%d])", clip.Line(cluster), i))
+			}
+		}
+	}
+	return unknown
+}
+
+// unknownPaired is the same for the pairs of a ClusterSet's topology.
+func unknownPaired(s State, set *v1alpha1.ClusterSet) []string {
+	var unknown []string
+	for i, pair := range set.Spec.Topology.Pairs {
+		for _, cluster := range pair.Clusters {
+			if s.Cluster(cluster) == nil {
+				unknown = append(unknown, fmt.Sprintf("%s (pairs[%d])", clip.Line(cluster), i))
 			}
 		}
 	}

@@ -103,3 +103,17 @@ func TestExportersThatDoNotExist(t *testing.T) {
 		})
 	}
 }
+
+// A pair that names a cluster which does not exist is a problem, and no other pair is.
+func TestPairsThatDoNotExist(t *testing.T) {
+	blue := set("blue", 0, "c1", "c2")
+	blue.Spec.Topology.Pairs = []v1alpha1.TopologyPair{
+		{Clusters: []string{"c1", "c2"}, Mode: v1alpha1.TopologyMesh}, {Clusters: []string{"c1", "cl"},
+			Mode: v1alpha1.TopologyMesh}}
+	state := State{Sets: []v1alpha1.ClusterSet{blue}, Clusters: []clusterv1alpha1.Cluster{cluster("c1"), cluster("c2")}}
+	problems := Problems(state, "blue")
+	if len(problems) != 1 || problems[0].Reason != v1alpha1.ReasonClusterNotFound ||
+		!strings.Contains(problems[0].Message, "not have: cl (pairs[1]);") {
+		t.Errorf("problems %v", problems)
+	}
+}

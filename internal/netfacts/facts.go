@@ -86,6 +86,24 @@ func CheckPorts(cable, vxlan int32) error {
 	return nil
 }
 
+// meshOffset of the mesh's UDP port leaves room for two for each slot: a gateway that replaces its key has two cables.
+const meshOffset = 2 * (v1alpha1.MaxSlot + 1)
+
+// MeshPort returns the UDP port between the nodes of meshed clusters. The error is an *Error: there is no such port, or
+// the overlay has it.
+func MeshPort(cable, vxlan int32) (uint16, error) {
+	port := int64(cable) + meshOffset
+	switch {
+	case cable < 1 || port > 65535:
+		return 0, errorf(ReasonInvalidPort, "cable port %d is not a port with %d more above it, as a mesh needs", cable,
+			meshOffset)
+	case port == int64(vxlan):
+		return 0, errorf(ReasonInvalidPort, "vxlanPort %d is the port that a mesh needs, cable port %d and %d more", vxlan,
+			cable, meshOffset)
+	}
+	return uint16(port), nil
+}
+
 // PublicKeySize of an X25519 public key, in bytes.
 const PublicKeySize = 32
 

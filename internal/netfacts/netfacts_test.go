@@ -94,6 +94,7 @@ func TestParseHost(t *testing.T) {
 func TestChecks(t *testing.T) {
 	key := func(n byte, size int) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{n}, size)) }
 	parse := func(text string) error { _, err := netfacts.ParsePublicKey(text); return err }
+	mesh := func(cable, vxlan int32) error { _, err := netfacts.MeshPort(cable, vxlan); return err }
 	for _, c := range []struct {
 		what string
 		err  error
@@ -118,6 +119,10 @@ func TestChecks(t *testing.T) {
 		{"overlay port 0", netfacts.CheckPorts(4500, 0), false},
 		{"overlay port among the cables'", netfacts.CheckPorts(4500, 4515), false},
 		{"overlay port after the cables'", netfacts.CheckPorts(4500, 4516), true},
+		{"mesh port", mesh(4500, 4800), true},
+		{"mesh port at the end", mesh(65503, 4800), true},
+		{"mesh port too high", mesh(65504, 4800), false},
+		{"mesh port is the overlay's", mesh(4500, 4532), false},
 		{"key", parse(key(1, 32)), true},
 		{"key zero", parse(key(0, 32)), false},
 		{"key short", parse(key(1, 31)), false},

@@ -23,6 +23,7 @@ func Validate(set *v1alpha1.ClusterSet) error {
 	if err := netfacts.CheckPorts(spec.Cable.Port, spec.Cable.VXLANPort); err != nil {
 		errs = append(errs, err)
 	}
+	errs = append(errs, checkTopology(spec)...)
 	if spec.Shards < v1alpha1.MinShards || spec.Shards > v1alpha1.MaxShards {
 		errs = append(errs, fmt.Errorf("shards is %d: expected %d to %d", spec.Shards, v1alpha1.MinShards,
 			v1alpha1.MaxShards))
