@@ -125,7 +125,7 @@ func (k *Kernel) observeNeighbours(p *plan.Plan, l netlink.Link) error {
 }
 
 func (k *Kernel) observeRoutes(p *plan.Plan, f plan.Family, names map[int]string) error {
-	for _, table := range []int{plan.OutboundTable, plan.InboundTable} {
+	for _, table := range plan.RouteTables() {
 		routes, err := k.netlink.RouteListFiltered(nlFamily(f), &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
 		if err != nil {
 			return fmt.Errorf("list routes of table %d: %w", table, err)
@@ -175,8 +175,8 @@ func (k *Kernel) observeRules(p *plan.Plan, f plan.Family) error {
 		return fmt.Errorf("list rules: %w", err)
 	}
 	for _, r := range rules {
-		if r.Table == plan.OutboundTable || r.Table == plan.InboundTable {
-			rule := plan.Rule{Family: f, Priority: r.Priority, IIF: r.IifName, Mark: r.Mark, Table: r.Table}
+		if slices.Contains(plan.RouteTables(), r.Table) {
+			rule := plan.Rule{Family: f, Priority: r.Priority, IIF: r.IifName, From: prefix(r.Src), Mark: r.Mark, Table: r.Table}
 			if r.Mask != nil {
 				rule.Mask = *r.Mask
 			}

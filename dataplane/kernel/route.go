@@ -84,6 +84,9 @@ func (d *doing) rule(r plan.Rule, op plan.Op) error {
 	rule.Priority = r.Priority
 	rule.IifName = r.IIF
 	rule.Table = r.Table
+	if r.From.IsValid() {
+		rule.Src = ipNet(r.From)
+	}
 	if r.Mask != 0 {
 		rule.Mark, rule.Mask = r.Mark, &r.Mask
 	}

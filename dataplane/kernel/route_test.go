@@ -11,10 +11,12 @@ import (
 	"github.com/sealane-io/sealane/dataplane/plan"
 )
 
-// A route over several next hops, and a rule for marked packets, are read back as they were written, in both
-// families; a changed weight is seen, and one next hop takes the place of several.
-func TestSeveralNextHopsAndMarks(t *testing.T) {
+// A route over several next hops, and rules for marked packets and for a source, are read back as they were written, in
+// both families; a changed weight is seen, and one next hop takes the place of several.
+func TestSeveralNextHopsAndRules(t *testing.T) {
 	k, key := open(t)
+	from := map[plan.Family]netip.Prefix{plan.IPv4: netip.MustParsePrefix("10.8.1.0/24"),
+		plan.IPv6: netip.MustParsePrefix("fd00:8:1::/64")}
 	want := func(weights ...int) plan.Plan {
 		var p plan.Plan
 		for i, name := range []string{"sl-c0", "sl-c1"} {
@@ -38,6 +40,7 @@ func TestSeveralNextHopsAndMarks(t *testing.T) {
 			p.Rules = append(p.Rules,
 				plan.Rule{Family: f, Priority: 104, Mark: 0x100, Mask: 0xf00, Table: plan.OutboundTable},
 				plan.Rule{Family: f, Priority: 104, Mark: 0, Mask: 0xf000, Table: plan.OutboundTable},
+				plan.Rule{Family: f, Priority: 104, From: from[f], Table: plan.MeshTable},
 				plan.Rule{Family: f, Priority: plan.OutboundPriority, Table: plan.OutboundTable})
 		}
 		return p
@@ -49,7 +52,15 @@ func TestSeveralNextHopsAndMarks(t *testing.T) {
 	if strings.Count(routes, "weight 5") != 4 {
 		t.Errorf("not two next hops of weight 5 in each family:\n%s", routes)
 	}
-	if rules := run(t, "ip rule; ip -6 rule"); strings.Count(rules, "fwmark 0x100/0xf00") != 2 {
+	rules := run(t, "ip rule; ip -6 rule")
+	if strings.Count(rules, "fwmark 0x100/0xf00") != 2 || !strings.Contains(rules, "from 10.8.1.0/24 lookup 5102") ||
+		!strings.Contains(rules, "from fd00:8:1::/64 lookup 5102") {
 		t.Errorf("rules:\n%s", rules)
+	}
+	// Another source is another rule.
+	from[plan.IPv4], from[plan.IPv6] = netip.MustParsePrefix("10.8.2.0/24"), netip.MustParsePrefix("fd00:8:2::/64")
+	reach(t, k, want(1))
+	if rules := run(t, "ip rule; ip -6 rule"); strings.Contains(rules, "10.8.1.0/24") || strings.Contains(rules, "8:1::") {
+		t.Errorf("rules that should be gone:\n%s", rules)
 	}
 }

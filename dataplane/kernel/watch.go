@@ -220,7 +220,7 @@ func inOurTable(data []byte, header int, tableAttr uint16) bool {
 	for _, a := range attrs {
 		if a.Attr.Type == tableAttr && len(a.Value) == 4 {
 			table := int(nl.NativeEndian().Uint32(a.Value))
-			return table == plan.OutboundTable || table == plan.InboundTable
+			return slices.Contains(plan.RouteTables(), table)
 		}
 	}
 	return false

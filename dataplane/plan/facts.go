@@ -23,4 +23,6 @@ type NodeFacts struct {
 	// Current holds, for each cluster by name, the slots of its gateways that the node's traffic uses, as Current
 	// reads them from its routes.
 	Current map[string][]int
+	// Straight holds the nodes of other clusters that answer this node's probes, or are current and not known not to.
+	Straight map[PeerID]bool
 }

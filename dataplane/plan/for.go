@@ -24,13 +24,14 @@ func For(t topology.Topology, n NodeFacts) Plan {
 		return v.failClosed()
 	}
 	p := Plan{
-		Active:         active,
-		Links:          v.links(),
-		Addresses:      v.addresses(),
-		Neighbours:     v.neighbours(),
-		FDB:            v.fdb(),
-		Routes:         slices.Concat(v.standing(), v.throws(), v.outbound(), v.backends(), v.probed(), v.inbound()),
-		Rules:          slices.Concat(v.inboundRules(), v.outboundRules()),
+		Active:     v.active,
+		Links:      v.links(),
+		Addresses:  v.addresses(),
+		Neighbours: v.neighbours(),
+		FDB:        v.fdb(),
+		Routes: slices.Concat(v.standing(), v.throws(), v.outbound(), v.backends(), v.probed(), v.inbound(),
+			v.meshRoutes()),
+		Rules:          slices.Concat(v.inboundRules(), v.meshRules(), v.outboundRules()),
 		Tunnels:        v.tunnels(),
 		Tables:         v.tables(),
 		ForwardAccepts: v.families,
@@ -72,7 +73,9 @@ type view struct {
 	slots []int
 	// behind holds the clusters that have a gateway of a slot, by slot.
 	behind map[int][]topology.Remote
-	nodes  map[string]topology.Node
+	// mesh are the nodes of other clusters that this node connects to.
+	mesh  []meshPeer
+	nodes map[string]topology.Node
 	// sources are the addresses that the node's own packets to remote clusters carry, if it has one.
 	sources map[Family]netip.Addr
 }
@@ -103,6 +106,8 @@ func newView(t topology.Topology, n NodeFacts, active Active) *view {
 		v.behind = bySlot(t.Remotes)
 		v.slots = slices.Sorted(maps.Keys(v.behind))
 	}
+	v.mesh = meshPeers(v.Topology, n)
+	v.active.Straight = straight(v.mesh, n)
 	return v
 }
 
@@ -217,7 +222,7 @@ func (v *view) links() []Link {
 		links = append(links, Link{Name: CableLink(j), Kind: Cable, Driver: v.Cable.Driver,
 			MTU: v.cableMTU(*v.gateway), RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6})
 	}
-	return links
+	return append(links, v.meshLinks()...)
 }
 
 // looseRPFilter accepts a source that is routed by any link: replies may come by another gateway.
@@ -237,7 +242,7 @@ func (v *view) addresses() []Address {
 			out = append(out, Address{CableLink(j), host(ULA(v.facts.ID)), false})
 		}
 	}
-	return out
+	return append(out, v.meshAddresses()...)
 }
 
 func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
@@ -456,7 +461,7 @@ func (v *view) inboundRules() []Rule {
 func (v *view) outboundRules() []Rule {
 	var out []Rule
 	for _, f := range []Family{IPv4, IPv6} {
-		if slices.Contains(v.known, f) || f == IPv6 && v.probing() {
+		if slices.Contains(v.known, f) || f == IPv6 && (v.probing() || len(v.mesh) > 0) {
 			out = append(out, Rule{Family: f, Priority: OutboundPriority, Table: OutboundTable})
 		}
 	}
@@ -479,7 +484,7 @@ func (v *view) tunnels() []Tunnel {
 		slices.SortFunc(t.Peers, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
 		out = append(out, t)
 	}
-	return out
+	return append(out, v.meshTunnels()...)
 }
 
 // peer dials the remote gateway at the port of the device that it keeps for this gateway's slot.
@@ -512,7 +517,8 @@ func (p *Plan) sort() {
 	slices.SortStableFunc(p.Routes, compareRoute)
 	p.Routes = slices.CompactFunc(p.Routes, func(a, b Route) bool { return compareRoute(a, b) == 0 })
 	slices.SortFunc(p.Rules, func(a, b Rule) int {
-		return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.IIF, b.IIF))
+		return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.IIF, b.IIF),
+			netfacts.Compare(a.From, b.From))
 	})
 }
 

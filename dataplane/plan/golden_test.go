@@ -3,6 +3,7 @@
 package plan_test
 
 import (
+	"encoding/base64"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -38,6 +39,9 @@ type facts struct {
 	IPv6         bool             `json:"ipv6"`
 	Alive        map[string][]int `json:"alive"`
 	Current      map[string][]int `json:"current"`
+	// Key of a node that is no gateway, and Straight those of the nodes that answer it.
+	Key      string   `json:"key"`
+	Straight []string `json:"straight"`
 }
 
 func readInput(t *testing.T, objects []byte) topology.Input {
@@ -104,10 +108,28 @@ func eachCase(t *testing.T, f func(path string, archive *txtar.Archive, top topo
 					fact.ID = plan.PeerOf(g)
 				}
 			}
+			if n.Key != "" {
+				fact.ID = peerID(t, n.Key)
+			}
+			for _, key := range n.Straight {
+				if fact.Straight == nil {
+					fact.Straight = map[plan.PeerID]bool{}
+				}
+				fact.Straight[peerID(t, key)] = true
+			}
 			out = append(out, fact)
 		}
 		f(path, archive, top, out)
 	}
+}
+
+func peerID(t *testing.T, key string) plan.PeerID {
+	t.Helper()
+	raw, err := base64.StdEncoding.DecodeString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan.PeerID(raw)
 }
 
 func states(t *testing.T) []state {

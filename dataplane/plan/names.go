@@ -24,6 +24,10 @@ const (
 	// OutboundTable holds the remote CIDRs, InboundTable the nodes of the local cluster.
 	OutboundTable = 5100
 	InboundTable  = 5101
+	// MeshLink has the cables to nodes of other clusters, and MeshTable their pods; what a node's own pods send is looked
+	// up there first.
+	MeshLink  = CablePrefix + "mesh"
+	MeshTable = 5102
 	// Metrics of our routes. A throw comes before the route that contains it, and the unreachable that
 	// stands behind a route takes over when the route goes with its link.
 	ThrowMetric    = 50
@@ -35,8 +39,12 @@ const (
 	// Calico (0xffff0000), Cilium (0x0f00), the AWS VPC CNI (0x80), OVN-Kubernetes (0x3f0), Istio (0x539)
 	// and Tailscale (0xff0000) use other bits.
 	ForwardMark = 0x4
+	// GatewayMark is such a bit on the answers of services that a gateway has translated for other clusters: they go back
+	// by gateways, for no node of a mesh may send from a service's address.
+	GatewayMark = 0x2
 	// The rules come after Cilium's local table at 100 and before the per-pod rules of cloud CNIs.
 	InboundPriority  = 103
+	MeshPriority     = 104
 	OutboundPriority = 105
 	// TableName of the nftables tables.
 	TableName = "sealane"
@@ -72,6 +80,9 @@ func outerHeader(f Family) int {
 
 // KeepaliveSeconds between keepalive packets of a cable. NATs forget UDP flows after 30 s or more.
 const KeepaliveSeconds = 5
+
+// RouteTables are the routing tables that hold nothing but ours.
+func RouteTables() []int { return []int{OutboundTable, InboundTable, MeshTable} }
 
 // CableLink returns the name of the cable to remote gateways of a slot: "sl-c0", …
 func CableLink(slot int) string { return CablePrefix + strconv.Itoa(slot) }
@@ -159,6 +170,12 @@ func translated(slot int) netip.Addr { return netip.AddrFrom4([4]byte{169, 254, 
 
 // translated6 is the same for IPv6.
 func translated6(node netip.Addr) netip.Addr { return ULA(PeerID("translated by " + node.String())) }
+
+// meshAddress is the same for the link to nodes of other clusters.
+func meshAddress() netip.Prefix { return cableAddress(2 * (v1alpha1.MaxSlot + 1)) }
+
+// MeshULA returns the address of a node on its link to nodes of other clusters, where it answers their probes.
+func MeshULA(id PeerID) netip.Addr { return ULA("mesh " + id) }
 
 func overlayAddress() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 51, 0}), 32)

@@ -20,16 +20,20 @@ const (
 	// from which the local gateways send what they have translated.
 	setTransit    = "transit"
 	setTranslated = "translated"
-	setPods       = "pods"
-	setRemote     = "remote"
-	setNodes      = "nodes"
-	setCable      = "cable"
+	// setMesh holds the pods of the nodes that this one connects to, and setOwn its own.
+	setMesh   = "mesh"
+	setOwn    = "own"
+	setPods   = "pods"
+	setRemote = "remote"
+	setNodes  = "nodes"
+	setCable  = "cable"
 )
 
 // tables returns one table a family. A packet meets their chains in this order:
 //
 //	guard      raw prerouting        what a cable may deliver, who may speak VXLAN, who may be a remote source
 //	host       input                 VXLAN that was not translated, no connections from others to the node
+//	gateways   mangle prerouting     answers of services that this node has translated go back by gateways
 //	forward    before FORWARD        nothing but local to remote over our links, marked for FORWARD to accept
 //	unmark     after FORWARD         takes the mark away
 //	untracked  raw output            no connection tracking for outer packets
@@ -43,7 +47,7 @@ func (v *view) tables() []Table {
 			continue
 		}
 		t := Table{Family: f, Sets: v.sets(f)}
-		for _, c := range []Chain{v.clamp(f), v.egress(f), v.forward(f), v.guard(f), v.host(f), v.nullSNAT(f),
+		for _, c := range []Chain{v.clamp(f), v.egress(f), v.forward(f), v.gateways(f), v.guard(f), v.host(f), v.nullSNAT(f),
 			v.unmark(), v.untracked(f)} {
 			if len(c.Rules) > 0 {
 				t.Chains = append(t.Chains, c)
@@ -71,6 +75,10 @@ func (v *view) sets(f Family) []Set {
 		add(setTransit, v.transit(f))
 		add(setTranslated, v.translated(f))
 		add(setPods, disjoint(inFamily(f, v.Local.Pods)))
+		if pods := v.meshPods(f); len(pods) > 0 {
+			add(setMesh, pods)
+			add(setOwn, disjoint(inFamily(f, v.self.Pods)))
+		}
 	}
 	add(setNodes, v.nodeAddresses(f))
 	if slices.Contains(v.known, f) {
@@ -93,9 +101,10 @@ func reaches(f Family, clusters []topology.Remote) bool {
 	return slices.ContainsFunc(clusters, func(r topology.Remote) bool { return len(inFamily(f, r.Routed)) > 0 })
 }
 
-// several says that the local cluster has more than one gateway. With one alone each packet passes by it, and it may
-// track them: then a service that it translates shows its backends who the client is.
-func (v *view) several() bool { return len(v.Local.Gateways) > 1 }
+// several says that there are ways around a gateway of the local cluster: another gateway, or a mesh. With one alone
+// each packet passes by it, and it may track them: then a service that it translates shows its backends who the client
+// is.
+func (v *view) several() bool { return len(v.Local.Gateways) > 1 || v.meshed() }
 
 // translated returns, on a node of a cluster with several gateways, from which addresses the others of them send what
 // they have translated.
@@ -179,18 +188,25 @@ func (v *view) guard(f Family) Chain {
 		r.add(`udp dport %d %s daddr @%s fib saddr . iif oif 0 counter drop`, v.Cable.VXLANPort, f, setNodes)
 		r.add(`iifname "%s*" udp dport %d %s daddr @%s counter drop`, LinkPrefix, v.Cable.VXLANPort, f, setNodes)
 	}
-	if a := addressOf(v.self, f); a.IsValid() && len(v.slots) > 0 {
+	if a := addressOf(v.self, f); a.IsValid() && v.hasCables() {
 		// Before the check of remote sources: a remote network may contain its gateway's address.
 		r.add(`iifname != "%s*" %s daddr %s udp dport %s notrack accept`, LinkPrefix, f, a, v.cablePorts())
 	}
 	if slices.Contains(v.known, f) {
 		r.add(`iifname != "lo" iifname != "%s*" %s saddr @%s counter drop`, LinkPrefix, f, setRemote)
 	}
-	if len(v.slots) > 0 {
+	if v.hasCables() {
 		if len(v.nodeAddresses(f)) > 0 {
 			r.add(`iifname "%s*" %s daddr @%s counter drop`, CablePrefix, f, setNodes)
 		}
-		if f == IPv6 && v.probing() {
+		if f == IPv6 && len(v.mesh) > 0 {
+			r.add(`iifname "%s" ip6 saddr %s ip6 daddr %s icmpv6 type { echo-request, echo-reply } accept`,
+				MeshLink, ULAPrefix(), MeshULA(v.facts.ID))
+		}
+		if len(v.meshPods(f)) > 0 {
+			r.add(`iifname "%s" %s saddr @%s %s daddr @%s accept`, MeshLink, f, setMesh, f, setOwn)
+		}
+		if f == IPv6 && v.probing() && len(v.slots) > 0 {
 			r.add(`iifname "%s*" ip6 saddr %s ip6 daddr %s icmpv6 type { echo-request, echo-reply } accept`,
 				CablePrefix, ULAPrefix(), ULA(v.facts.ID))
 		}
@@ -240,7 +256,7 @@ func (v *view) forward(f Family) Chain {
 	if v.overlays(f) {
 		r.add(`udp dport %d %s daddr @%s ct state != untracked counter drop`, v.Cable.VXLANPort, f, setNodes)
 	}
-	if len(v.slots) > 0 {
+	if v.hasCables() {
 		r.add(`iifname "%s*" oifname "%s*" counter drop`, CablePrefix, CablePrefix)
 	}
 	if macs := v.siblingMACs(); macs != "" && slices.Contains(v.families, f) {
@@ -300,7 +316,7 @@ func (v *view) siblingMACs() string {
 func (v *view) unmark() Chain {
 	var r rules
 	for _, direction := range []string{"iifname", "oifname"} {
-		r.add(`%s "%s*" meta mark set meta mark & 0x%08x`, direction, LinkPrefix, ^uint32(ForwardMark))
+		r.add(`%s "%s*" meta mark set meta mark & 0x%08x`, direction, LinkPrefix, ^v.marks())
 	}
 	return Chain{Name: "unmark", Type: "filter", Hook: "forward", Priority: "filter+1", Rules: r}
 }
@@ -310,7 +326,7 @@ func (v *view) unmark() Chain {
 func (v *view) egress(f Family) Chain {
 	var r rules
 	if slices.Contains(v.known, f) {
-		if len(v.slots) > 0 {
+		if v.hasCables() {
 			r.add(`udp sport %s fib saddr type local accept`, v.cablePorts())
 		}
 		r.add(`oifname != "lo" oifname != "%s*" %s daddr @%s counter drop`, LinkPrefix, f, setRemote)
@@ -324,7 +340,7 @@ func (v *view) untracked(f Family) Chain {
 		c.Rules = append(c.Rules, fmt.Sprintf(`%s saddr @%s %s daddr @%s udp dport %d notrack`,
 			f, setNodes, f, setNodes, v.Cable.VXLANPort))
 	}
-	if addressOf(v.self, f).IsValid() && len(v.slots) > 0 {
+	if addressOf(v.self, f).IsValid() && v.hasCables() {
 		c.Rules = append(c.Rules, fmt.Sprintf(`udp sport %s notrack`, v.cablePorts()))
 	}
 	return c
@@ -335,6 +351,9 @@ func (v *view) cablePorts() string {
 	ports := make([]string, len(v.slots))
 	for i, j := range v.slots {
 		ports[i] = strconv.Itoa(int(v.Cable.Port) + j)
+	}
+	if len(v.mesh) > 0 {
+		ports = append(ports, strconv.Itoa(int(v.Cable.MeshPort)))
 	}
 	if len(ports) == 1 {
 		return ports[0]

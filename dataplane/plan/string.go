@@ -123,7 +123,11 @@ func (h NextHop) flags() string {
 
 func (r Rule) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %d: from all", r.Family, r.Priority)
+	from := "all"
+	if r.From.IsValid() {
+		from = r.From.String()
+	}
+	fmt.Fprintf(&b, "%s %d: from %s", r.Family, r.Priority, from)
 	if r.Mask != 0 {
 		fmt.Fprintf(&b, " fwmark %#x/%#x", r.Mark, r.Mask)
 	}
@@ -145,6 +149,9 @@ func (a Active) String() string {
 	}
 	for _, cluster := range slices.Sorted(maps.Keys(a.Siblings)) {
 		fmt.Fprintf(&b, "active remote %s by sibling %s\n", cluster, strings.Join(a.Siblings[cluster], " "))
+	}
+	for _, cluster := range slices.Sorted(maps.Keys(a.Straight)) {
+		fmt.Fprintf(&b, "active remote %s straight to %s\n", cluster, strings.Join(a.Straight[cluster], " "))
 	}
 	return b.String()
 }

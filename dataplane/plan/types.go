@@ -38,6 +38,9 @@ type Active struct {
 	// Siblings holds, on a gateway whose cables to a remote cluster are all dead, the nodes of the local
 	// gateways that it hands the traffic over to, in the order of their slots.
 	Siblings map[string][]string
+	// Straight holds, by name of the remote cluster, the nodes to whose pods this node's own pods send without gateways,
+	// sorted.
+	Straight map[string][]string
 }
 
 // Family of addresses: 4 or 6.
@@ -147,6 +150,8 @@ type Rule struct {
 	Family   Family
 	Priority int
 	IIF      string // may be empty
+	// From is what the source must be in; invalid matches all.
+	From netip.Prefix
 	// Mark matches packets whose mark, of which only the bits in Mask count, is Mark. A Mask of 0 matches all.
 	Mark, Mask uint32
 	Table      int

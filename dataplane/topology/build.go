@@ -35,6 +35,8 @@ const (
 	ReasonInvalidMTU       = netfacts.ReasonInvalidMTU
 	ReasonUnknownDriver    = "UnknownDriver"
 	ReasonUnknownNode      = "UnknownNode"
+	ReasonNoPods           = "NoPods"
+	ReasonTooManyNodes     = v1alpha1.ReasonTooManyNodes
 	// Of a remote network that would take what the node itself needs.
 	ReasonCoversAPIServer = "CoversAPIServer"
 	ReasonCoversGateway   = "CoversDefaultGateway"
@@ -217,7 +219,8 @@ func (b *builder) cable(ref string, spec v1alpha1.CableSpec) Cable {
 		port, vxlanPort = defaultPort, defaultVXLANPort
 		b.left(ref, "spec.cable", faultf(f.reason, "%s, using %d and %d", f.message, port, vxlanPort))
 	}
-	return Cable{Driver: string(driver), Port: uint16(port), VXLANPort: uint16(vxlanPort)}
+	meshPort, _ := netfacts.MeshPort(port, vxlanPort) // buildMesh tells, where it is needed
+	return Cable{Driver: string(driver), Port: uint16(port), VXLANPort: uint16(vxlanPort), MeshPort: meshPort}
 }
 
 func (b *builder) localNetworks(ref, field string, cidrs []string) []netip.Prefix {

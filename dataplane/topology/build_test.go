@@ -73,7 +73,7 @@ func TestBuild(t *testing.T) {
 	got := topology.Build(input())
 	want := topology.Topology{
 		ClusterSet: "default", Cluster: "c1",
-		Cable: topology.Cable{Driver: "wireguard", Port: 4500, VXLANPort: 4800},
+		Cable: topology.Cable{Driver: "wireguard", Port: 4500, VXLANPort: 4800, MeshPort: 4532},
 		Local: topology.Local{
 			Pods: prefixes("10.8.0.0/16"), Announced: prefixes("10.8.0.0/16", "10.88.0.0/16"),
 			Nodes: []topology.Node{
@@ -340,6 +340,7 @@ func shuffled(in topology.Input, r *rand.Rand) topology.Input {
 		shuffle(r, c.Networks.PodCIDRs)
 		shuffle(r, c.Networks.ServiceCIDRs)
 		shuffle(r, c.Endpoints)
+		shuffle(r, c.Nodes)
 	}
 	return in
 }
@@ -350,7 +351,7 @@ func shuffle[E any](r *rand.Rand, list []E) {
 
 func TestOrderOfInputDoesNotMatter(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	in := input()
+	in := meshed()
 	want := topology.Build(in)
 	for range 50 {
 		if diff := cmp.Diff(want, topology.Build(shuffled(in, r)), exact); diff != "" {
@@ -380,6 +381,10 @@ func FuzzBuild(f *testing.F) {
 			Endpoints: []v1alpha1.Endpoint{endpoint(gateway, slot, key, address), endpoint(name, slot, key, address, pods)},
 		}
 		evil.Endpoints[0].MTU = mtu
+		evil.Nodes = []v1alpha1.MeshNode{meshNode(gateway, key, address, pods), meshNode(name, key, nodeAddress,
+			pods, services),
+			meshNode("worker", key, nodeAddress, nodePods, nodePods)}
+		spec.RemoteClusters[0].Nodes = []v1alpha1.MeshNode{meshNode(name, key, address, nodePods)}
 		spec.RemoteClusters = append(spec.RemoteClusters, evil)
 
 		got := topology.Build(in)
@@ -403,6 +408,10 @@ func check(t *testing.T, top topology.Topology) {
 	}
 	taken = slices.Concat(taken, top.Local.Announced)
 	keys := map[topology.Key]string{}
+	var routed []netip.Prefix
+	for _, r := range top.Remotes {
+		routed = append(routed, r.Routed...)
+	}
 	for _, r := range top.Remotes {
 		own := r.Routed
 		for _, p := range own {
@@ -423,6 +432,7 @@ func check(t *testing.T, top topology.Topology) {
 				t.Errorf("slot %d of %s", g.Slot, id)
 			}
 		}
+		checkMesh(t, r, keys, routed)
 	}
 	if top.Cable.Port == 0 || int(top.Cable.Port)+15 > 65535 {
 		t.Errorf("port %d", top.Cable.Port)

@@ -32,6 +32,7 @@ func (b *builder) buildRemotes(clusters []v1alpha1.RemoteCluster) {
 	for i, c := range clusters {
 		b.Remotes[i].Gateways = b.remoteGateways(c)
 	}
+	b.buildMesh(clusters)
 }
 
 // remoteNetworks returns a remote cluster with those of its prefixes that are nobody else's.
@@ -114,7 +115,7 @@ func (b *builder) remoteGateways(c v1alpha1.RemoteCluster) []Gateway {
 			continue
 		}
 		slots[int(e.Slot)], names[e.Gateway] = e.Gateway, true
-		b.keys[key] = fmt.Sprintf("%s of %s", e.Gateway, ref)
+		b.keys[key] = keyOwner(c.Name, e.Gateway)
 		out = append(out, Gateway{
 			Node: e.Gateway, Slot: int(e.Slot), PublicKey: key,
 			Candidates: b.candidates(c.Name, part, e.Addresses),

@@ -27,6 +27,8 @@ type Cable struct {
 	Driver    string
 	Port      uint16 // UDP port of slot 0
 	VXLANPort uint16
+	// MeshPort is the UDP port between nodes of meshed clusters; 0 where the others leave none for it.
+	MeshPort uint16
 }
 
 // Local is the cluster that this node is part of.
@@ -54,6 +56,20 @@ type Remote struct {
 	// Routed is what this cluster routes to that one: pods and services.
 	Routed   []netip.Prefix
 	Gateways []Gateway // sorted by slot
+	// Nodes of that cluster to connect to without gateways, sorted by name. Each pod prefix is one node's.
+	Nodes []MeshNode
+}
+
+// MeshNode is a node of another cluster.
+type MeshNode struct {
+	Name      string
+	PublicKey Key
+	// Addresses of the node, at most one a family, IPv4 first. None is in a network of any cluster.
+	Addresses []netip.Addr
+	// Pods are the node's own pod prefixes, within those of its cluster.
+	Pods []netip.Prefix
+	// MTU inside the node's cables; 0 when unknown.
+	MTU int
 }
 
 // Gateway is a node that carries cables.
