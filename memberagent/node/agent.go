@@ -72,6 +72,7 @@ type Agent struct {
 	plan    plan.Plan
 	cable   kernel.Driver // of the plan; nil before there is one
 	remotes []remote      // of the plan
+	mesh    []plan.Peer   // of the plan: nodes of other clusters
 	facts   plan.NodeFacts
 	gateway *v1alpha1.Gateway // nil on a worker
 	ha      v1alpha1.HAState
@@ -80,6 +81,7 @@ type Agent struct {
 	reported    v1alpha1.GatewayStatus
 	syncErr     error
 	dialler     dialler
+	meshDialler dialler
 	state       NodeState // as last handed over
 	started     time.Time
 	// follows another agent, which has ended; before it did, this one has looked at the node and could have programmed it.
@@ -380,7 +382,7 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	}
 	a.logProblems(ctx, top)
 	if o.Peering != nil && o.Peering.Spec.Phase == v1alpha1.MemberLeaving {
-		a.top, a.plan, a.remotes = top, plan.Plan{}, nil
+		a.top, a.plan, a.remotes, a.mesh = top, plan.Plan{}, nil, nil
 		a.probe()
 		return NodeState{Programmed: v1alpha1.ReasonNodeCleaned}, a.kernel.Clean(ctx)
 	}
@@ -403,7 +405,7 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	a.ha = a.haState(o.Gateways)
 	err = a.apply(ctx, have)
 	a.probe()
-	return NodeState{Programmed: v1alpha1.ReasonNodeProgrammed, Refused: refused(top.Problems)}, err
+	return NodeState{Programmed: v1alpha1.ReasonNodeProgrammed, Refused: refused(top.Problems), Key: a.key()}, err
 }
 
 // refused says what was left out of a topology and why, as many as there is room for; empty if nothing.

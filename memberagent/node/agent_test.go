@@ -38,7 +38,11 @@ type machine struct {
 
 // network is two clusters of both families on one underlay: c1 with a gateway and a worker, c2 with a gateway. With
 // gw3 c2 has a second, with gw4 c1, and with worker2 c2 has a worker.
-type network struct{ gw1, worker1, gw2, gw3, gw4, worker2 *machine }
+type network struct {
+	gw1, worker1, gw2, gw3, gw4, worker2 *machine
+	// mesh are the machines that are published to the nodes of the other cluster.
+	mesh []*machine
+}
 
 // Name servers of every machine: two that are behind other networks, and one among the nodes.
 const resolver, resolver6, silentResolver = "198.51.100.53", "2001:db8:53::53", "172.31.1.53"
@@ -215,6 +219,7 @@ func (n *network) tell(t *testing.T, phase v1alpha1.MemberPhase) {
 			},
 		}}
 		o.Gateways = gateways[m.cluster]
+		n.tellMesh(t, other, &o.Peering.Spec.RemoteClusters[0])
 		for _, k := range n.all() {
 			if k.cluster == m.cluster {
 				o.Nodes = append(o.Nodes, corev1.Node{
@@ -285,8 +290,8 @@ func (m *machine) ours(t *testing.T) string {
 	t.Helper()
 	return m.run(t, `ip -o link | grep -o 'sl-[a-z0-9]*' || true
 		for f in -4 -6; do
-			ip $f rule | grep -e 5100 -e 5101 || true
-			ip $f route show table all | grep 'table 510[01]' || true
+			ip $f rule | grep 'lookup 510[012]' || true
+			ip $f route show table all | grep 'table 510[012]' || true
 		done
 		nft list tables | grep sealane | sort || true
 		iptables-nft -S FORWARD | grep sealane || true; ip6tables-nft -S FORWARD | grep sealane || true`)

@@ -382,7 +382,13 @@ func podConditions(s NodeState, now metav1.Time) []corev1.PodCondition {
 	if s.Refused != "" {
 		accepted.Status, accepted.Reason, accepted.Message = corev1.ConditionFalse, v1alpha1.ReasonNetworksRefused, s.Refused
 	}
-	return []corev1.PodCondition{programmed, accepted}
+	out := []corev1.PodCondition{programmed, accepted}
+	if s.Key != (v1alpha1.NodeKey{}) {
+		key, _ := json.Marshal(s.Key) // of text and a number, it cannot fail
+		out = append(out, corev1.PodCondition{Type: v1alpha1.PodNodeKey, Status: corev1.ConditionTrue,
+			Reason: v1alpha1.ReasonKeyPublished, Message: string(key), LastTransitionTime: now})
+	}
+	return out
 }
 
 // LoadBalancer implements Cluster.

@@ -48,13 +48,17 @@ func (a *Agent) targets() []target {
 func (a *Agent) choose(have plan.Plan) {
 	a.facts.Current = plan.Current(a.top, have)
 	a.facts.Alive = a.alive(a.facts.Current)
+	a.facts.Straight = a.straight(plan.CurrentStraight(a.top, have))
 	a.plan = plan.For(a.top, a.facts)
 	for _, t := range a.plan.Tunnels {
+		if t.Link == plan.MeshLink {
+			continue // where a gateway is reached as such says nothing of it as a node
+		}
 		for i, p := range t.Peers {
 			t.Peers[i].Candidates = a.proven.first(p.ID, p.Candidates)
 		}
 	}
-	a.remotes = remotes(a.top, a.plan)
+	a.remotes, a.mesh = remotes(a.top, a.plan), meshOf(a.plan)
 }
 
 // alive returns the slots of the gateways, by cluster, that are alive: they answer probes, or are current and have
@@ -117,6 +121,7 @@ func (a *Agent) probe() {
 			busy++
 		}
 	}
+	usual := interval
 	interval = max(interval, time.Duration(busy)*time.Second/probesPerSecond)
 	intervals := make(map[netip.Addr]time.Duration, len(targets))
 	for _, t := range targets {
@@ -125,6 +130,7 @@ func (a *Agent) probe() {
 			intervals[t.address] = max(interval, idleInterval)
 		}
 	}
+	a.probeMesh(intervals, usual)
 	a.prober.Set(intervals, threshold)
 }
 

@@ -47,6 +47,8 @@ type NodeState struct {
 	Programmed, Message string
 	// Refused says what the node has left out, and why; empty if nothing.
 	Refused string
+	// Key of the node for other clusters' nodes; zero while it is not known.
+	Key v1alpha1.NodeKey
 }
 
 // Cluster is the API server of the agent's cluster.

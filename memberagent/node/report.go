@@ -51,6 +51,7 @@ func (a *Agent) measure(ctx context.Context) {
 		a.dial(ctx, r, state, c.Status == v1alpha1.ConnectionConnected, now)
 	}
 	a.dialler.forget(func(id plan.PeerID) bool { _, ok := states[id]; return ok })
+	a.measureMesh(ctx, now)
 	a.metrics.measured(tunnels)
 	if !maps.Equal(reached, a.proven.endpoints) {
 		a.proven.endpoints = reached
@@ -88,6 +89,9 @@ func (a *Agent) stillPeers(endpoints map[string]netip.AddrPort) map[string]netip
 func (a *Agent) peerStates(ctx context.Context) map[plan.PeerID]kernel.PeerState {
 	states := map[plan.PeerID]kernel.PeerState{}
 	for _, t := range a.plan.Tunnels {
+		if t.Link == plan.MeshLink {
+			continue // whose peers may be gateways too
+		}
 		peers, err := a.cable.Peers(t.Link)
 		if err != nil {
 			logr.FromContextOrDiscard(ctx).V(1).Info("cable not read", "link", t.Link, "why", err.Error())
@@ -110,7 +114,11 @@ func (a *Agent) dial(ctx context.Context, r remote, state kernel.PeerState, work
 	}
 	log := logr.FromContextOrDiscard(ctx).WithValues("remoteCluster", r.cluster, "gateway", r.gateway.Node)
 	log.Info("dialling another address", "address", address.String(), "before", state.Endpoint.String())
-	if err := a.cable.Redial(r.link, r.id(), address); err != nil {
+	a.redial(log, state, address)
+}
+
+func (a *Agent) redial(log logr.Logger, state kernel.PeerState, address netip.AddrPort) {
+	if err := a.cable.Redial(state.Link, state.ID, address); err != nil {
 		log.Error(err, "the address was not set")
 	}
 }

@@ -48,6 +48,9 @@ func remotes(top topology.Topology, p plan.Plan) []remote {
 	}
 	var out []remote
 	for _, t := range p.Tunnels {
+		if t.Link == plan.MeshLink {
+			continue
+		}
 		for _, peer := range t.Peers {
 			if at, ok := places[peer.ID]; ok {
 				out = append(out, remote{at.cluster, at.gateway, t.Link, peer.Candidates, peer.Active})

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/plan"
+)
+
+// meshOf returns the nodes of other clusters that a plan connects this one to.
+func meshOf(p plan.Plan) []plan.Peer {
+	for _, t := range p.Tunnels {
+		if t.Link == plan.MeshLink {
+			return t.Peers
+		}
+	}
+	return nil
+}
+
+// straight returns the nodes of other clusters that traffic may go to without gateways: they answer probes, or are
+// current and have not been probed for long enough to tell, as after a restart.
+func (a *Agent) straight(current map[plan.PeerID]bool) map[plan.PeerID]bool {
+	if a.prober == nil {
+		return nil
+	}
+	out := map[plan.PeerID]bool{}
+	for _, r := range a.top.Remotes {
+		for _, n := range r.Nodes {
+			id := plan.PeerID(n.PublicKey[:])
+			if live := a.prober.live(plan.MeshULA(id)); live == alive || live == unknown && current[id] {
+				out[id] = true
+			}
+		}
+	}
+	return out
+}
+
+// meshInterval is the least time between probes of a node of another cluster that traffic goes to: there are many more
+// of them than gateways, and each carries a node's share.
+const meshInterval = 150 * time.Millisecond
+
+// probeMesh adds the nodes of other clusters to whom to probe. They do not slow down the probes of gateways.
+func (a *Agent) probeMesh(intervals map[netip.Addr]time.Duration, interval time.Duration) {
+	busy := 0
+	for _, p := range a.mesh {
+		if p.Active {
+			busy++
+		}
+	}
+	interval = max(interval, meshInterval, time.Duration(busy)*time.Second/probesPerSecond)
+	for _, p := range a.mesh {
+		intervals[plan.MeshULA(p.ID)] = interval
+		if !p.Active {
+			intervals[plan.MeshULA(p.ID)] = max(interval, idleInterval)
+		}
+	}
+}
+
+// measureMesh dials on where a node of another cluster does not answer.
+func (a *Agent) measureMesh(ctx context.Context, now time.Time) {
+	if len(a.mesh) == 0 {
+		a.meshDialler = dialler{}
+		return
+	}
+	states, err := a.cable.Peers(plan.MeshLink)
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).V(1).Info("cable not read", "link", plan.MeshLink, "why", err.Error())
+		return
+	}
+	peers := map[plan.PeerID]plan.Peer{}
+	for _, p := range a.mesh {
+		peers[p.ID] = p
+	}
+	for _, s := range states {
+		p, ok := peers[s.ID]
+		if !ok {
+			continue
+		}
+		works := a.prober.live(plan.MeshULA(s.ID)) == alive
+		if address, other := a.meshDialler.next(s.ID, works, s.Endpoint, p.Candidates, now); other {
+			log := logr.FromContextOrDiscard(ctx).WithValues("remoteCluster", p.Cluster, "remoteNode", p.Node)
+			log.V(1).Info("dialling another address", "address", address.String(), "before", s.Endpoint.String())
+			a.redial(log, s, address)
+		}
+	}
+	a.meshDialler.forget(func(id plan.PeerID) bool { _, ok := peers[id]; return ok })
+}
+
+// key is what this node publishes for other clusters' nodes.
+func (a *Agent) key() v1alpha1.NodeKey {
+	return v1alpha1.NodeKey{PublicKey: a.id.String(),
+		MTU: int32(plan.TunnelMTU(a.top.Cable.Driver, a.facts.UnderlayMTU))}
+}
