@@ -68,7 +68,9 @@ type state struct {
 	// force is what the others route to the member, and endpoints how; valid if accepted.
 	force     claim.Claim
 	endpoints []v1alpha1.Endpoint
-	accepted  bool
+	// nodes are those of a mesh.
+	nodes    []v1alpha1.MeshNode
+	accepted bool
 	// remote is what the others are told.
 	remote v1alpha1.RemoteCluster
 	// reason and message of the Accepted condition.
@@ -108,6 +110,7 @@ func Decide(in Input) Decision {
 			admitEndpoints(s, taken.Routed(), keys)
 		}
 	}
+	meshes := meshesOf(in, byName, taken.Routed(), keys)
 	for _, s := range states {
 		complain(s)
 		s.remote = v1alpha1.RemoteCluster{Name: s.name(), Networks: s.force.Networks(), Endpoints: nonNil(s.endpoints)}
@@ -119,7 +122,7 @@ func Decide(in Input) Decision {
 	}
 	for _, s := range states {
 		status := memberStatus(s, states, t.down, in.Now)
-		spec, changed := peering(in, s, states, status)
+		spec, changed := peering(in, s, states, status, meshes)
 		if changed {
 			d.Peerings[s.name()] = spec
 		}
@@ -280,12 +283,10 @@ func admitEndpoints(s *state, routed *netfacts.Owners, keys map[string]string) {
 
 // peering builds what one member should be told, and says whether that differs from what it was told.
 // With settings that cannot be put into force, what it was told of them before stays.
-func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus) (v1alpha1.PeeringSpec, bool) {
+func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
+	meshes meshes) (v1alpha1.PeeringSpec, bool) {
 	set := in.Set
-	invalid := slices.ContainsFunc(in.Problems, func(
-		p v1alpha1.Problem) bool {
-		return p.Reason == v1alpha1.ReasonInvalidSettings
-	})
+	invalid := invalidSettings(in)
 	spec := v1alpha1.PeeringSpec{
 		Phase:       s.Record.Spec.Phase,
 		ClusterSet:  set.Name,
@@ -308,7 +309,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus) 
 		spec.Networks = s.force.Networks()
 		for _, other := range states {
 			if other != s && other.accepted && other.active() {
-				spec.RemoteClusters = append(spec.RemoteClusters, other.remote)
+				spec.RemoteClusters = append(spec.RemoteClusters, meshes.remote(s, other))
 			}
 		}
 		slices.SortFunc(spec.RemoteClusters, func(a, b v1alpha1.RemoteCluster) int { return strings.Compare(a.Name, b.Name) })
@@ -339,6 +340,13 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus) 
 	return spec, true
 }
 
+// invalidSettings says that the ClusterSet cannot be put into force.
+func invalidSettings(in Input) bool {
+	return slices.ContainsFunc(in.Problems, func(p v1alpha1.Problem) bool {
+		return p.Reason == v1alpha1.ReasonInvalidSettings
+	})
+}
+
 // same compares two specs. Most of them is remote clusters, which reflection would be slow with.
 func same(a, b v1alpha1.PeeringSpec) bool {
 	remotes := slices.EqualFunc(a.RemoteClusters, b.RemoteClusters, func(x, y v1alpha1.RemoteCluster) bool {
@@ -348,13 +356,18 @@ func same(a, b v1alpha1.PeeringSpec) bool {
 			slices.EqualFunc(x.Endpoints, y.Endpoints, func(x, y v1alpha1.Endpoint) bool {
 				return x.Gateway == y.Gateway && x.Slot == y.Slot && x.PublicKey == y.PublicKey && x.MTU == y.MTU &&
 					slices.Equal(x.Addresses, y.Addresses)
-			})
+			}) && x.Topology == y.Topology && slices.EqualFunc(x.Nodes, y.Nodes, sameNode)
 	})
 	if !remotes {
 		return false
 	}
 	a.RemoteClusters, b.RemoteClusters = nil, nil
 	return equality.Semantic.DeepEqual(a, b)
+}
+
+func sameNode(x, y v1alpha1.MeshNode) bool {
+	return x.Name == y.Name && x.PublicKey == y.PublicKey && x.MTU == y.MTU && slices.Equal(x.Addresses, y.Addresses) &&
+		slices.Equal(x.PodCIDRs, y.PodCIDRs)
 }
 
 // keepTransitions takes over when a condition turned, so that the clock alone changes nothing.

@@ -59,6 +59,7 @@ func ParseReport(cluster string, raw []byte, floor int64) Report {
 		{"service CIDRs", len(status.Networks.ServiceCIDRs), maxServices},
 		{"node CIDRs", len(status.NodeCIDRs), maxNodeCIDRs},
 		{"endpoints", len(status.Endpoints), maxEndpoints},
+		{"nodes", len(status.Nodes), v1alpha1.MaxMeshNodes},
 		{"connections", len(status.Connections), maxConnections},
 		{"conditions", len(status.Conditions), maxConditions},
 	} {

@@ -35,7 +35,7 @@ func memberStatus(s *state, states []*state, down []pair, now time.Time) v1alpha
 			copyCondition(&status.Conditions, s.Report.Status.Conditions, t)
 		}
 	}
-	status.Connections = connections(s, states)
+	status.Connections, status.Nodes = connections(s, states), s.nodes
 	if !s.active() {
 		// It has released its networks, and somebody else may have them when it comes back.
 		status.AcceptedAt = nil
@@ -129,6 +129,8 @@ func troubles(kind string) []string {
 		return []string{v1alpha1.ReasonGatewaysNotReady}
 	case v1alpha1.PeeringNetworksAccepted:
 		return []string{v1alpha1.ReasonNetworksRefused}
+	case v1alpha1.PeeringNodesPublished:
+		return []string{v1alpha1.ReasonTooManyNodes}
 	case v1alpha1.PeeringExportsAccepted:
 		return []string{v1alpha1.ReasonExportsRefused}
 	case v1alpha1.PeeringImportsApplied:

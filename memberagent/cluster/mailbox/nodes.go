@@ -4,6 +4,7 @@ package mailbox
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,6 +59,8 @@ type nodeAgent struct {
 	crashing bool
 	// waits says that the agent waits for another to end, and queued that it is another gateway's turn.
 	waits, queued bool
+	// key is what the agent publishes of its node; zero before it has.
+	key v1alpha1.NodeKey
 }
 
 // maxFailing bounds, in bytes, what is told of why a pod does not run.
@@ -143,6 +146,8 @@ func agentOf(p *corev1.Pod) nodeAgent {
 			a.programmed, a.message = c.Reason, c.Message
 		case c.Type == v1alpha1.PodNetworksAccepted && c.Status == corev1.ConditionFalse:
 			a.refused = c.Message
+		case c.Type == v1alpha1.PodNodeKey && json.Unmarshal([]byte(c.Message), &a.key) != nil:
+			a.key = v1alpha1.NodeKey{}
 		}
 	}
 	for _, s := range p.Status.ContainerStatuses {

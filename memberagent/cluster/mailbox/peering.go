@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,6 +26,9 @@ type Input struct {
 	Gateways []v1alpha1.Gateway
 	// NodeExists says whether a node of that name does.
 	NodeExists func(name string) bool
+	// Members are the cluster's nodes, and Keys what the agents of nodes publish of them, by node.
+	Members []corev1.Node
+	Keys    map[string]v1alpha1.NodeKey
 	// Now is the time at which a Gateway's report is fresh or not.
 	Now time.Time
 	// Version of the agent.
@@ -62,6 +66,13 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		wanted = append(wanted, cleaned(in.Remaining))
 	} else {
 		wanted = append(wanted, in.Nodes, in.Agents, in.Accepted, in.Ready, exported(in.RefusedExports))
+		if meshed(in.Peering) {
+			var published metav1.Condition
+			out.Nodes, published = meshNodes(in)
+			wanted = append(wanted, published)
+		} else {
+			meta.RemoveStatusCondition(&out.Conditions, v1alpha1.PeeringNodesPublished)
+		}
 		meta.RemoveStatusCondition(&out.Conditions, v1alpha1.MemberCleaned)
 	}
 	for _, c := range wanted {

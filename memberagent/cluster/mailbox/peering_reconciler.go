@@ -176,6 +176,7 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 		again = reach.Sooner(again, rollOutPace) // the DaemonSet's status is not watched
 	}
 	in.FailedRevisions, in.Ready = failedRevisions(agents), gatewayset.Condition(nodes.Items, gateways.Items)
+	in.Members, in.Keys = nodes.Items, keysOf(agents)
 	agents = speaking(agents)
 	in.Nodes, in.Accepted = nodesProgrammed(agents, desired), networksAccepted(agents)
 	exports := &mcs.ServiceExportList{}
