@@ -82,6 +82,7 @@ type Agent struct {
 	syncErr     error
 	dialler     dialler
 	meshDialler dialler
+	traffic     traffic
 	state       NodeState // as last handed over
 	started     time.Time
 	// follows another agent, which has ended; before it did, this one has looked at the node and could have programmed it.

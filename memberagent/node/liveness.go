@@ -22,8 +22,8 @@ type target struct {
 	cluster string
 	slot    int
 	address netip.Addr
-	// inUse says that this node's traffic goes there.
-	inUse bool
+	// busy says that it has carried traffic lately, or may without anybody's knowing.
+	busy bool
 }
 
 // targets of the present topology and plan.
@@ -38,7 +38,7 @@ func (a *Agent) targets() []target {
 		}
 	}
 	for _, r := range a.remotes {
-		out = append(out, target{r.cluster, r.gateway.Slot, plan.ULA(r.id()), r.active})
+		out = append(out, target{r.cluster, r.gateway.Slot, plan.ULA(r.id()), a.traffic.busy(r.id(), time.Now())})
 	}
 	return out
 }
@@ -101,11 +101,13 @@ const (
 	// usualInterval and usualThreshold are what a Peering without health check gets.
 	usualInterval  = 50 * time.Millisecond
 	usualThreshold = 3
-	// idleInterval is the time between probes of gateways that carry nothing of this node's.
+	// idleInterval is the longest time between probes of gateways that carry nothing, while there are no more of them
+	// than probesPerSecond.
 	idleInterval = time.Second
-	// probesPerSecond is what all targets share, a tenth of a core or less: with more of them each is probed less
-	// often.
+	// probesPerSecond is what the targets that carry traffic share, less than a tenth of a core: with more of them each is
+	// probed less often. The others share no less than idlePerSecond.
 	probesPerSecond = 500
+	idlePerSecond   = 100
 )
 
 // probe sets whom to probe.
@@ -113,25 +115,32 @@ func (a *Agent) probe() {
 	if a.prober == nil {
 		return
 	}
-	interval, threshold := a.patience()
-	targets := a.targets()
+	fast, threshold := a.patience()
+	pace := paces(a.targets(), fast)
+	a.probeMesh(pace, fast)
+	a.prober.Set(pace, fast, threshold)
+}
+
+// paces returns the time between two probes of each target, which is fast where there are few.
+func paces(targets []target, fast time.Duration) map[netip.Addr]time.Duration {
 	busy := 0
 	for _, t := range targets {
-		if t.inUse {
+		if t.busy {
 			busy++
 		}
 	}
-	usual := interval
-	interval = max(interval, time.Duration(busy)*time.Second/probesPerSecond)
-	intervals := make(map[netip.Addr]time.Duration, len(targets))
+	each := func(n, perSecond int) time.Duration { return time.Duration(n) * time.Second / time.Duration(perSecond) }
+	fast = max(fast, each(busy, probesPerSecond))
+	idle := len(targets) - busy
+	slow := max(fast, min(each(idle, idlePerSecond), max(idleInterval, each(idle, probesPerSecond))))
+	out := make(map[netip.Addr]time.Duration, len(targets))
 	for _, t := range targets {
-		intervals[t.address] = interval
-		if !t.inUse {
-			intervals[t.address] = max(interval, idleInterval)
+		out[t.address] = slow
+		if t.busy {
+			out[t.address] = fast
 		}
 	}
-	a.probeMesh(intervals, usual)
-	a.prober.Set(intervals, threshold)
+	return out
 }
 
 // patience is the time between two probes of a gateway that carries traffic, and after how many lost ones it is dead.

@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,29 +19,37 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-const icmpv6Protocol = 58
-
 // Prober sends ICMPv6 echo requests to gateways, remote ones through the tunnels and the own cluster's over the
 // overlay, which their kernels answer. It keeps a minute of results for each.
 type Prober struct {
 	changed func()
 	conn    *icmp.PacketConn
-	id      int
+	id      uint16
 
 	mu        sync.Mutex
 	threshold int
-	series    map[netip.Addr]*probed
-	last      time.Time // round
-	tick      time.Duration
-	retime    chan struct{}
+	// series is never changed, but replaced.
+	series map[netip.Addr]*probed
+	last   time.Time     // round
+	tick   time.Duration // between two rounds, and between two probes of a target whose state is open
+	retime chan struct{}
 }
 
 // probed is a target, its results, and when its next probe is due.
 type probed struct {
 	*series
+	address  *net.IPAddr
 	interval time.Duration
 	due      time.Time
+	carried  Carried
 }
+
+// Carried is what probes of this node and their answers have taken of a tunnel, in packets and in bytes of them
+// before any cable has encrypted them.
+type Carried struct{ SentPackets, SentBytes, ReceivedPackets, ReceivedBytes int64 }
+
+// probeBytes is the length of a probe, with its IPv6 header.
+const probeBytes = 40 + 8
 
 // NewProber opens the socket; the kernel must have IPv6. changed is called when a target comes up or goes
 // down, and must not block.
@@ -56,36 +65,36 @@ func NewProber(changed func()) (*Prober, error) {
 		return nil, errors.Join(fmt.Errorf("filter the probes' socket: %w", err), conn.Close())
 	}
 	return &Prober{
-		changed: changed, conn: conn, id: rand.IntN(1 << 16), // no secret: the tunnel authenticates
+		changed: changed, conn: conn, id: uint16(rand.IntN(1 << 16)), // no secret: the tunnel authenticates
 		tick: time.Second, threshold: 3, series: map[netip.Addr]*probed{}, retime: make(chan struct{}, 1),
 	}, nil
 }
 
-// Set the targets, each with the time between its probes, and after how many lost ones it is dead. Those that stay
-// keep their results.
-func (p *Prober) Set(targets map[netip.Addr]time.Duration, threshold int) {
+// Set the targets, each with the time between its probes while all is well, the time between probes of one whose state
+// is open, which is none of the longer ones, and after how many lost ones a target is dead. Those that stay keep their
+// results.
+func (p *Prober) Set(targets map[netip.Addr]time.Duration, fast time.Duration, threshold int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.threshold = threshold
 	next := make(map[netip.Addr]*probed, len(targets))
-	tick := time.Second
+	now := time.Now()
 	for address, interval := range targets {
 		t := p.series[address]
 		if t == nil {
-			t = &probed{series: newSeries()}
+			t = &probed{series: newSeries(), address: &net.IPAddr{IP: address.AsSlice()}, due: now}
 		}
-		if t.interval != interval {
-			t.interval, t.due = interval, time.Time{}
+		// Many that are to be probed sooner are not all probed at once.
+		if soon := now.Add(rand.N(interval)); interval < t.interval && soon.Before(t.due) {
+			t.due = soon
 		}
-		next[address], tick = t, min(tick, interval)
+		t.interval = interval
+		next[address] = t
 	}
 	p.series = next
-	if tick != p.tick {
-		p.tick = tick
-		select {
-		case p.retime <- struct{}{}:
-		default:
-		}
+	if fast != p.tick {
+		p.tick = fast
+		signal(p.retime)
 	}
 }
 
@@ -99,6 +108,16 @@ func (p *Prober) Health(target netip.Addr) *Health {
 	}
 	h := s.health(time.Now())
 	return &h
+}
+
+// Carried returns what the probes of a target have taken so far; the zero value if it is none.
+func (p *Prober) Carried(target netip.Addr) Carried {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s, ok := p.series[target]; ok {
+		return s.carried
+	}
+	return Carried{}
 }
 
 // live says how a target is; one that is not probed is unknown.
@@ -157,26 +176,25 @@ func (p *Prober) send(ctx context.Context) {
 	}
 }
 
-// round sends a probe to every target that is due. One that cannot be sent is one that is lost.
+// round sends a probe to every target that is due, and lets the lock go while it does: a userspace cable, or a full
+// queue, may keep the sender waiting. A probe that cannot be sent is one that is lost.
 func (p *Prober) round(now time.Time) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	stall := now.Sub(p.last) - p.tick
 	p.last = now
-	changed := false
-	for target, s := range p.series {
-		if stall > p.tick/2 {
+	tick, threshold, targets := p.tick, p.threshold, p.series
+	if stall > tick/2 {
+		for _, s := range targets {
 			s.stalled(stall)
 		}
-		if now.Before(s.due) {
-			continue
-		}
-		s.due = now.Add(s.interval - p.tick/2) // a tick that comes a little early is in time
-		sequence, news := s.sent(now, s.interval, p.threshold)
+	}
+	p.mu.Unlock()
+	changed := false
+	for _, s := range targets {
+		sequence, due, news := p.next(s, now, tick, threshold)
 		changed = changed || news
-		message := icmp.Message{Type: ipv6.ICMPTypeEchoRequest, Body: &icmp.Echo{ID: p.id, Seq: int(sequence)}}
-		if packet, err := message.Marshal(nil); err == nil { // the kernel adds the checksum
-			_, _ = p.conn.WriteTo(packet, &net.IPAddr{IP: target.AsSlice()})
+		if due {
+			_, _ = p.conn.WriteTo(echoRequest(p.id, sequence), s.address)
 		}
 	}
 	if changed {
@@ -184,21 +202,51 @@ func (p *Prober) round(now time.Time) {
 	}
 }
 
+// next notes the probe of a target that is due now. One whose state is open is due in every round.
+func (p *Prober) next(s *probed, now time.Time, tick time.Duration, threshold int) (sequence uint16, due, changed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	interval := s.interval
+	switch {
+	case s.open(now, tick):
+		interval = tick
+	case now.Before(s.due):
+		return 0, false, false
+	}
+	// A tick that comes a little early is in time; and targets that began together part.
+	s.due = now.Add(s.interval - tick/2 - rand.N(s.interval/10+1))
+	s.carried.SentPackets++
+	s.carried.SentBytes += probeBytes
+	sequence, changed = s.sent(now, interval, threshold)
+	return sequence, true, changed
+}
+
+// echoRequest of ICMPv6 without data; the kernel adds the checksum.
+func echoRequest(id, sequence uint16) []byte {
+	packet := make([]byte, 8)
+	packet[0] = byte(ipv6.ICMPTypeEchoRequest)
+	binary.BigEndian.PutUint16(packet[4:], id)
+	binary.BigEndian.PutUint16(packet[6:], sequence)
+	return packet
+}
+
 func (p *Prober) receive(packet []byte, from net.Addr) {
 	now := time.Now()
-	message, err := icmp.ParseMessage(icmpv6Protocol, packet)
-	if err != nil {
-		return
-	}
-	echo, ok := message.Body.(*icmp.Echo)
 	source, isIP := from.(*net.IPAddr)
-	if !ok || !isIP || echo.ID != p.id {
+	if !isIP || len(packet) < 8 || packet[0] != byte(ipv6.ICMPTypeEchoReply) ||
+		binary.BigEndian.Uint16(packet[4:]) != p.id {
 		return
 	}
 	address, _ := netip.AddrFromSlice(source.IP)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s, ok := p.series[address]; ok && s.answered(uint16(echo.Seq), now, p.threshold) {
+	s, ok := p.series[address]
+	if !ok {
+		return
+	}
+	s.carried.ReceivedPackets++
+	s.carried.ReceivedBytes += int64(40 + len(packet))
+	if s.answered(binary.BigEndian.Uint16(packet[6:]), now, p.threshold) {
 		p.changed()
 	}
 }

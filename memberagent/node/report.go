@@ -35,12 +35,16 @@ func (a *Agent) measure(ctx context.Context) {
 	var connections []v1alpha1.Connection
 	var tunnels []Tunnel
 	states := a.peerStates(ctx)
+	interval, _ := a.patience()
 	reached := a.stillPeers(a.proven.endpoints)
 	for _, r := range a.remotes {
 		state := states[r.id()]
 		var health *Health
 		if a.prober != nil {
 			health = a.prober.Health(plan.ULA(r.id()))
+			if state.ID == r.id() {
+				a.traffic.look(state, a.prober.Carried(plan.ULA(r.id())), interval, now)
+			}
 		}
 		c := connection(r, state, health, now)
 		connections = append(connections, c)
@@ -50,8 +54,11 @@ func (a *Agent) measure(ctx context.Context) {
 		}
 		a.dial(ctx, r, state, c.Status == v1alpha1.ConnectionConnected, now)
 	}
-	a.dialler.forget(func(id plan.PeerID) bool { _, ok := states[id]; return ok })
+	present := func(id plan.PeerID) bool { _, ok := states[id]; return ok }
+	a.dialler.forget(present)
+	a.traffic.forget(present)
 	a.measureMesh(ctx, now)
+	a.probe()
 	a.metrics.measured(tunnels)
 	if !maps.Equal(reached, a.proven.endpoints) {
 		a.proven.endpoints = reached

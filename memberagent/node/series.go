@@ -65,6 +65,18 @@ type sample struct {
 
 func newSeries() *series { return &series{status: v1alpha1.ConnectionConnecting} }
 
+// open says that it takes more probes to know how the target is: none has been answered yet, one is late, or one that
+// was dead answers again. A round is the time between two of them, and what an answer may take comes on top of it.
+func (s *series) open(now time.Time, round time.Duration) bool {
+	switch s.live {
+	case unknown:
+		return true
+	case alive:
+		return s.unanswered > 0 && now.Sub(s.silent) >= round+2*s.trip()
+	}
+	return s.streak > 0
+}
+
 // sent notes that a probe goes out, and returns its sequence number. Changed says that the target now counts as
 // dead, or is to be reported as lost. A probe is lost when threshold of them are unanswered, and have been for so
 // many intervals and what an answer may take.
