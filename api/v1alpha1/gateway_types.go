@@ -68,11 +68,15 @@ type Connection struct {
 	RTT *RTT `json:"rtt,omitempty"`
 	// LossPercent of the probes over the last minute.
 	LossPercent int32 `json:"lossPercent"`
-	// Reason of a status other than Connected, in CamelCase.
+	// MTU is the size in bytes of the largest packet that passes through the tunnel, where larger ones that the gateways
+	// at both ends could carry are lost on the way. Traffic to that cluster is kept as small.
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
+	// Reason of a status other than Connected, or of an MTU, in CamelCase.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Message explains a status other than Connected.
+	// Message explains a status other than Connected, or an MTU.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -106,7 +110,7 @@ type GatewayStatus struct {
 	// be: nothing else in this status is known to hold since.
 	// +optional
 	SilentSince *metav1.Time `json:"silentSince,omitempty"`
-	// Conditions: Ready, NetworksAccepted, ConnectionTrackingAvailable.
+	// Conditions: Ready, NetworksAccepted, ConnectionTrackingAvailable, FullSizePacketsPass.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -128,6 +132,17 @@ const GatewayTrackingAvailable = "ConnectionTrackingAvailable"
 const (
 	ReasonTrackingAvailable = "ConnectionTrackingAvailable"
 	ReasonTrackingNearLimit = "ConnectionTrackingNearLimit"
+)
+
+// GatewayFullSize is the condition that packets of the size that cables carry pass through all of the gateway's
+// tunnels that are connected.
+const GatewayFullSize = "FullSizePacketsPass"
+
+// Reasons of GatewayFullSize, and of the events of its changes. ReasonPathMTULow is that of a connection too: the path
+// drops large packets without a word, and traffic is kept smaller.
+const (
+	ReasonFullSizePasses = "FullSizePacketsPass"
+	ReasonPathMTULow     = "PathMTULow"
 )
 
 // EventKeyReplaced is the reason of the event that a gateway's private key was lost: it has another one since.

@@ -82,8 +82,10 @@ type GatewaysSpec struct {
 
 // HealthCheckSpec configures the probes that gateways send through their tunnels.
 type HealthCheckSpec struct {
-	// IntervalMilliseconds between two probes of a gateway that carries traffic. Others are probed every second, and
-	// with more than 25 that carry traffic each is probed less often than every 50 ms.
+	// IntervalMilliseconds between two probes of a gateway through whose tunnel traffic has passed in the last 10 s, as
+	// long as there are no more than 25 of them to probe every 50 ms. The others share 100 probes a second, and each gets
+	// one at least. One that owes an answer, or answers again, is probed as often as one with traffic, until it is known
+	// to be alive or dead.
 	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=50
 	// +kubebuilder:validation:Maximum=60000

@@ -49,6 +49,7 @@ type connectionRow struct {
 	Status        string        `json:"status"`
 	RTT           *v1alpha1.RTT `json:"rtt,omitempty"`
 	LossPercent   *int32        `json:"lossPercent,omitempty"`
+	MTU           int32         `json:"mtu,omitempty"`
 	Reason        string        `json:"reason,omitempty"`
 	Message       string        `json:"message,omitempty"`
 }

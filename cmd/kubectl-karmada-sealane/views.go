@@ -80,7 +80,7 @@ func connectionOf(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alpha1.Con
 	row := connectionRow{
 		Cluster: cluster, Gateway: g.Name, RemoteCluster: c.Cluster, RemoteGateway: c.Gateway, Slot: c.Slot,
 		Address: c.Address, NAT: c.NAT, Link: c.Link, Active: c.Active, Status: string(c.Status),
-		RTT: c.RTT, LossPercent: &c.LossPercent, Reason: c.Reason, Message: c.Message,
+		RTT: c.RTT, LossPercent: &c.LossPercent, MTU: c.MTU, Reason: c.Reason, Message: c.Message,
 	}
 	if why := stale(f, g); why != "" {
 		row.Status, row.Reason, row.Message = string(v1alpha1.ConnectionUnknown), v1alpha1.ReasonAgentSilent, why

@@ -138,7 +138,8 @@ func (k *Kernel) observeRoutes(p *plan.Plan, f plan.Family, names map[int]string
 }
 
 func observedRoute(f plan.Family, r netlink.Route, names map[int]string) plan.Route {
-	route := plan.Route{Table: r.Table, Dst: prefix(r.Dst), Metric: r.Priority, Source: addrOf(r.Src), MTU: r.MTU}
+	route := plan.Route{Table: r.Table, Dst: prefix(r.Dst), Metric: r.Priority, Source: addrOf(r.Src), MTU: r.MTU,
+		MTULock: r.MTULock}
 	if !route.Dst.IsValid() {
 		route.Dst = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 		if f == plan.IPv6 {

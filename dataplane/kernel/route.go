@@ -32,7 +32,7 @@ func (d *doing) route(r plan.Route, op plan.Op) error {
 		if err := d.setNextHops(route, r.NextHops); err != nil {
 			return err
 		}
-		route.MTU = r.MTU
+		route.MTU, route.MTULock = r.MTU, r.MTULock
 		if r.Source.IsValid() {
 			route.Src = r.Source.AsSlice()
 		}

@@ -188,7 +188,7 @@ type routeKey struct {
 func keyOf(r Route) routeKey { return routeKey{r.Table, r.Metric, r.Dst} }
 
 func sameRoute(want, have Route) bool {
-	return want.Type == have.Type && want.Source == have.Source && want.MTU == have.MTU &&
+	return want.Type == have.Type && want.Source == have.Source && want.MTU == have.MTU && want.MTULock == have.MTULock &&
 		slices.Equal(want.NextHops, have.NextHops)
 }
 

@@ -25,4 +25,7 @@ type NodeFacts struct {
 	Current map[string][]int
 	// Straight holds the nodes of other clusters that answer this node's probes, or are current and not known not to.
 	Straight map[PeerID]bool
+	// PathMTU holds, on a gateway, the size in bytes of the largest packet that passes by its cable to each remote gateway
+	// to which larger ones are lost on the way. It is nil where the node does not know, as before its first probes.
+	PathMTU map[PeerID]int
 }

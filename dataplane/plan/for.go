@@ -196,15 +196,29 @@ func (v *view) cableMTU(g topology.Gateway) int {
 	return g.MTU
 }
 
-// pathMTU to a remote cluster holds for any of its gateways, for flows are spread over them and move.
+// pathMTU to a remote cluster holds for any of its gateways, and of the local ones that carry for this node, for flows
+// are spread over them and move.
 func (v *view) pathMTU(r topology.Remote) int {
 	mtu := v.overlayMTU()
 	if v.carries(r) {
 		mtu = v.cableMTU(*v.gateway)
 	}
+	lower := func(found int) {
+		if found > 0 {
+			mtu = min(mtu, max(found, minimumMTU))
+		}
+	}
 	for _, g := range r.Gateways {
-		if g.MTU > 0 {
-			mtu = min(mtu, g.MTU)
+		lower(g.MTU)
+		if v.carries(r) {
+			lower(v.facts.PathMTU[PeerOf(g)])
+		}
+	}
+	for node, found := range r.PathMTU {
+		// Of its own paths a gateway knows better than what it has told, once it does.
+		if v.gateway == nil || !v.carries(r) && node != v.self.Name ||
+			v.carries(r) && node == v.self.Name && v.facts.PathMTU == nil {
+			lower(found)
 		}
 	}
 	return mtu
@@ -330,8 +344,10 @@ func (v *view) towards(r topology.Remote, f Family) (Route, bool) {
 				route.NextHops[i].Via = cableNextHop()
 			}
 		}
+		route.MTULock = f == IPv6 && route.MTU < v.cableMTU(*v.gateway)
 		return route, true
 	}
+	route.MTULock = f == IPv6 && route.MTU < v.overlayMTU()
 	over := v.active.Gateways
 	if v.gateway != nil {
 		over = v.active.Siblings[r.Name]

@@ -95,7 +95,11 @@ func (r Route) String() string {
 	}
 	fmt.Fprintf(&b, " metric %d", r.Metric)
 	if r.MTU > 0 {
-		fmt.Fprintf(&b, " mtu %d", r.MTU)
+		b.WriteString(" mtu ")
+		if r.MTULock {
+			b.WriteString("lock ")
+		}
+		fmt.Fprint(&b, r.MTU)
 	}
 	if len(r.NextHops) == 1 {
 		b.WriteString(r.NextHops[0].flags())

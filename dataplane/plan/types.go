@@ -135,6 +135,8 @@ type Route struct {
 	NextHops []NextHop
 	Source   netip.Addr // preferred source; may be invalid
 	MTU      int        // 0 leaves the link's
+	// MTULock has the kernel keep to MTU for the IPv6 packets that it forwards too: else it takes the link's for them.
+	MTULock bool
 }
 
 // NextHop of a route.

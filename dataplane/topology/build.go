@@ -64,7 +64,7 @@ type Protected struct {
 // clusters claim the same, the first by name keeps it: the broker has let in only one of them. A cluster
 // without Peering, or one that is leaving, has no remotes.
 func Build(in Input) Topology {
-	b := &builder{keys: map[Key]string{}, protected: in.Protected}
+	b := &builder{keys: map[Key]string{}, protected: in.Protected, paths: map[string]map[string]int{}}
 	b.buildNodes(in.Nodes)
 	if in.Peering != nil {
 		b.buildPeering(in.Peering.Spec)
@@ -89,6 +89,8 @@ type builder struct {
 	keys   map[Key]string  // gateways by public key
 	// protected is what this node needs.
 	protected []Protected
+	// paths are the MTUs of paths by remote cluster and local gateway.
+	paths map[string]map[string]int
 }
 
 // nobody is the owner of nothing: whatever overlaps counts.
@@ -256,6 +258,7 @@ func (b *builder) buildGateways(gateways []v1alpha1.Gateway) {
 			continue
 		}
 		taken[gateway.Slot] = g.Name
+		b.buildPaths(ref, g)
 		if e := g.Status.Endpoint; e != nil {
 			gateway.MTU = b.mtu(ref, "status.endpoint.mtu", e.MTU)
 			if key, f := parseKey(e.PublicKey); f != nil {
@@ -268,6 +271,24 @@ func (b *builder) buildGateways(gateways []v1alpha1.Gateway) {
 		b.Local.Gateways = append(b.Local.Gateways, gateway)
 	}
 	sortGateways(b.Local.Gateways)
+}
+
+// buildPaths takes the sizes that the cables of a local gateway carry on paths on which larger ones are lost.
+func (b *builder) buildPaths(ref string, g v1alpha1.Gateway) {
+	for _, c := range g.Status.Connections {
+		mtu := b.mtu(ref, "status.connections.mtu", c.MTU)
+		if mtu == 0 {
+			continue
+		}
+		of := b.paths[c.Cluster]
+		if of == nil {
+			of = map[string]int{}
+			b.paths[c.Cluster] = of
+		}
+		if least, ok := of[g.Name]; !ok || mtu < least {
+			of[g.Name] = mtu
+		}
+	}
 }
 
 func sortGateways(gateways []Gateway) {

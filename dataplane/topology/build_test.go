@@ -312,6 +312,26 @@ func TestTinyMTUIsUnknown(t *testing.T) {
 	}
 }
 
+// TestPathsOfLocalGateways are the least of each gateway's to a cluster; one that no path can have is left out.
+func TestPathsOfLocalGateways(t *testing.T) {
+	in := input()
+	remote, gateway := in.Peering.Spec.RemoteClusters[0].Name, in.Gateways[0].Name
+	in.Gateways[0].Status.Connections = []v1alpha1.Connection{
+		{Cluster: remote, Gateway: "a", MTU: 1344}, {Cluster: remote, Gateway: "b", MTU: 1296},
+		{Cluster: remote, Gateway: "c"},
+		{Cluster: "nobody", Gateway: "a", MTU: 1300},
+	}
+	got := topology.Build(in)
+	if len(got.Problems) != 0 || len(got.Remotes[0].PathMTU) != 1 || got.Remotes[0].PathMTU[gateway] != 1296 {
+		t.Errorf("problems %v, paths %v", got.Problems, got.Remotes[0].PathMTU)
+	}
+	in.Gateways[0].Status.Connections = []v1alpha1.Connection{{Cluster: remote, Gateway: "a", MTU: 68}}
+	got = topology.Build(in)
+	if len(got.Problems) != 1 || got.Problems[0].Reason != topology.ReasonInvalidMTU || got.Remotes[0].PathMTU != nil {
+		t.Errorf("problems %v, paths %v", got.Problems, got.Remotes[0].PathMTU)
+	}
+}
+
 func TestFirstByNameKeepsWhatTwoRemotesClaim(t *testing.T) {
 	in := input()
 	in.Peering.Spec.RemoteClusters[1].Networks.PodCIDRs = []string{"10.9.7.0/24", "10.10.0.0/16"}

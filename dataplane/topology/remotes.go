@@ -31,6 +31,7 @@ func (b *builder) buildRemotes(clusters []v1alpha1.RemoteCluster) {
 	}
 	for i, c := range clusters {
 		b.Remotes[i].Gateways = b.remoteGateways(c)
+		b.Remotes[i].PathMTU = b.paths[c.Name]
 	}
 	b.buildMesh(clusters)
 }

@@ -56,6 +56,9 @@ type Remote struct {
 	// Routed is what this cluster routes to that one: pods and services.
 	Routed   []netip.Prefix
 	Gateways []Gateway // sorted by slot
+	// PathMTU holds, by the node of a local gateway, the size in bytes of the largest packet that passes by each of its
+	// cables to the cluster, if larger ones are lost on the way; nil if that is so at none.
+	PathMTU map[string]int
 	// Nodes of that cluster to connect to without gateways, sorted by name. Each pod prefix is one node's.
 	Nodes []MeshNode
 }

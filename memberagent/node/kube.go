@@ -183,7 +183,8 @@ func matters(before, after any) bool {
 		return !ok || !equality.Semantic.DeepEqual(a.Spec, b.Spec)
 	case *v1alpha1.Gateway:
 		a, ok := after.(*v1alpha1.Gateway)
-		return !ok || a.Spec != b.Spec || !equality.Semantic.DeepEqual(a.Status.Endpoint, b.Status.Endpoint)
+		return !ok || a.Spec != b.Spec || !equality.Semantic.DeepEqual(a.Status.Endpoint, b.Status.Endpoint) ||
+			!slices.Equal(lowered(a.Status), lowered(b.Status))
 	case *discoveryv1.EndpointSlice:
 		a, ok := after.(*discoveryv1.EndpointSlice)
 		return !ok || !slices.Equal(addressesOf(a), addressesOf(b))

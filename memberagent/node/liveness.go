@@ -24,6 +24,8 @@ type target struct {
 	address netip.Addr
 	// busy says that it has carried traffic lately, or may without anybody's knowing.
 	busy bool
+	// full and fits are sizes, as in Target.
+	full, fits int
 }
 
 // targets of the present topology and plan.
@@ -34,11 +36,18 @@ func (a *Agent) targets() []target {
 	}
 	for _, g := range a.top.Local.Gateways {
 		if g.Node != a.node && g.PublicKey != (topology.Key{}) {
-			out = append(out, target{a.top.Cluster, g.Slot, plan.ULA(plan.PeerOf(g)), true})
+			out = append(out, target{cluster: a.top.Cluster, slot: g.Slot, address: plan.ULA(plan.PeerOf(g)), busy: true})
 		}
 	}
 	for _, r := range a.remotes {
-		out = append(out, target{r.cluster, r.gateway.Slot, plan.ULA(r.id()), a.traffic.busy(r.id(), time.Now())})
+		t := target{cluster: r.cluster, slot: r.gateway.Slot, address: plan.ULA(r.id()),
+			busy: a.traffic.busy(r.id(), time.Now())}
+		t.full = plan.TunnelMTU(a.top.Cable.Driver, a.facts.UnderlayMTU)
+		if r.gateway.MTU > 0 {
+			t.full = min(t.full, r.gateway.MTU)
+		}
+		t.fits = a.reportedMTU(r)
+		out = append(out, t)
 	}
 	return out
 }
@@ -49,6 +58,7 @@ func (a *Agent) choose(have plan.Plan) {
 	a.facts.Current = plan.Current(a.top, have)
 	a.facts.Alive = a.alive(a.facts.Current)
 	a.facts.Straight = a.straight(plan.CurrentStraight(a.top, have))
+	a.facts.PathMTU = a.pathMTUs()
 	a.plan = plan.For(a.top, a.facts)
 	for _, t := range a.plan.Tunnels {
 		if t.Link == plan.MeshLink {
@@ -72,6 +82,39 @@ func (a *Agent) alive(current map[string][]int) map[string][]int {
 		live := a.prober.live(t.address)
 		if live == alive || live == unknown && slices.Contains(current[t.cluster], t.slot) {
 			out[t.cluster] = append(out[t.cluster], t.slot)
+		}
+	}
+	return out
+}
+
+// reportedMTU is the size that this gateway has reported to pass through a tunnel, where larger ones did not; else 0.
+func (a *Agent) reportedMTU(r remote) int {
+	if a.gateway == nil {
+		return 0
+	}
+	for _, c := range a.gateway.Status.Connections {
+		if c.Cluster == r.cluster && c.Gateway == r.gateway.Node {
+			return int(c.MTU)
+		}
+	}
+	return 0
+}
+
+// pathMTUs returns what of larger packets does not pass through this node's tunnels. It is nil while nobody knows.
+func (a *Agent) pathMTUs() map[plan.PeerID]int {
+	if a.prober == nil {
+		return nil
+	}
+	sizes := a.prober.sizes()
+	if sizes == nil {
+		return nil
+	}
+	out := make(map[plan.PeerID]int, len(sizes))
+	for _, r := range a.top.Remotes {
+		for _, g := range r.Gateways {
+			if size, ok := sizes[plan.ULA(plan.PeerOf(g))]; ok {
+				out[plan.PeerOf(g)] = size
+			}
 		}
 	}
 	return out
@@ -121,8 +164,8 @@ func (a *Agent) probe() {
 	a.prober.Set(pace, fast, threshold)
 }
 
-// paces returns the time between two probes of each target, which is fast where there are few.
-func paces(targets []target, fast time.Duration) map[netip.Addr]time.Duration {
+// paces returns how to probe each target, fast where there are few.
+func paces(targets []target, fast time.Duration) map[netip.Addr]Target {
 	busy := 0
 	for _, t := range targets {
 		if t.busy {
@@ -133,12 +176,13 @@ func paces(targets []target, fast time.Duration) map[netip.Addr]time.Duration {
 	fast = max(fast, each(busy, probesPerSecond))
 	idle := len(targets) - busy
 	slow := max(fast, min(each(idle, idlePerSecond), max(idleInterval, each(idle, probesPerSecond))))
-	out := make(map[netip.Addr]time.Duration, len(targets))
+	out := make(map[netip.Addr]Target, len(targets))
 	for _, t := range targets {
-		out[t.address] = slow
+		to := Target{Interval: slow, Full: t.full, Fits: t.fits}
 		if t.busy {
-			out[t.address] = fast
+			to.Interval = fast
 		}
+		out[t.address] = to
 	}
 	return out
 }

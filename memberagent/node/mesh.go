@@ -46,7 +46,7 @@ func (a *Agent) straight(current map[plan.PeerID]bool) map[plan.PeerID]bool {
 const meshInterval = 150 * time.Millisecond
 
 // probeMesh adds the nodes of other clusters to whom to probe. They do not slow down the probes of gateways.
-func (a *Agent) probeMesh(intervals map[netip.Addr]time.Duration, interval time.Duration) {
+func (a *Agent) probeMesh(targets map[netip.Addr]Target, interval time.Duration) {
 	busy := 0
 	for _, p := range a.mesh {
 		if p.Active {
@@ -55,10 +55,11 @@ func (a *Agent) probeMesh(intervals map[netip.Addr]time.Duration, interval time.
 	}
 	interval = max(interval, meshInterval, time.Duration(busy)*time.Second/probesPerSecond)
 	for _, p := range a.mesh {
-		intervals[plan.MeshULA(p.ID)] = interval
+		to := Target{Interval: interval}
 		if !p.Active {
-			intervals[plan.MeshULA(p.ID)] = max(interval, idleInterval)
+			to.Interval = max(interval, idleInterval)
 		}
+		targets[plan.MeshULA(p.ID)] = to
 	}
 }
 

@@ -27,8 +27,8 @@ type Metrics struct {
 	tunnels atomic.Pointer[[]Tunnel]
 	tracked atomic.Pointer[kernel.Tracked]
 
-	state, rtt, loss, received, sent, handshake *prometheus.Desc
-	trackedNow, trackedLimit                    *prometheus.Desc
+	state, rtt, loss, received, sent, handshake, mtu *prometheus.Desc
+	trackedNow, trackedLimit                         *prometheus.Desc
 }
 
 // NewMetrics registers the metrics.
@@ -45,11 +45,13 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sealane_node_changes_total", Help: "Changes of the node's network that were tried.",
 		}, []string{"kind", "op"}),
-		state:     desc("sealane_node_connection_state", "Whether the tunnel to a remote gateway is in a state.", "state"),
-		rtt:       desc("sealane_node_connection_rtt_seconds", "Average round-trip time of the probes over the last minute."),
-		loss:      desc("sealane_node_connection_loss_ratio", "Share of probes lost over the last minute."),
-		received:  desc("sealane_node_connection_received_bytes_total", "Bytes received through the tunnel."),
-		sent:      desc("sealane_node_connection_sent_bytes_total", "Bytes sent through the tunnel."),
+		state:    desc("sealane_node_connection_state", "Whether the tunnel to a remote gateway is in a state.", "state"),
+		rtt:      desc("sealane_node_connection_rtt_seconds", "Average round-trip time of the probes over the last minute."),
+		loss:     desc("sealane_node_connection_loss_ratio", "Share of probes lost over the last minute."),
+		received: desc("sealane_node_connection_received_bytes_total", "Bytes received through the tunnel."),
+		sent:     desc("sealane_node_connection_sent_bytes_total", "Bytes sent through the tunnel."),
+		mtu: desc("sealane_node_connection_path_mtu_bytes",
+			"Size of the largest packet that passes through the tunnel, while larger ones are lost on the way."),
 		handshake: desc("sealane_node_connection_handshake_age_seconds", "Time since the last handshake."),
 		trackedNow: prometheus.NewDesc("sealane_node_conntrack_entries", "Connections that the node tracks, of any origin.",
 			nil, nil),
@@ -83,8 +85,8 @@ func (m *Metrics) tracks(t kernel.Tracked) { m.tracked.Store(&t) }
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.state, m.rtt, m.loss, m.received, m.sent, m.handshake, m.trackedNow,
-		m.trackedLimit} {
+	for _, d := range []*prometheus.Desc{m.state, m.rtt, m.loss, m.received, m.sent, m.handshake, m.mtu,
+		m.trackedNow, m.trackedLimit} {
 		out <- d
 	}
 }
@@ -119,6 +121,9 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		gauge(m.loss, prometheus.GaugeValue, float64(t.connection.LossPercent)/100)
 		gauge(m.received, prometheus.CounterValue, float64(t.peer.ReceivedBytes))
 		gauge(m.sent, prometheus.CounterValue, float64(t.peer.SentBytes))
+		if t.connection.MTU > 0 {
+			gauge(m.mtu, prometheus.GaugeValue, float64(t.connection.MTU))
+		}
 		if !t.peer.LastHandshake.IsZero() {
 			gauge(m.handshake, prometheus.GaugeValue, time.Since(t.peer.LastHandshake).Seconds())
 		}

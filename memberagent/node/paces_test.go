@@ -41,12 +41,12 @@ func TestPaces(t *testing.T) {
 			if to.busy {
 				want = c.forBusy
 			}
-			if got[to.address] != want {
+			if got[to.address].Interval != want {
 				t.Errorf("%d busy, %d idle: %s between two probes of one that is busy: %t, want %s", c.busy, c.idle,
-					got[to.address], to.busy, want)
+					got[to.address].Interval, to.busy, want)
 				break
 			}
-			rate += 1 / got[to.address].Seconds()
+			rate += 1 / got[to.address].Interval.Seconds()
 		}
 		if rate > 2*probesPerSecond+1 {
 			t.Errorf("%d busy, %d idle: %.0f probes a second", c.busy, c.idle, rate)

@@ -7,24 +7,28 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
-	"golang.org/x/net/icmp"
 	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
 // Prober sends ICMPv6 echo requests to gateways, remote ones through the tunnels and the own cluster's over the
-// overlay, which their kernels answer. It keeps a minute of results for each.
+// overlay, which their kernels answer. It keeps a minute of results for each, and finds out which sizes pass through
+// the tunnels.
 type Prober struct {
 	changed func()
-	conn    *icmp.PacketConn
-	id      uint16
+	conn    net.PacketConn
+	// id of the small probes; those of sizes have the next.
+	id uint16
 
 	mu        sync.Mutex
 	threshold int
@@ -38,10 +42,20 @@ type Prober struct {
 // probed is a target, its results, and when its next probe is due.
 type probed struct {
 	*series
+	sizing   *sizing // nil where sizes do not matter
 	address  *net.IPAddr
 	interval time.Duration
 	due      time.Time
 	carried  Carried
+}
+
+// Target says how to probe a gateway.
+type Target struct {
+	// Interval between two probes while all is well.
+	Interval time.Duration
+	// Full is the size in bytes of the largest packet that should pass, 0 where that is not looked at, and Fits the one
+	// that has been found to, before this process began; 0 if none has.
+	Full, Fits int
 }
 
 // Carried is what probes of this node and their answers have taken of a tunnel, in packets and in bytes of them
@@ -49,20 +63,17 @@ type probed struct {
 type Carried struct{ SentPackets, SentBytes, ReceivedPackets, ReceivedBytes int64 }
 
 // probeBytes is the length of a probe, with its IPv6 header.
-const probeBytes = 40 + 8
+const probeBytes = ipv6.HeaderLen + 8
 
 // NewProber opens the socket; the kernel must have IPv6. changed is called when a target comes up or goes
 // down, and must not block.
 func NewProber(changed func()) (*Prober, error) {
-	conn, err := icmp.ListenPacket("ip6:ipv6-icmp", "::")
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		return errors.Join(c.Control(func(fd uintptr) { err = probing(int(fd)) }), err)
+	}}
+	conn, err := config.ListenPacket(context.Background(), "ip6:ipv6-icmp", "::")
 	if err != nil {
 		return nil, fmt.Errorf("open the probes' socket: %w", err)
-	}
-	var only ipv6.ICMPFilter
-	only.SetAll(true)
-	only.Accept(ipv6.ICMPTypeEchoReply)
-	if err := conn.IPv6PacketConn().SetICMPFilter(&only); err != nil {
-		return nil, errors.Join(fmt.Errorf("filter the probes' socket: %w", err), conn.Close())
 	}
 	return &Prober{
 		changed: changed, conn: conn, id: uint16(rand.IntN(1 << 16)), // no secret: the tunnel authenticates
@@ -70,16 +81,30 @@ func NewProber(changed func()) (*Prober, error) {
 	}, nil
 }
 
-// Set the targets, each with the time between its probes while all is well, the time between probes of one whose state
-// is open, which is none of the longer ones, and after how many lost ones a target is dead. Those that stay keep their
-// results.
-func (p *Prober) Set(targets map[netip.Addr]time.Duration, fast time.Duration, threshold int) {
+// probing prepares a socket: it gets echo replies only, and what it sends is never fragmented, whatever the kernel
+// thinks of the path.
+func probing(fd int) error {
+	var only unix.ICMPv6Filter
+	for i := range only.Data {
+		only.Data[i] = math.MaxUint32
+	}
+	const reply = uint(128 + 1)
+	only.Data[reply/32] &^= 1 << (reply % 32)
+	return errors.Join(unix.SetsockoptICMPv6Filter(fd, unix.IPPROTO_ICMPV6, unix.ICMPV6_FILTER, &only),
+		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE),
+		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1))
+}
+
+// Set the targets, the time between probes of one whose state is open, which is none of the longer ones, and after how
+// many lost ones a target is dead. Those that stay keep their results.
+func (p *Prober) Set(targets map[netip.Addr]Target, fast time.Duration, threshold int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.threshold = threshold
 	next := make(map[netip.Addr]*probed, len(targets))
 	now := time.Now()
-	for address, interval := range targets {
+	for address, target := range targets {
+		interval := target.Interval
 		t := p.series[address]
 		if t == nil {
 			t = &probed{series: newSeries(), address: &net.IPAddr{IP: address.AsSlice()}, due: now}
@@ -89,6 +114,12 @@ func (p *Prober) Set(targets map[netip.Addr]time.Duration, fast time.Duration, t
 			t.due = soon
 		}
 		t.interval = interval
+		switch {
+		case target.Full == 0:
+			t.sizing = nil
+		case t.sizing == nil || t.sizing.full != target.Full:
+			t.sizing = newSizing(target.Full, target.Fits)
+		}
 		next[address] = t
 	}
 	p.series = next
@@ -107,7 +138,31 @@ func (p *Prober) Health(target netip.Addr) *Health {
 		return nil
 	}
 	h := s.health(time.Now())
+	s.loss = float64(h.LossPercent) / 100
+	if z := s.sizing; z != nil && (z.fits < z.full || z.lost) {
+		h.MTU, h.LeastLost = z.fits, z.lost
+	}
 	return &h
+}
+
+// sizes returns the sizes in use on the paths of targets where these are below what their cables carry. They are nil as
+// long as no sizes are probed.
+func (p *Prober) sizes() map[netip.Addr]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out map[netip.Addr]int
+	for address, s := range p.series {
+		if s.sizing == nil {
+			continue
+		}
+		if out == nil {
+			out = map[netip.Addr]int{}
+		}
+		if s.sizing.fits < s.sizing.full {
+			out[address] = s.sizing.fits
+		}
+	}
+	return out
 }
 
 // Carried returns what the probes of a target have taken so far; the zero value if it is none.
@@ -143,7 +198,7 @@ func (p *Prober) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.conn.Close() }) // it ends the receiver
 	defer stop()
 	go p.send(ctx)
-	buffer := make([]byte, 1500)
+	buffer := make([]byte, 1<<16)
 	for {
 		n, from, err := p.conn.ReadFrom(buffer)
 		if ctx.Err() != nil {
@@ -191,10 +246,10 @@ func (p *Prober) round(now time.Time) {
 	p.mu.Unlock()
 	changed := false
 	for _, s := range targets {
-		sequence, due, news := p.next(s, now, tick, threshold)
+		packets, news := p.next(s, now, tick, threshold)
 		changed = changed || news
-		if due {
-			_, _ = p.conn.WriteTo(echoRequest(p.id, sequence), s.address)
+		for _, packet := range packets {
+			_, _ = p.conn.WriteTo(packet, s.address)
 		}
 	}
 	if changed {
@@ -202,28 +257,36 @@ func (p *Prober) round(now time.Time) {
 	}
 }
 
-// next notes the probe of a target that is due now. One whose state is open is due in every round.
-func (p *Prober) next(s *probed, now time.Time, tick time.Duration, threshold int) (sequence uint16, due, changed bool) {
+// next returns the probes of a target that are due now. A target whose state is open is due in every round.
+func (p *Prober) next(s *probed, now time.Time, tick time.Duration, threshold int) (packets [][]byte, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if z := s.sizing; z != nil {
+		var sizes []int
+		sizes, changed = z.due(now, small{s.live == alive, s.answers, s.loss, s.trip(), tick, s.interval})
+		for _, size := range sizes {
+			packets = append(packets, s.request(p.id+1, z.number, size))
+		}
+	}
 	interval := s.interval
 	switch {
-	case s.open(now, tick):
+	case s.open(now, tick), s.sizing != nil && s.sizing.doubtful():
 		interval = tick
 	case now.Before(s.due):
-		return 0, false, false
+		return packets, changed
 	}
 	// A tick that comes a little early is in time; and targets that began together part.
 	s.due = now.Add(s.interval - tick/2 - rand.N(s.interval/10+1))
-	s.carried.SentPackets++
-	s.carried.SentBytes += probeBytes
-	sequence, changed = s.sent(now, interval, threshold)
-	return sequence, true, changed
+	sequence, turned := s.sent(now, interval, threshold)
+	return append(packets, s.request(p.id, sequence, probeBytes)), changed || turned
 }
 
-// echoRequest of ICMPv6 without data; the kernel adds the checksum.
-func echoRequest(id, sequence uint16) []byte {
-	packet := make([]byte, 8)
+// request returns an echo request of a size that includes the IPv6 header, and counts it. The kernel adds header and
+// checksum.
+func (s *probed) request(id, sequence uint16, size int) []byte {
+	s.carried.SentPackets++
+	s.carried.SentBytes += int64(size)
+	packet := make([]byte, size-ipv6.HeaderLen)
 	packet[0] = byte(ipv6.ICMPTypeEchoRequest)
 	binary.BigEndian.PutUint16(packet[4:], id)
 	binary.BigEndian.PutUint16(packet[6:], sequence)
@@ -233,10 +296,10 @@ func echoRequest(id, sequence uint16) []byte {
 func (p *Prober) receive(packet []byte, from net.Addr) {
 	now := time.Now()
 	source, isIP := from.(*net.IPAddr)
-	if !isIP || len(packet) < 8 || packet[0] != byte(ipv6.ICMPTypeEchoReply) ||
-		binary.BigEndian.Uint16(packet[4:]) != p.id {
+	if !isIP || len(packet) < 8 || packet[0] != byte(ipv6.ICMPTypeEchoReply) {
 		return
 	}
+	id, sequence := binary.BigEndian.Uint16(packet[4:]), binary.BigEndian.Uint16(packet[6:])
 	address, _ := netip.AddrFromSlice(source.IP)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -244,11 +307,19 @@ func (p *Prober) receive(packet []byte, from net.Addr) {
 	if !ok {
 		return
 	}
-	s.carried.ReceivedPackets++
-	s.carried.ReceivedBytes += int64(40 + len(packet))
-	if s.answered(binary.BigEndian.Uint16(packet[6:]), now, p.threshold) {
-		p.changed()
+	size := ipv6.HeaderLen + len(packet)
+	switch {
+	case id == p.id:
+		if s.answered(sequence, now, p.threshold) {
+			p.changed()
+		}
+	case id == p.id+1 && s.sizing != nil:
+		s.sizing.answered(size, sequence)
+	default:
+		return
 	}
+	s.carried.ReceivedPackets++
+	s.carried.ReceivedBytes += int64(size)
 }
 
 // Health of a tunnel as its probes see it.
@@ -257,4 +328,8 @@ type Health struct {
 	// RTT over the last minute; nil without an answer.
 	RTT         *v1alpha1.RTT
 	LossPercent int32
+	// MTU is the size in bytes of the largest packet that passes, where larger ones should, and else 0; LeastLost says
+	// that not even that does.
+	MTU       int
+	LeastLost bool
 }

@@ -143,8 +143,9 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, t
 		Version:        a.version,
 		Connections:    connections,
 		Summary:        summary(connections),
-		Conditions: withTracking(conditions(a.reported.Conditions, a.gateway.Generation, a.syncErr,
+		Conditions: withFullSize(withTracking(conditions(a.reported.Conditions, a.gateway.Generation, a.syncErr,
 			refused(a.top.Problems), now.Truncate(time.Second)), tracked, a.gateway.Generation, now.Truncate(time.Second)),
+			connections, a.gateway.Generation, now.Truncate(time.Second)),
 	}
 	if !worthWriting(next, a.reported, now) && a.gateway.Status.Endpoint != nil {
 		return
@@ -155,7 +156,8 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, t
 	a.gateway.Status = next
 	a.announce(ctx, a.reported.Connections, connections)
 	a.announceKey()
-	a.announceTracking(ctx, a.reported.Conditions, next.Conditions)
+	a.announceCondition(ctx, v1alpha1.GatewayTrackingAvailable, a.reported.Conditions, next.Conditions)
+	a.announceCondition(ctx, v1alpha1.GatewayFullSize, a.reported.Conditions, next.Conditions)
 	a.reported = next
 }
 
@@ -229,15 +231,15 @@ func (a *Agent) announceKey() {
 	}
 }
 
-// announceTracking logs that the node comes near its limit of tracked connections, and that it no longer is, and tells
-// people by events.
-func (a *Agent) announceTracking(ctx context.Context, before, after []metav1.Condition) {
-	was := meta.IsStatusConditionFalse(before, v1alpha1.GatewayTrackingAvailable)
-	c := meta.FindStatusCondition(after, v1alpha1.GatewayTrackingAvailable)
+// announceCondition logs that a condition of the gateway turns False, and that it no longer is, and tells people by
+// events.
+func (a *Agent) announceCondition(ctx context.Context, kind string, before, after []metav1.Condition) {
+	was := meta.IsStatusConditionFalse(before, kind)
+	c := meta.FindStatusCondition(after, kind)
 	if c == nil || was == (c.Status == metav1.ConditionFalse) {
 		return
 	}
-	logr.FromContextOrDiscard(ctx).Info("connection tracking changed", "reason", c.Reason)
+	logr.FromContextOrDiscard(ctx).Info("condition changed", "condition", kind, "reason", c.Reason, "message", c.Message)
 	a.cluster.Event(a.gateway, !was, c.Reason, c.Message)
 }
 

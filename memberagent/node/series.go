@@ -54,6 +54,9 @@ type series struct {
 	// last answer's round-trip time, and its moving average.
 	last, smooth time.Duration
 	samples      []sample // oldest first
+	// answers so far, and the share of lost probes when it was last looked at.
+	answers int
+	loss    float64
 }
 
 // sample is one probe.
@@ -153,6 +156,7 @@ func (s *series) answered(sequence uint16, now time.Time, threshold int) (change
 			s.silent = s.samples[i+1].at
 		}
 		s.streak++
+		s.answers++
 		before, was := s.live, s.status
 		if s.live == unknown || s.live == dead && s.streak >= threshold && now.Sub(s.failed) >= s.hold {
 			s.live = alive

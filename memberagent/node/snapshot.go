@@ -71,6 +71,17 @@ func (s *snapshot) remove() error {
 	return nil
 }
 
+// lowered returns the connections of a gateway that have an MTU, and of them which and what.
+func lowered(s v1alpha1.GatewayStatus) []v1alpha1.Connection {
+	var out []v1alpha1.Connection
+	for _, c := range s.Connections {
+		if c.MTU > 0 {
+			out = append(out, v1alpha1.Connection{Cluster: c.Cluster, Gateway: c.Gateway, Slot: c.Slot, MTU: c.MTU})
+		}
+	}
+	return out
+}
+
 // essence is what the topology is built from.
 func essence(o Objects) Objects {
 	name := func(m metav1.ObjectMeta) metav1.ObjectMeta {
@@ -83,7 +94,7 @@ func essence(o Objects) Objects {
 	for _, g := range o.Gateways {
 		out.Gateways = append(out.Gateways, v1alpha1.Gateway{
 			ObjectMeta: metav1.ObjectMeta{Name: g.Name}, Spec: g.Spec,
-			Status: v1alpha1.GatewayStatus{Endpoint: g.Status.Endpoint},
+			Status: v1alpha1.GatewayStatus{Endpoint: g.Status.Endpoint, Connections: lowered(g.Status)},
 		})
 	}
 	for _, n := range o.Nodes {

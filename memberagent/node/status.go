@@ -77,6 +77,7 @@ func connection(r remote, peer kernel.PeerState, health *Health, now time.Time) 
 	switch {
 	case health != nil:
 		c.Status, c.RTT, c.LossPercent = health.Status, health.RTT, health.LossPercent
+		c.MTU = int32(health.MTU)
 	case peer.LastHandshake.IsZero():
 		c.Status = v1alpha1.ConnectionConnecting
 	case now.Sub(peer.LastHandshake) < handshakeLife:
@@ -85,6 +86,9 @@ func connection(r remote, peer kernel.PeerState, health *Health, now time.Time) 
 		c.Status = v1alpha1.ConnectionError
 	}
 	c.Reason, c.Message = explain(c, peer)
+	if c.Status == v1alpha1.ConnectionConnected && c.MTU > 0 {
+		c.Reason, c.Message = v1alpha1.ReasonPathMTULow, lostSizes(int(c.MTU), health.LeastLost, c.Address)
+	}
 	return c
 }
 
@@ -103,6 +107,17 @@ func explain(c v1alpha1.Connection, peer kernel.PeerState) (reason, message stri
 	}
 	return v1alpha1.ReasonProbesLost, fmt.Sprintf("probes through the tunnel are not answered any more: check the remote "+
 		"gateway, and that UDP to %s gets through", c.Address)
+}
+
+// lostSizes says what to look at where packets larger than mtu are lost, or not even those of the least one pass.
+func lostSizes(mtu int, least bool, address string) string {
+	const look = "check the links between, and that firewalls let fragments and ICMP errors through"
+	if least {
+		return fmt.Sprintf("packets of %d bytes, which every path has to carry, are lost on the way to %s or back: %s", mtu,
+			address, look)
+	}
+	return fmt.Sprintf("packets larger than %d bytes are lost on the way to %s or back, and traffic is kept as small: %s",
+		mtu, address, look)
 }
 
 // endpoint describes this gateway to the other clusters.
@@ -171,6 +186,32 @@ func withTracking(conditions []metav1.Condition, t kernel.Tracked, generation in
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonTrackingNearLimit
 		c.Message = fmt.Sprintf("the node tracks almost as many connections as it can, which are %d: it drops new ones at "+
 			"that limit; find out whose they are with conntrack -L, or raise net.netfilter.nf_conntrack_max there", t.Limit)
+	}
+	meta.SetStatusCondition(&conditions, c)
+	return conditions
+}
+
+// withFullSize adds to conditions whether packets of full size pass through all tunnels that are connected.
+func withFullSize(conditions []metav1.Condition, connections []v1alpha1.Connection, generation int64,
+	now time.Time) []metav1.Condition {
+	c := metav1.Condition{
+		Type: v1alpha1.GatewayFullSize, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonFullSizePasses,
+		Message:            "no tunnel that is connected loses packets for their size",
+		ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
+	}
+	n := 0
+	for i := range connections {
+		k := &connections[i]
+		if k.Reason != v1alpha1.ReasonPathMTULow {
+			continue
+		}
+		if n++; n == 1 {
+			c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonPathMTULow
+			c.Message = fmt.Sprintf("%s of %s: %s", k.Gateway, k.Cluster, k.Message)
+		}
+	}
+	if n > 1 {
+		c.Message += fmt.Sprintf("; and %d more", n-1)
 	}
 	meta.SetStatusCondition(&conditions, c)
 	return conditions
