@@ -76,6 +76,12 @@ type MemberConnection struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Reason string `json:"reason,omitempty"`
+	// NodePairs, of a mesh, is how many pairs there are of a node here and one there, and StraightNodePairs for how many
+	// of them the node here sends without gateways.
+	// +optional
+	NodePairs int32 `json:"nodePairs,omitempty"`
+	// +optional
+	StraightNodePairs int32 `json:"straightNodePairs,omitempty"`
 }
 
 // MemberStatus is the last known good state of a cluster: everything in it was validated.

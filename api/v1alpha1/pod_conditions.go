@@ -13,6 +13,9 @@ const (
 	PodNetworksAccepted = "sealane.io/NetworksAccepted"
 	// PodNodeKey: the message is the NodeKey of the node, in JSON.
 	PodNodeKey = "sealane.io/NodeKey"
+	// PodNodesReached, of a node of a mesh: the message is a JSON object that holds, by name of a cluster, to how many of
+	// its nodes this one sends without gateways.
+	PodNodesReached = "sealane.io/NodesReached"
 	// PodMayProgram: the agent programs the node, or waits for another to end and has rehearsed to do as much. It is a
 	// readiness gate: a roll-out ends the other agent only then.
 	PodMayProgram = "sealane.io/MayProgram"
@@ -30,7 +33,7 @@ const (
 	ReasonNodeProgrammed   = "Programmed"
 	ReasonNodeCleaned      = "Cleaned"
 	ReasonNetworksAccepted = "Accepted"
-	// Of PodNodeKey.
+	// Of PodNodeKey and PodNodesReached.
 	ReasonKeyPublished = "Published"
 	// Of PodMayProgram: it programs; it does, and has died lately, more than once; it waits and could; it waits, and
 	// another node's of the same revision has failed; it waits and could, and another gateway comes first; it waits and

@@ -225,3 +225,14 @@ func TestInvocationFollowsTheBinarysName(t *testing.T) {
 		}
 	}
 }
+
+// TestShowMesh: of a mesh, connections say which way traffic takes.
+func TestShowMesh(t *testing.T) {
+	m := lostMember()
+	m.err, m.Status.Connections[0].NodePairs, m.Status.Connections[0].StraightNodePairs = nil, 6, 5
+	rows := connectionRows(&fleet{members: []fleetMember{m}})
+	if len(rows) != 1 || rows[0].Link != "sl-cmesh" || !rows[0].Active ||
+		rows[0].Message != "5 of 6 pairs of nodes talk without gateways, the others by gateways" {
+		t.Errorf("rows %+v", rows)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/internal/reach"
 )
 
@@ -48,6 +49,7 @@ func connectionRows(f *fleet) []connectionRow {
 		m := &f.members[i]
 		if m.err != nil {
 			rows = append(rows, reportedConnections(m)...)
+			rows = append(rows, meshConnections(m)...)
 			continue
 		}
 		for j := range m.gateways {
@@ -56,6 +58,26 @@ func connectionRows(f *fleet) []connectionRow {
 				rows = append(rows, connectionOf(f, m.Name, g, &g.Status.Connections[k]))
 			}
 		}
+		rows = append(rows, meshConnections(m)...)
+	}
+	return rows
+}
+
+// meshConnections say, of each cluster that a member is meshed with, which way traffic takes, as the member last
+// reported it.
+func meshConnections(m *fleetMember) []connectionRow {
+	var rows []connectionRow
+	for _, c := range m.Status.Connections {
+		if c.NodePairs == 0 {
+			continue
+		}
+		row := connectionRow{Cluster: m.Name, RemoteCluster: c.Cluster, Link: plan.MeshLink, Active: c.StraightNodePairs > 0,
+			Status: string(c.Status)}
+		row.Message = fmt.Sprintf("%d of %d pairs of nodes talk without gateways", c.StraightNodePairs, c.NodePairs)
+		if c.StraightNodePairs < c.NodePairs {
+			row.Message += ", the others by gateways"
+		}
+		rows = append(rows, row)
 	}
 	return rows
 }

@@ -118,3 +118,18 @@ func (m meshes) remote(s, other *state) v1alpha1.RemoteCluster {
 	}
 	return r
 }
+
+// nodePairs returns what a member reports of the pairs of nodes in a mesh with another; nothing if that cannot be.
+func nodePairs(s *state, other string) (pairs, straight int32) {
+	reported := s.Report.Status.Connections
+	if !s.Report.Known {
+		reported = s.Record.Status.Connections
+	}
+	for _, c := range reported {
+		if c.Cluster == other && c.StraightNodePairs >= 0 && c.StraightNodePairs <= c.NodePairs &&
+			c.NodePairs <= v1alpha1.MaxMeshNodes*v1alpha1.MaxMeshNodes {
+			return c.NodePairs, c.StraightNodePairs
+		}
+	}
+	return 0, 0
+}

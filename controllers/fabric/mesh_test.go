@@ -186,3 +186,17 @@ func wideKey(cluster, node int) string {
 	k[0], k[1] = byte(cluster), byte(node)
 	return base64.StdEncoding.EncodeToString(k)
 }
+
+func TestPairsOfNodes(t *testing.T) {
+	for _, c := range []struct {
+		pairs, straight int32
+		want            string
+	}{{4, 3, "4 3"}, {4, 5, "0 0"}, {4, -1, "0 0"}, {1 << 20, 1, "0 0"}, {0, 0, "0 0"}} {
+		w := newWalk(known(1), known(2))
+		w.member("c1").Report.Status.Connections = []v1alpha1.MemberConnection{{Cluster: "c2",
+			Status: v1alpha1.ConnectionConnected, NodePairs: c.pairs, StraightNodePairs: c.straight}}
+		w.step()
+		got := w.member("c1").Record.Status.Connections[0]
+		w.expect(t, "pairs", fmt.Sprint(got.NodePairs, " ", got.StraightNodePairs), c.want)
+	}
+}

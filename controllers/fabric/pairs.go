@@ -146,7 +146,11 @@ func connections(s *state, states []*state) []v1alpha1.MemberConnection {
 	var out []v1alpha1.MemberConnection
 	for _, o := range states {
 		if v, ok := views[o.name()]; ok && o != s {
-			out = append(out, v1alpha1.MemberConnection{Cluster: o.name(), Status: v.status, Reason: v.reason})
+			c := v1alpha1.MemberConnection{Cluster: o.name(), Status: v.status, Reason: v.reason}
+			if v.status != v1alpha1.ConnectionUnknown {
+				c.NodePairs, c.StraightNodePairs = nodePairs(s, o.name())
+			}
+			out = append(out, c)
 		}
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.MemberConnection) int { return cmp.Compare(a.Cluster, b.Cluster) })

@@ -406,7 +406,8 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	a.ha = a.haState(o.Gateways)
 	err = a.apply(ctx, have)
 	a.probe()
-	return NodeState{Programmed: v1alpha1.ReasonNodeProgrammed, Refused: refused(top.Problems), Key: a.key()}, err
+	return NodeState{Programmed: v1alpha1.ReasonNodeProgrammed, Refused: refused(top.Problems), Key: a.key(),
+		NodesReached: nodesReached(a.mesh)}, err
 }
 
 // refused says what was left out of a topology and why, as many as there is room for; empty if nothing.

@@ -389,6 +389,10 @@ func podConditions(s NodeState, now metav1.Time) []corev1.PodCondition {
 		out = append(out, corev1.PodCondition{Type: v1alpha1.PodNodeKey, Status: corev1.ConditionTrue,
 			Reason: v1alpha1.ReasonKeyPublished, Message: string(key), LastTransitionTime: now})
 	}
+	if s.NodesReached != "" {
+		out = append(out, corev1.PodCondition{Type: v1alpha1.PodNodesReached, Status: corev1.ConditionTrue,
+			Reason: v1alpha1.ReasonKeyPublished, Message: s.NodesReached, LastTransitionTime: now})
+	}
 	return out
 }
 

@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"net/netip"
 	"time"
 
@@ -97,4 +98,21 @@ func (a *Agent) measureMesh(ctx context.Context, now time.Time) {
 func (a *Agent) key() v1alpha1.NodeKey {
 	return v1alpha1.NodeKey{PublicKey: a.id.String(),
 		MTU: int32(plan.TunnelMTU(a.top.Cable.Driver, a.facts.UnderlayMTU))}
+}
+
+// nodesReached counts, by cluster, the nodes to which this one sends without gateways, in JSON; empty without a mesh.
+func nodesReached(mesh []plan.Peer) string {
+	if len(mesh) == 0 {
+		return ""
+	}
+	count := map[string]int{}
+	for _, p := range mesh {
+		if p.Active {
+			count[p.Cluster]++
+		} else {
+			count[p.Cluster] += 0
+		}
+	}
+	text, _ := json.Marshal(count) // of text and numbers, it cannot fail
+	return string(text)
 }

@@ -49,6 +49,8 @@ type NodeState struct {
 	Refused string
 	// Key of the node for other clusters' nodes; zero while it is not known.
 	Key v1alpha1.NodeKey
+	// NodesReached is the message of v1alpha1.PodNodesReached; empty where there is no mesh.
+	NodesReached string
 }
 
 // Cluster is the API server of the agent's cluster.

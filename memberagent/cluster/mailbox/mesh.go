@@ -3,6 +3,7 @@
 package mailbox
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -93,6 +94,45 @@ func internalIPs(n *corev1.Node) []string {
 		}
 		has[a.Is4()] = true
 		out = append(out, a.String())
+	}
+	return out
+}
+
+// reached sums up to how many nodes of each cluster those here send without gateways. What an agent says that is not
+// heard of is of the past.
+func reached(agents []nodeAgent) map[string]int32 {
+	out := map[string]int32{}
+	for _, a := range agents {
+		var counts map[string]int32
+		if a.unready || a.ending || json.Unmarshal([]byte(a.reached), &counts) != nil {
+			continue
+		}
+		for cluster, n := range counts {
+			out[cluster] += min(max(n, 0), v1alpha1.MaxMeshNodes)
+		}
+	}
+	return out
+}
+
+// countPairs says of the connections to clusters of a mesh how many pairs of nodes there are, and use it. own is how
+// many nodes are published here.
+func countPairs(connections []v1alpha1.MemberConnection, in Input, own int) {
+	for i := range connections {
+		c := &connections[i]
+		for _, r := range in.Peering.Spec.RemoteClusters {
+			if r.Name == c.Cluster && r.Topology == v1alpha1.TopologyMesh {
+				c.NodePairs = int32(own * len(r.Nodes))
+				c.StraightNodePairs = min(in.Reached[c.Cluster], c.NodePairs)
+			}
+		}
+	}
+}
+
+// uncounted is a copy of connections without the numbers of pairs.
+func uncounted(connections []v1alpha1.MemberConnection) []v1alpha1.MemberConnection {
+	out := slices.Clone(connections)
+	for i := range out {
+		out[i].NodePairs, out[i].StraightNodePairs = 0, 0
 	}
 	return out
 }

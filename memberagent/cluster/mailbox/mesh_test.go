@@ -106,3 +106,35 @@ func TestKeysOfAgents(t *testing.T) {
 		t.Errorf("keys %v", keys)
 	}
 }
+
+func TestPairsOfNodes(t *testing.T) {
+	agent := func(name, message string, unready bool) nodeAgent {
+		return nodeAgent{pod: name, reached: message, unready: unready}
+	}
+	in := meshInput()
+	in.Peering.Spec.RemoteClusters[1].Nodes = make([]v1alpha1.MeshNode, 3)
+	for _, c := range []struct {
+		agents []nodeAgent
+		want   string
+	}{
+		{[]nodeAgent{agent("a", `{"c2":3}`, false), agent("b", `{"c2":2,"c9":1}`, false)}, "c2 6 5 c3 0 0"},
+		{[]nodeAgent{agent("a", `{"c2":3}`, false), agent("b", `{"c2":2}`, true)}, "c2 6 3 c3 0 0"},
+		{[]nodeAgent{agent("a", `{"c2":3}`, false), agent("b", `{"c2":-9}`, false)}, "c2 6 3 c3 0 0"},
+		{[]nodeAgent{agent("a", `{"c2":30000,"c3":1}`, false), agent("b", "", false)}, "c2 6 6 c3 0 0"},
+	} {
+		in.Reached = reached(c.agents)
+		status := PeeringStatus(in)
+		var got []string
+		for _, c := range status.Connections {
+			got = append(got, fmt.Sprintf("%s %d %d", c.Cluster, c.NodePairs, c.StraightNodePairs))
+		}
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%v: %s, want %s", c.agents, text, c.want)
+		}
+		other := *status.DeepCopy()
+		other.Connections[0].StraightNodePairs++
+		if paceOf(status, other) != nodesPace {
+			t.Error("a pair of nodes that falls back is in a hurry")
+		}
+	}
+}

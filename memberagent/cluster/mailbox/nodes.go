@@ -61,6 +61,8 @@ type nodeAgent struct {
 	waits, queued bool
 	// key is what the agent publishes of its node; zero before it has.
 	key v1alpha1.NodeKey
+	// reached is the message of v1alpha1.PodNodesReached.
+	reached string
 }
 
 // maxFailing bounds, in bytes, what is told of why a pod does not run.
@@ -148,6 +150,8 @@ func agentOf(p *corev1.Pod) nodeAgent {
 			a.refused = c.Message
 		case c.Type == v1alpha1.PodNodeKey && json.Unmarshal([]byte(c.Message), &a.key) != nil:
 			a.key = v1alpha1.NodeKey{}
+		case c.Type == v1alpha1.PodNodesReached:
+			a.reached = c.Message
 		}
 	}
 	for _, s := range p.Status.ContainerStatuses {

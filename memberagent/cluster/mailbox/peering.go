@@ -29,6 +29,8 @@ type Input struct {
 	// Members are the cluster's nodes, and Keys what the agents of nodes publish of them, by node.
 	Members []corev1.Node
 	Keys    map[string]v1alpha1.NodeKey
+	// Reached is to how many nodes of a cluster, by its name, the nodes here send without gateways, all together.
+	Reached map[string]int32
 	// Now is the time at which a Gateway's report is fresh or not.
 	Now time.Time
 	// Version of the agent.
@@ -69,6 +71,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		if meshed(in.Peering) {
 			var published metav1.Condition
 			out.Nodes, published = meshNodes(in)
+			countPairs(out.Connections, in, len(out.Nodes))
 			wanted = append(wanted, published)
 		} else {
 			meta.RemoveStatusCondition(&out.Conditions, v1alpha1.PeeringNodesPublished)
