@@ -114,6 +114,10 @@ type MemberStatus struct {
 	// leaves gives them up.
 	// +optional
 	AcceptedAt *metav1.MicroTime `json:"acceptedAt,omitempty"`
+	// FailedRevisions of the node agents, as the member reported them last; see PeeringStatus. The other members are told.
+	// +listType=set
+	// +optional
+	FailedRevisions []string `json:"failedRevisions,omitempty"`
 	// AgentVersion that the member runs.
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`

@@ -53,6 +53,12 @@ type PeeringSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	RemoteClusters []RemoteCluster `json:"remoteClusters"`
+	// FailedRevisions are those of status.failedRevisions of the other members, sorted: agents of the same that wait for
+	// their turn are held here, too.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=set
+	// +optional
+	FailedRevisions []string `json:"failedRevisions,omitempty"`
 	// Conditions of this cluster's Member that concern its admins: Accepted.
 	// +listType=map
 	// +listMapKey=type

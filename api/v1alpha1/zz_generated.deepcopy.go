@@ -1076,6 +1076,11 @@ func (in *MemberStatus) DeepCopyInto(out *MemberStatus) {
 		in, out := &in.AcceptedAt, &out.AcceptedAt
 		*out = (*in).DeepCopy()
 	}
+	if in.FailedRevisions != nil {
+		in, out := &in.FailedRevisions, &out.FailedRevisions
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]metav1.Condition, len(*in))
@@ -1234,6 +1239,11 @@ func (in *PeeringSpec) DeepCopyInto(out *PeeringSpec) {
 		for i := range *in {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
+	}
+	if in.FailedRevisions != nil {
+		in, out := &in.FailedRevisions, &out.FailedRevisions
+		*out = make([]string, len(*in))
+		copy(*out, *in)
 	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions

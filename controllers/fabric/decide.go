@@ -113,6 +113,9 @@ func Decide(in Input) Decision {
 	meshes := meshesOf(in, byName, taken.Routed(), keys)
 	for _, s := range states {
 		complain(s)
+		if s.active() {
+			s.holds()
+		}
 		s.remote = v1alpha1.RemoteCluster{Name: s.name(), Networks: s.force.Networks(), Endpoints: nonNil(s.endpoints)}
 	}
 	t := tallyOf(pairsOf(states))
@@ -312,6 +315,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
 				spec.RemoteClusters = append(spec.RemoteClusters, meshes.remote(s, other))
 			}
 		}
+		spec.FailedRevisions = failedElsewhere(s, states)
 		slices.SortFunc(spec.RemoteClusters, func(a, b v1alpha1.RemoteCluster) int { return strings.Compare(a.Name, b.Name) })
 	}
 	last := s.Record.Status.Revision

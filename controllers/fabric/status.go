@@ -36,6 +36,7 @@ func memberStatus(s *state, states []*state, down []pair, now time.Time) v1alpha
 		}
 	}
 	status.Connections, status.Nodes = connections(s, states), s.nodes
+	status.FailedRevisions = s.failedRevisions()
 	if !s.active() {
 		// It has released its networks, and somebody else may have them when it comes back.
 		status.AcceptedAt = nil

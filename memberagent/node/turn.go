@@ -207,6 +207,8 @@ func (a *Agent) rehearse(ctx context.Context) error {
 		return nil // there is nothing to program
 	case a.revision != "" && slices.Contains(o.Peering.Status.FailedRevisions, a.revision):
 		return errHeld
+	case a.revision != "" && slices.Contains(o.Peering.Spec.FailedRevisions, a.revision):
+		return fmt.Errorf("%w, in another cluster of the ClusterSet", errHeld)
 	}
 	top, facts, err := a.know(o)
 	if err != nil {

@@ -213,6 +213,10 @@ func TestATurnIsRehearsed(t *testing.T) {
 	gateways.Gateways[0].Spec.Turn = true
 	cluster.set(gateways, nil)
 	cluster.says(t, v1alpha1.ReasonRehearsed, "")
+	elsewhere := peering(v1alpha1.CableWireGuard)
+	elsewhere.Peering.Spec.FailedRevisions = []string{revision}
+	cluster.set(elsewhere, nil)
+	cluster.says(t, v1alpha1.ReasonHeld, "in another cluster")
 	cluster.set(peering(v1alpha1.CableWireGuard, "others", revision), nil)
 	cluster.says(t, v1alpha1.ReasonHeld, "same revision")
 	select {
