@@ -4,6 +4,7 @@ package discovery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -67,7 +68,7 @@ func onTheHostNetwork(t *testing.T) {
 	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
 		out, err := suite.TryPlugin(ctx, "show", "problems", "-C", "c2")
 		if !strings.Contains(out, s.Name+"/web") || !strings.Contains(out, "BackendsNotRouted") {
-			return fmt.Errorf("expected BackendsNotRouted of %s/web in show problems, found %s, %v", s.Name, out, err)
+			return errors.Join(fmt.Errorf("expected BackendsNotRouted of %s/web in show problems, found %s", s.Name, out), err)
 		}
 		return nil
 	})

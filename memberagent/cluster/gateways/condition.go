@@ -32,7 +32,7 @@ func Condition(nodes []corev1.Node, have []v1alpha1.Gateway) metav1.Condition {
 		if n == nil || g.DeletionTimestamp != nil {
 			continue // it goes
 		}
-		why := ""
+		var why string
 		switch {
 		case g.Status.SilentSince != nil:
 			why = " (its agent is silent)"
