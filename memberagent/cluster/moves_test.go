@@ -69,11 +69,12 @@ func (m *member) programs(pod *corev1.Pod, node string) {
 func TestAPickedGatewayIsReplaced(t *testing.T) {
 	m := newMember(t)
 	m.node("node-b", "10.8.1.0/24", "192.0.2.2")
-	m.kubelet("node-a", corev1.ConditionTrue)
-	m.kubelet("node-b", corev1.ConditionTrue)
+	m.node("node-c", "10.8.2.0/24", "192.0.2.3")
 	pod := m.nodeAgent()
-	m.programs(pod, "node-a")
-	m.programs(pod, "node-b")
+	for _, node := range []string{"node-a", "node-b", "node-c"} {
+		m.kubelet(node, corev1.ConditionTrue)
+		m.programs(pod, node)
+	}
 	m.start(m.config)
 	m.peering(1)
 	m.gateways("node-a=0")
@@ -94,10 +95,7 @@ func TestAPickedGatewayIsReplaced(t *testing.T) {
 	m.gateways("node-b=1")
 
 	// node-a may not have it back so soon; node-c was ready all the time.
-	m.node("node-c", "10.8.2.0/24", "192.0.2.3")
-	m.kubelet("node-c", corev1.ConditionTrue)
 	m.kubelet("node-a", corev1.ConditionTrue)
-	m.programs(pod, "node-c")
 	cordon := func(yes bool) {
 		change(m, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b"}},
 			func(n *corev1.Node) { n.Spec.Unschedulable = yes })
