@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/memberagent/node"
 )
 
 // tellMesh adds the published nodes of a cluster to what another is told of it.
@@ -135,6 +136,7 @@ func TestMesh(t *testing.T) {
 		if got := gateways() - before; got != 0 {
 			t.Errorf("%d packets passed by gateways", got)
 		}
+		n.worker1.reaches(t, `{"c2":2}`)
 	})
 	t.Run("a large packet", func(t *testing.T) {
 		for _, to := range []string{n.worker2.pods + ".10", n.worker2.pods6 + "::10"} {
@@ -160,6 +162,7 @@ func TestMesh(t *testing.T) {
 		if !n.worker1.straightTo(n.gw2) || !n.gw1.straightTo(n.worker2) {
 			t.Error("other pairs do not go straight any more")
 		}
+		n.worker1.reaches(t, `{"c2":1}`)
 		time.Sleep(time.Second)
 		check("cut", 400, 2*time.Second)
 		if gateways() == before {
@@ -199,6 +202,15 @@ func TestMesh(t *testing.T) {
 			})
 		}
 		check("by gateways", 400, 2*time.Second)
+	})
+}
+
+// reaches waits until a machine says to how many nodes of each cluster it sends without gateways.
+func (m *machine) reaches(t *testing.T, want string) {
+	t.Helper()
+	var s node.NodeState
+	eventually(t, 5*time.Second, m.name+" says that it reaches "+want, func() bool {
+		return m.read("state.json", &s) == nil && s.NodesReached == want && s.Key.PublicKey != ""
 	})
 }
 
