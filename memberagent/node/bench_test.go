@@ -155,7 +155,10 @@ func startPeers(b *testing.B, n, fast int, slow time.Duration, of wgtypes.Key) (
 	if err := others.Start(); err != nil {
 		b.Fatal(err)
 	}
-	wire := fmt.Sprintf(`ip link set lo up; ip link add bench type veth peer name bench netns %d
+	// A namespace that ends takes its links along only a little later.
+	wire := fmt.Sprintf(
+		`ip link del bench 2>/dev/null || true; ip link set lo up
+		ip link add bench type veth peer name bench netns %d
 		ip addr add %s/24 dev bench; ip link set bench up`, others.Process.Pid, benchHere)
 	if out, err := exec.CommandContext(b.Context(), "sh", "-ec", wire).CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
