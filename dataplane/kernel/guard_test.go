@@ -32,7 +32,7 @@ func failingNFT(t *testing.T) (switched string) {
 	return switched
 }
 
-// A firewall that cannot be had leaves the node closed: no link, no accept; what is unreachable is so already.
+// A firewall that cannot be had leaves the node closed: no link, no accept; its packets go nowhere already.
 func TestAFailingFirewallOpensNothing(t *testing.T) {
 	fails := failingNFT(t)
 	k, key := open(t)
@@ -48,7 +48,7 @@ func TestAFailingFirewallOpensNothing(t *testing.T) {
 	if links := run(t, "ip -br link; iptables-nft -S FORWARD"); strings.Contains(links, "sl-") {
 		t.Errorf("up without a guard:\n%s", links)
 	}
-	if routes := run(t, "ip route show table 5100; ip rule"); !strings.Contains(routes, "unreachable 10.9.0.0/16") ||
+	if routes := run(t, "ip route show table 5100; ip rule"); !strings.Contains(routes, "blackhole 10.9.0.0/16") ||
 		!strings.Contains(routes, "lookup 5100") {
 		t.Errorf("open:\n%s", routes)
 	}

@@ -153,6 +153,8 @@ func observedRoute(f plan.Family, r netlink.Route, names map[int]string) plan.Ro
 		route.Type = plan.Throw
 	case unix.RTN_UNREACHABLE:
 		route.Type = plan.Unreachable
+	case unix.RTN_BLACKHOLE:
+		route.Type = plan.Blackhole
 	}
 	return route
 }

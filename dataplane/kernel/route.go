@@ -74,6 +74,8 @@ func routeType(t plan.RouteType) int {
 		return unix.RTN_THROW
 	case plan.Unreachable:
 		return unix.RTN_UNREACHABLE
+	case plan.Blackhole:
+		return unix.RTN_BLACKHOLE
 	}
 	return unix.RTN_UNICAST
 }

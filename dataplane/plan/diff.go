@@ -67,7 +67,8 @@ type ConntrackFlush struct {
 // comes what keeps packets out of the clear and guards the links: tables, the routes that need no link, and
 // rules. Then connections are forgotten that began without them. Then from links to routes over them, and the
 // deletions the other way round. A link that must be made anew is deleted before that and takes with it what it
-// carried. Diff(p, p) is empty and Diff(Plan{}, have) removes everything.
+// carried. Last come the addresses that answer probes, with the routes that need them as a source: others send here as
+// soon as they are answered. Diff(p, p) is empty and Diff(Plan{}, have) removes everything.
 func Diff(want, have Plan) []Change {
 	anew, gone := lostLinks(want.Links, have.Links)
 	var out, deletes []Change
@@ -87,9 +88,11 @@ func Diff(want, have Plan) []Change {
 	}
 	step(diff(KindLink, want.Links, slices.DeleteFunc(slices.Clone(have.Links), func(l Link) bool { return anew[l.Name] }),
 		func(l Link) string { return l.Name }, equal))
-	step(diffOn(on, KindAddress, want.Addresses, have.Addresses,
+	addresses, oldAddresses := diffOn(on, KindAddress, want.Addresses, have.Addresses,
 		func(a Address) string { return a.Link }, func(a Address) Address { return Address{Link: a.Link, Prefix: a.Prefix} },
-		equal))
+		equal)
+	silent := func(c Change) bool { return !c.answering() }
+	step(filter(addresses, silent), filter(oldAddresses, silent))
 	step(diffOn(on, KindTunnel, want.Tunnels, have.Tunnels,
 		func(t Tunnel) string { return t.Link }, func(t Tunnel) string { return t.Link }, sameTunnel))
 	step(diffOn(on, KindPeer, peers(want.Tunnels), peers(have.Tunnels),
@@ -100,9 +103,12 @@ func Diff(want, have Plan) []Change {
 	step(diffOn(on, KindNeighbour, want.Neighbours, have.Neighbours,
 		func(n Neighbour) string { return n.Link }, func(n Neighbour) Neighbour { return Neighbour{Link: n.Link, IP: n.IP} },
 		equal))
-	linked := func(c Change) bool { return !c.standing() }
+	linked := func(c Change) bool { return !c.standing() && !c.answering() }
 	step(filter(routes, linked), filter(oldRoutes, linked))
 	step(diff(KindForward, accepts(want), accepts(have), func(f ForwardAccept) ForwardAccept { return f }, equal))
+	step(filter(addresses, Change.answering), filter(oldAddresses, Change.answering))
+	answering := func(c Change) bool { return !c.standing() && c.answering() }
+	step(filter(routes, answering), filter(oldRoutes, answering))
 	slices.Reverse(deletes)
 	return append(out, deletes...)
 }
@@ -111,6 +117,17 @@ func Diff(want, have Plan) []Change {
 func (c Change) standing() bool {
 	r, ok := c.Element.(Route)
 	return ok && len(r.NextHops) == 0
+}
+
+// answering says that the change is of an address that probes go to or come from, or of a route from such an address.
+func (c Change) answering() bool {
+	switch e := c.Element.(type) {
+	case Address:
+		return ULAPrefix().Contains(e.Prefix.Addr())
+	case Route:
+		return ULAPrefix().Contains(e.Source)
+	}
+	return false
 }
 
 // Guards says that the change is one of those that come first: until all of them are made, nothing that

@@ -195,13 +195,13 @@ delete peer sl-c0 YW5vdGhlcg== (c2/b-gw) active candidates 172.31.2.22:4500, 203
 		want: `delete link sl-vx
 add link sl-vx mtu 1420 address 02:51:ac:1f:01:0c type vxlan id 5100 local 172.31.1.12 dstport 4800 nolearning rp_filter 2 disable_ipv6 0
 add address 169.254.51.0/32 dev sl-vx scope link
-add address fd51:e5f3:7807:a79d:af40:65af:a5a6:b175/128 dev sl-vx
 add fdb 02:51:ac:1f:01:0b dev sl-vx dst 172.31.1.11 self permanent
 add neighbour 172.31.1.11 dev sl-vx lladdr 02:51:ac:1f:01:0b nud permanent
 add neighbour fe80::51:acff:fe1f:10b dev sl-vx lladdr 02:51:ac:1f:01:0b nud permanent
-add route fd51:43ad:cb35:6b42:cb30:c640:210:2395/128 via fe80::51:acff:fe1f:10b dev sl-vx table 5100 proto 81 src fd51:e5f3:7807:a79d:af40:65af:a5a6:b175 metric 100 onlink
 add route 10.8.1.0/24 via 172.31.1.11 dev sl-vx table 5101 proto 81 metric 100 onlink
 add route 172.31.1.11/32 via 172.31.1.11 dev sl-vx table 5101 proto 81 metric 100 onlink
+add address fd51:e5f3:7807:a79d:af40:65af:a5a6:b175/128 dev sl-vx
+add route fd51:43ad:cb35:6b42:cb30:c640:210:2395/128 via fe80::51:acff:fe1f:10b dev sl-vx table 5100 proto 81 src fd51:e5f3:7807:a79d:af40:65af:a5a6:b175 metric 100 onlink
 `,
 	}, {
 		name: "rules in the kernel are known by their identifier, and a foreign link-local address stays",
@@ -230,7 +230,7 @@ add route 172.31.1.11/32 via 172.31.1.11 dev sl-vx table 5101 proto 81 metric 10
 			})
 		},
 		want: `replace table ip sealane: add remote { 10.9.0.0/16 }
-add route unreachable 10.9.0.0/16 table 5100 proto 81 metric 4096
+add route blackhole 10.9.0.0/16 table 5100 proto 81 metric 4096
 add connection flush 10.9.0.0/16
 add route 10.9.0.0/16 dev sl-c0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420
 `,
@@ -245,11 +245,11 @@ add route 10.9.0.0/16 dev sl-c0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 
 			}
 		},
 		want: `replace table ip sealane: add cable0 { 10.9.0.0/16 }, add cable0 { 10.99.0.0/16 }, add local { 10.8.0.0/16 }, add local { 10.88.0.0/16 }, add nodes { 172.31.1.11/32 }, add nodes { 172.31.1.12/32 }, add pods { 10.8.0.0/16 }, add remote { 10.9.0.0/16 }, add remote { 10.99.0.0/16 }
-add route unreachable 10.9.0.0/16 table 5100 proto 81 metric 4096
+add route blackhole 10.9.0.0/16 table 5100 proto 81 metric 4096
 add connection flush 10.9.0.0/16, 10.99.0.0/16 from a source translated to none of 10.8.0.0/16, 10.88.0.0/16
 add route 10.9.0.0/16 dev sl-c0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420
 delete route 10.8.0.0/15 dev sl-c0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420
-delete route unreachable 10.8.0.0/15 table 5100 proto 81 metric 4096
+delete route blackhole 10.8.0.0/15 table 5100 proto 81 metric 4096
 `,
 	}, {
 		name: "a table that somebody deleted comes back, and connections stay unless masqueraded meanwhile",
@@ -312,6 +312,34 @@ func guardsFirst(a, b plan.Change) int {
 	return order[a.Guards()] - order[b.Guards()]
 }
 
+// TestProbesAreAnsweredLast: who answers probes is sent traffic, so nothing that carries it comes after the address that
+// answers, nor goes before it.
+func TestProbesAreAnsweredLast(t *testing.T) {
+	gateway := find(t, "spine/a-gw")
+	bare := gateway
+	bare.Addresses, bare.Routes, bare.Neighbours, bare.FDB = nil, nil, nil, nil
+	down := plan.Diff(bare, gateway)
+	slices.Reverse(down)
+	for name, changes := range map[string][]plan.Change{
+		"up": plan.Diff(gateway, plan.Plan{}), "on links that are there": plan.Diff(gateway, bare), "down, reversed": down,
+	} {
+		answers := slices.IndexFunc(changes, func(c plan.Change) bool {
+			a, ok := c.Element.(plan.Address)
+			return ok && plan.ULAPrefix().Contains(a.Prefix.Addr())
+		})
+		if answers < 0 {
+			t.Fatalf("%s: nothing answers probes:\n%s", name, texts(changes))
+		}
+		for i, c := range changes[answers:] {
+			r, _ := c.Element.(plan.Route)
+			a, _ := c.Element.(plan.Address)
+			if !plan.ULAPrefix().Contains(r.Source) && !plan.ULAPrefix().Contains(a.Prefix.Addr()) {
+				t.Fatalf("%s: %s comes %d after the first address that answers:\n%s", name, c, i, texts(changes))
+			}
+		}
+	}
+}
+
 // TestFailClosed: what stands before the first sync is part of every plan, needs no link, and is there for a
 // node that the topology does not know.
 func TestFailClosed(t *testing.T) {
@@ -321,6 +349,7 @@ func TestFailClosed(t *testing.T) {
 			if changes := plan.Additions(plan.Diff(closed, all)); len(changes) > 0 {
 				t.Errorf("%s, %s: not in the plan: %s", path, n.Name, texts(changes))
 			}
+			requireSilence(t, all)
 			for _, c := range plan.Diff(closed, plan.Plan{}) {
 				if !c.Guards() && c.Kind != plan.KindConnection {
 					t.Errorf("%s, %s: %s", path, n.Name, c)
@@ -334,6 +363,25 @@ func TestFailClosed(t *testing.T) {
 	})
 }
 
+// requireSilence: behind a route that may go with its link, packets are dropped without an error, and where there is
+// none the sender hears that the network is unreachable.
+func requireSilence(t *testing.T, p plan.Plan) {
+	t.Helper()
+	routed := map[netip.Prefix]bool{}
+	for _, r := range p.Routes {
+		routed[r.Dst] = routed[r.Dst] || r.Table == plan.OutboundTable && r.Type == plan.Unicast
+	}
+	for _, r := range p.Routes {
+		want := plan.Unreachable
+		if routed[r.Dst] {
+			want = plan.Blackhole
+		}
+		if r.Metric == plan.StandingMetric && r.Type != want {
+			t.Errorf("%s: expected it to be %s", r, want)
+		}
+	}
+}
+
 func requireStanding(t *testing.T, top topology.Topology, n plan.NodeFacts, p plan.Plan) {
 	t.Helper()
 	for _, r := range top.Remotes {
@@ -343,7 +391,8 @@ func requireStanding(t *testing.T, top topology.Topology, n plan.NodeFacts, p pl
 			}
 			family := plan.FamilyOf(dst.Addr())
 			if !slices.ContainsFunc(p.Routes, func(r plan.Route) bool {
-				return r.Dst == dst && r.Type == plan.Unreachable && r.Table == plan.OutboundTable
+				return r.Dst == dst && r.Type == plan.Unreachable && r.Metric == plan.StandingMetric &&
+					r.Table == plan.OutboundTable
 			}) || !slices.Contains(p.Rules, plan.Rule{Family: family, Priority: plan.OutboundPriority,
 				Table: plan.OutboundTable}) {
 				t.Errorf("node %s: %s may leave in clear:\n%s", n.Name, dst, p)

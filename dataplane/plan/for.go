@@ -29,30 +29,13 @@ func For(t topology.Topology, n NodeFacts) Plan {
 		Addresses:  v.addresses(),
 		Neighbours: v.neighbours(),
 		FDB:        v.fdb(),
-		Routes: slices.Concat(v.standing(), v.throws(), v.outbound(), v.backends(), v.probed(), v.inbound(),
+		Routes: slices.Concat(v.standing(v.hasWay), v.throws(), v.outbound(), v.backends(), v.probed(), v.inbound(),
 			v.meshRoutes()),
 		Rules:          slices.Concat(v.inboundRules(), v.meshRules(), v.outboundRules()),
 		Tunnels:        v.tunnels(),
 		Tables:         v.tables(),
 		ForwardAccepts: v.families,
 	}
-	p.sort()
-	return p
-}
-
-// FailClosed returns the part of For that keeps packets to other clusters out of the clear, and packets
-// that claim to be from them away: the unreachable routes with their rule, and the tables. It needs no link,
-// no address of the node, and no other process, so it can be had from boot on, from the last known topology.
-func FailClosed(t topology.Topology, n NodeFacts) Plan {
-	active := choose(t, n)
-	if len(t.Remotes) == 0 {
-		return Plan{Active: active}
-	}
-	return newView(t, n, active).failClosed()
-}
-
-func (v *view) failClosed() Plan {
-	p := Plan{Active: v.active, Routes: v.standing(), Rules: v.outboundRules(), Tables: v.tables()}
 	p.sort()
 	return p
 }
@@ -294,21 +277,6 @@ func (v *view) fdb() []FDBEntry {
 	var out []FDBEntry
 	for _, n := range v.others() {
 		out = append(out, FDBEntry{OverlayLink, overlayMAC(v.on(n)), v.on(n)})
-	}
-	return out
-}
-
-// standing makes every remote prefix unreachable wherever no other route leads there: before the first link
-// is up, when one goes and takes its routes along, and when no gateway is left. Else the default route would
-// send packets in clear.
-func (v *view) standing() []Route {
-	var out []Route
-	for _, r := range v.Remotes {
-		for _, f := range v.known {
-			for _, dst := range inFamily(f, r.Routed) {
-				out = append(out, Route{Table: OutboundTable, Dst: dst, Metric: StandingMetric, Type: Unreachable})
-			}
-		}
 	}
 	return out
 }

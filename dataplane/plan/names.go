@@ -28,8 +28,8 @@ const (
 	// up there first.
 	MeshLink  = CablePrefix + "mesh"
 	MeshTable = 5102
-	// Metrics of our routes. A throw comes before the route that contains it, and the unreachable that
-	// stands behind a route takes over when the route goes with its link.
+	// Metrics of our routes. A throw comes before the route that contains it, and what stands behind a route, an
+	// unreachable or a blackhole, takes over when the route goes with its link.
 	ThrowMetric    = 50
 	RouteMetric    = 100
 	StandingMetric = 4096

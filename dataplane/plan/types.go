@@ -114,12 +114,13 @@ type FDBEntry struct {
 // RouteType of a route.
 type RouteType string
 
-// The types of routes. The kernel lists IPv6 throw and unreachable routes with the device lo, which is
-// not their Link.
+// The types of routes. Unreachable answers the sender of a packet with an ICMP error, Blackhole drops it without. The
+// kernel lists IPv6 routes of all types but unicast with the device lo, which is not their Link.
 const (
 	Unicast     RouteType = "unicast"
 	Throw       RouteType = "throw"
 	Unreachable RouteType = "unreachable"
+	Blackhole   RouteType = "blackhole"
 )
 
 // Route in one of our tables. Its key is Table, Dst and Metric.

@@ -134,7 +134,7 @@ func timedOut(failure string) bool {
 
 // serverNotUp says that a request failed for nobody listens where its name leads to, or not any more: kube-proxy
 // refuses it for a Service without endpoints, and the node of a pod that is gone has no route to it ("network is
-// unreachable"; what Sealane holds back is "no route to host").
+// unreachable"; what Sealane has no way for is "no route to host").
 func serverNotUp(failure string) bool {
 	return !strings.Contains(failure, "lookup ") && (strings.Contains(failure, "connection refused") ||
 		strings.Contains(failure, "network is unreachable") || timedOut(failure))

@@ -98,7 +98,7 @@ func waitClosed(t *testing.T, node string, pods netip.Prefix) {
 	t.Helper()
 	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
 		out, err := suite.Lab().InNode(ctx, node, "sh", "-ec", "ip rule; ip route show table 5100; nft list table ip sealane")
-		for _, want := range []string{"lookup 5100", "unreachable " + pods.String(), "hook postrouting"} {
+		for _, want := range []string{"lookup 5100", pods.String() + " proto 81 metric 4096", "hook postrouting"} {
 			if err == nil && !strings.Contains(string(out), want) {
 				err = fmt.Errorf("%s: expected %q in\n%s", node, want, out)
 			}
