@@ -292,13 +292,19 @@ func TestImports(t *testing.T) {
 // gatewayReports is the node agent of the one gateway.
 func (m *member) gatewayReports(status v1alpha1.ConnectionStatus) {
 	m.t.Helper()
-	g := &v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}
+	m.gatewayOn("node-a", status)
+}
+
+// gatewayOn is the node agent of the gateway on a node.
+func (m *member) gatewayOn(node string, status v1alpha1.ConnectionStatus) {
+	m.t.Helper()
+	g := &v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	m.eventually("report", func(ctx context.Context) error {
 		if err := m.Get(ctx, client.ObjectKeyFromObject(g), g); err != nil {
 			return err
 		}
 		g.Status.HAState, g.Status.ReportedAt = v1alpha1.GatewayActive, ptr.To(metav1.Now())
-		g.Status.Endpoint = &v1alpha1.Endpoint{Gateway: "node-a", PublicKey: "k",
+		g.Status.Endpoint = &v1alpha1.Endpoint{Gateway: node, PublicKey: "k",
 			Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: "192.0.2.1"}}}
 		g.Status.Connections = []v1alpha1.Connection{{Cluster: "c2", Gateway: "x", Link: "sl-c0", Status: status,
 			Active: true}}

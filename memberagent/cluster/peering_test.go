@@ -90,15 +90,25 @@ func TestPeering(t *testing.T) {
 	})
 
 	m.run("labelled gateways", func(*testing.T) {
+		m.gatewayReports(v1alpha1.ConnectionConnected)
 		m.node("node-b", "10.8.1.0/24", "192.0.2.2")
-		change(m, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b"}},
-			func(n *corev1.Node) { metav1.SetMetaDataLabel(&n.ObjectMeta, v1alpha1.LabelGateway, "true") })
-		m.gateways("node-b=0")
+		b := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b"}}
+		m.eventually("a node that is ready", func(ctx context.Context) error {
+			if err := m.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
+				return err
+			}
+			b.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			return m.Status().Update(ctx, b)
+		})
+		change(m, b, func(n *corev1.Node) { metav1.SetMetaDataLabel(&n.ObjectMeta, v1alpha1.LabelGateway, "true") })
+		m.gateways("node-a=0 node-b=1") // until the new one is connected
+		m.gatewayOn("node-b", v1alpha1.ConnectionConnected)
+		m.gateways("node-b=1")
 		change(m, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}},
 			func(n *corev1.Node) { metav1.SetMetaDataLabel(&n.ObjectMeta, v1alpha1.LabelGateway, "true") })
-		m.gateways("node-a=1 node-b=0")
+		m.gateways("node-a=0 node-b=1")
 		m.delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b"}})
-		m.gateways("node-a=1")
+		m.gateways("node-a=0")
 	})
 
 	m.run("the Corefile", func(t *testing.T) {
@@ -196,7 +206,7 @@ func testLeave(m *member) {
 			corefile)
 	})
 	m.peeringCondition("Cleaned", metav1.ConditionFalse, "Cleaning", "pod "+pod.Name)
-	m.gateways("node-a=1")
+	m.gateways("node-a=0")
 	m.exports("")
 	m.eventually("no condition of ours", func(ctx context.Context) error {
 		e := &mcs.ServiceExport{}

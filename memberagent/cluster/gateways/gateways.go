@@ -69,6 +69,8 @@ func (h *History) Decide(in Input) (slot map[string]int32, again time.Duration) 
 	case Active:
 		if want = labelled(in.Nodes); len(want) == 0 {
 			want, again = h.pick(in)
+		} else if going := handOver(want, in); len(going) > 0 {
+			want, again = append(want, going...), movePace
 		}
 	default:
 		for i := range in.Have {
