@@ -9,7 +9,7 @@ import (
 )
 
 // FailClosed returns the part of For that keeps packets to other clusters out of the clear, and packets
-// that claim to be from them away: the routes that stand behind others, unreachable, with their rule, and the tables. It needs no link,
+// that claim to be from them away: the routes behind others, with their rule, and the tables. It needs no link,
 // no address of the node, and no other process, so it can be had from boot on, from the last known topology.
 func FailClosed(t topology.Topology, n NodeFacts) Plan {
 	active := choose(t, n)
