@@ -6,7 +6,7 @@ package v1alpha1
 // +kubebuilder:validation:Enum=Mesh
 type TopologyMode string
 
-// TopologyMesh: every node of one cluster connects to every node of the other, for what its own pods send to the
+// TopologyMesh is that every node of one cluster connects to every node of the other, for what its own pods send to the
 // other's pods. What a pair of nodes cannot carry goes by the gateways, as all else does.
 const TopologyMesh TopologyMode = "Mesh"
 

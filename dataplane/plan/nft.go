@@ -348,9 +348,9 @@ func (v *view) untracked(f Family) Chain {
 
 // cablePorts as nft lists them.
 func (v *view) cablePorts() string {
-	ports := make([]string, len(v.slots))
-	for i, j := range v.slots {
-		ports[i] = strconv.Itoa(int(v.Cable.Port) + j)
+	ports := make([]string, 0, len(v.slots)+1)
+	for _, j := range v.slots {
+		ports = append(ports, strconv.Itoa(int(v.Cable.Port)+j))
 	}
 	if len(v.mesh) > 0 {
 		ports = append(ports, strconv.Itoa(int(v.Cable.MeshPort)))

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/net/ipv6"
@@ -68,12 +67,18 @@ const probeBytes = ipv6.HeaderLen + 8
 // NewProber opens the socket; the kernel must have IPv6. changed is called when a target comes up or goes
 // down, and must not block.
 func NewProber(changed func()) (*Prober, error) {
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		return errors.Join(c.Control(func(fd uintptr) { err = probing(int(fd)) }), err)
-	}}
-	conn, err := config.ListenPacket(context.Background(), "ip6:ipv6-icmp", "::")
+	conn, err := net.ListenIP("ip6:ipv6-icmp", &net.IPAddr{IP: net.IPv6unspecified})
 	if err != nil {
 		return nil, fmt.Errorf("open the probes' socket: %w", err)
+	}
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		if controlErr := raw.Control(func(fd uintptr) { err = probing(int(fd)) }); controlErr != nil {
+			err = controlErr
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare the probes' socket: %w", err), conn.Close())
 	}
 	return &Prober{
 		changed: changed, conn: conn, id: uint16(rand.IntN(1 << 16)), // no secret: the tunnel authenticates

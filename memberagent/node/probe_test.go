@@ -18,8 +18,8 @@ import (
 )
 
 // slower says by how much this machine is; the flag is TestMain's.
-func slower() time.Duration {
-	return time.Duration(flag.Lookup("slow").Value.(flag.Getter).Get().(int))
+func slower() int64 {
+	return int64(flag.Lookup("slow").Value.(flag.Getter).Get().(int))
 }
 
 // loopback gives lo n addresses that the kernel answers at, and returns them.
@@ -44,6 +44,7 @@ func loopback(t testing.TB, n int) []netip.Addr {
 // within polls until it holds, and returns how long it took.
 func within(t *testing.T, most time.Duration, what string, holds func() bool) time.Duration {
 	t.Helper()
+	most = time.Duration(slower() * int64(most))
 	start := time.Now()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -51,8 +52,8 @@ func within(t *testing.T, most time.Duration, what string, holds func() bool) ti
 		if holds() {
 			break
 		}
-		if time.Since(start) > most*slower() {
-			t.Fatalf("not within %s: %s", most*slower(), what)
+		if time.Since(start) > most {
+			t.Fatalf("not within %s: %s", most, what)
 		}
 	}
 	return time.Since(start)
