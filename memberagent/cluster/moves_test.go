@@ -108,7 +108,9 @@ func TestAPickedGatewayIsReplaced(t *testing.T) {
 	cordon(false)
 	change(m, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b"}},
 		func(n *corev1.Node) { metav1.SetMetaDataLabel(&n.ObjectMeta, v1alpha1.LabelGateway, "true") })
-	m.gateways("node-b=0")
+	m.gateways("node-b=1 node-c=0")
+	m.connects("node-b")
+	m.gateways("node-b=1")
 	m.kubelet("node-b", corev1.ConditionFalse)
 	m.peeringCondition("GatewaysReady", metav1.ConditionFalse, "GatewaysNotReady", "not replaced, being labelled")
 }
