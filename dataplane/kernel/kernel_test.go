@@ -143,7 +143,23 @@ func readGolden(t *testing.T, archive *txtar.Archive) (in topology.Input, nodes 
 		case "objects.yaml":
 			in = readObjects(t, string(f.Data))
 		case "facts.yaml":
-			unmarshal(t, f.Data, &nodes)
+			// The nodes of other clusters that answer are given by their keys.
+			var facts []struct {
+				plan.NodeFacts
+				Straight []string `json:"straight"`
+			}
+			unmarshal(t, f.Data, &facts)
+			for _, n := range facts {
+				n.NodeFacts.Straight = map[plan.PeerID]bool{}
+				for _, text := range n.Straight {
+					key, err := wgtypes.ParseKey(text)
+					if err != nil {
+						t.Fatal(err)
+					}
+					n.NodeFacts.Straight[plan.PeerID(key[:])] = true
+				}
+				nodes = append(nodes, n.NodeFacts)
+			}
 		}
 	}
 	return in, nodes

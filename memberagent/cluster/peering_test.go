@@ -60,12 +60,12 @@ func TestPeering(t *testing.T) {
 		return errors.Join(expect("pods", s.Networks.PodCIDRs, "[10.8.0.0/24]"), expect("services", s.Networks.ServiceCIDRs,
 			"[10.96.0.0/16]"),
 			expect("nodes", s.NodeCIDRs, "[192.0.2.1/32]"), expect("version", s.AgentVersion, "test"),
-			expect("connections", s.Connections, "[{c2 Unknown NotReported}]"))
+			expect("connections", s.Connections, "[{c2 Unknown NotReported 0 0}]"))
 	})
 	m.gatewayReports(v1alpha1.ConnectionConnected)
 	m.reports("the endpoint", func(s *v1alpha1.PeeringStatus) error {
 		return errors.Join(expect("endpoints", len(s.Endpoints), 1),
-			expect("connections", s.Connections, "[{c2 Connected }]"))
+			expect("connections", s.Connections, "[{c2 Connected  0 0}]"))
 	})
 	m.peeringCondition("MCSAPI", metav1.ConditionTrue, "Served", "v1beta1")
 

@@ -66,10 +66,10 @@ func TestAGatewayWhoseAgentIsSilentIsUnknown(t *testing.T) {
 	m := newMember(t)
 	m.start(m.config)
 	m.peering(1)
-	m.connection("no report yet", "[{c2 Unknown NotReported}]")
+	m.connection("no report yet", "[{c2 Unknown NotReported 0 0}]")
 	stop := m.beat()
 	m.gatewayReports(v1alpha1.ConnectionConnected)
-	m.connection("connected", "[{c2 Connected }]")
+	m.connection("connected", "[{c2 Connected  0 0}]")
 	unmarked := func(ctx context.Context) error {
 		g := &v1alpha1.Gateway{}
 		err := m.Get(ctx, client.ObjectKey{Name: "node-a"}, g)
@@ -84,7 +84,7 @@ func TestAGatewayWhoseAgentIsSilentIsUnknown(t *testing.T) {
 	}
 
 	stop()
-	took := m.connection("silent", "[{c2 Unknown AgentSilent}]")
+	took := m.connection("silent", "[{c2 Unknown AgentSilent 0 0}]")
 	t.Logf("unknown %v after the last sign of life", took)
 	if took > 15*time.Second {
 		t.Errorf("unknown after %v, want 15 s at most", took)
@@ -93,13 +93,13 @@ func TestAGatewayWhoseAgentIsSilentIsUnknown(t *testing.T) {
 	m.start(m.config)
 	version := m.peeringVersion()
 	<-time.After(3 * time.Second)
-	m.connection("still silent when the agent has restarted", "[{c2 Unknown AgentSilent}]")
+	m.connection("still silent when the agent has restarted", "[{c2 Unknown AgentSilent 0 0}]")
 	if after := m.peeringVersion(); after != version {
 		t.Errorf("the restart wrote the Peering: %s, was %s", after, version)
 	}
 
 	defer m.beat()()
-	t.Logf("connected %v after the first sign of life", m.connection("heard again", "[{c2 Connected }]"))
+	t.Logf("connected %v after the first sign of life", m.connection("heard again", "[{c2 Connected  0 0}]"))
 	m.eventually("the mark is gone", unmarked)
 }
 
