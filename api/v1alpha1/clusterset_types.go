@@ -90,6 +90,11 @@ type ClusterSetSpec struct {
 	// +optional
 	Topology TopologySpec `json:"topology,omitempty"`
 
+	// Keys of the gateways.
+	// +kubebuilder:default={}
+	// +optional
+	Keys KeysSpec `json:"keys,omitempty"`
+
 	// HealthCheck of the gateways.
 	// +kubebuilder:default={}
 	// +optional

@@ -81,6 +81,52 @@ type Connection struct {
 	Message string `json:"message,omitempty"`
 }
 
+// KeyPhase is where a gateway stands in replacing its private key.
+// +kubebuilder:validation:Enum=Current;Due;Offered;Promoted
+type KeyPhase string
+
+// The phases of a key.
+const (
+	// KeyCurrent: there is one key, and it need not be replaced.
+	KeyCurrent KeyPhase = "Current"
+	// KeyDue: the key is to be replaced, and something has to happen before that can begin.
+	KeyDue KeyPhase = "Due"
+	// KeyOffered: the next key is made and told to the other clusters. Both keys work, and each peer moves to the cables
+	// with the next one as soon as probes pass there.
+	KeyOffered KeyPhase = "Offered"
+	// KeyPromoted: the next key is the key now; what had the former one is refused by this gateway. Each peer moves back
+	// to the usual cables, which have the new key, as soon as probes pass there.
+	KeyPromoted KeyPhase = "Promoted"
+)
+
+// GatewayKeys is what a gateway says of its private keys.
+type GatewayKeys struct {
+	// Phase of the replacement.
+	Phase KeyPhase `json:"phase"`
+	// MadeAt is when the key was made that publicKey belongs to, or asked for if that is later by another clock.
+	MadeAt metav1.Time `json:"madeAt"`
+	// Since is when the phase began, if it is Offered or Promoted.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// Waiting names what the next step waits for: gateways of other clusters that have not moved, as "cluster/gateway", at
+	// most 16 of them.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Waiting []string `json:"waiting,omitempty"`
+	// Peers is how many gateways of other clusters there are, Moved how many of them have moved in this phase.
+	Peers int32 `json:"peers"`
+	Moved int32 `json:"moved"`
+	// Abandoned names the gateways that the last step did not wait for any longer, as Waiting does.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Abandoned []string `json:"abandoned,omitempty"`
+}
+
+// MaxKeyPeers is how many gateways Waiting and Abandoned name.
+const MaxKeyPeers = 16
+
 // GatewayStatus is written by the node agent of the gateway's node, on change and at least every 60 s; silentSince by
 // the cluster agent.
 type GatewayStatus struct {
@@ -103,6 +149,9 @@ type GatewayStatus struct {
 	// Summary of the connections for kubectl: "2 of 3 connected".
 	// +optional
 	Summary string `json:"summary,omitempty"`
+	// Keys of this gateway.
+	// +optional
+	Keys *GatewayKeys `json:"keys,omitempty"`
 	// ReportedAt is when this status was written; older than 90 s it is unknown.
 	// +optional
 	ReportedAt *metav1.Time `json:"reportedAt,omitempty"`
@@ -110,7 +159,7 @@ type GatewayStatus struct {
 	// be: nothing else in this status is known to hold since.
 	// +optional
 	SilentSince *metav1.Time `json:"silentSince,omitempty"`
-	// Conditions: Ready, NetworksAccepted, ConnectionTrackingAvailable, FullSizePacketsPass.
+	// Conditions: Ready, NetworksAccepted, ConnectionTrackingAvailable, FullSizePacketsPass, KeyCurrent.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -143,6 +192,24 @@ const GatewayFullSize = "FullSizePacketsPass"
 const (
 	ReasonFullSizePasses = "FullSizePacketsPass"
 	ReasonPathMTULow     = "PathMTULow"
+)
+
+// GatewayKeyCurrent is the condition that the gateway has one key, which need not be replaced.
+const GatewayKeyCurrent = "KeyCurrent"
+
+// Reasons of GatewayKeyCurrent, and of the events of its changes.
+const (
+	ReasonKeyCurrent = "KeyCurrent"
+	// ReasonKeyOffered: peers move to the next key.
+	ReasonKeyOffered = "KeyOffered"
+	// ReasonKeyPromoted: peers move back to the usual cables, with the new key.
+	ReasonKeyPromoted = "KeyPromoted"
+	// ReasonKeyWaits: gateways of other clusters replace theirs first.
+	ReasonKeyWaits = "KeyWaits"
+	// ReasonKeyNotKept: the node cannot keep another key.
+	ReasonKeyNotKept = "KeyNotKept"
+	// ReasonPortTaken: the UDP ports that the next key needs are not free.
+	ReasonPortTaken = "PortTaken"
 )
 
 // EventKeyReplaced is the reason of the event that a gateway's private key was lost: it has another one since.

@@ -24,6 +24,10 @@ const ManagedBy = "sealane.io"
 // MaxSlot is the highest slot of a gateway: a cluster has at most 16, and the cables as many UDP ports.
 const MaxSlot = 15
 
+// NextKeySlots is how much higher the numbers of a gateway's cables and their UDP ports are, with the key that follows,
+// while the gateway replaces its key.
+const NextKeySlots = MaxSlot + 1
+
 // The shards of a ClusterSet.
 const (
 	MinShards = 1
@@ -41,6 +45,8 @@ const (
 	AnnotationPublicIP = "gateway.sealane.io/public-ip"
 	// AnnotationForceLeave on a Member ("true") drops a leaving member without its acknowledgement.
 	AnnotationForceLeave = "sealane.io/force-leave"
+	// AnnotationRotateKeys on a Member is a time (RFC 3339): its gateways replace keys that were made before.
+	AnnotationRotateKeys = "sealane.io/rotate-keys"
 	// AnnotationExportedLabels and AnnotationExportedAnnotations on a v1alpha1 ServiceExport, which
 	// has no spec, stand for spec.exportedLabels and spec.exportedAnnotations (JSON objects).
 	AnnotationExportedLabels      = "sealane.io/exported-labels"

@@ -40,6 +40,9 @@ type PeeringSpec struct {
 	// Gateways of the ClusterSet; what an older controller left out is the default.
 	// +optional
 	Gateways GatewaysSpec `json:"gateways,omitzero"`
+	// Keys says when this cluster's gateways replace theirs; what an older controller left out is never.
+	// +optional
+	Keys PeeringKeys `json:"keys,omitzero"`
 	// Cable, DNS and HealthCheck of the ClusterSet.
 	Cable       CableSpec       `json:"cable"`
 	DNS         DNSSpec         `json:"dns"`

@@ -2,6 +2,8 @@
 
 package v1alpha1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // CableDriver is how gateways of different clusters reach each other.
 // +kubebuilder:validation:Enum=wireguard
 type CableDriver string
@@ -80,6 +82,27 @@ type GatewaysSpec struct {
 	Mode GatewayMode `json:"mode,omitempty"`
 }
 
+// KeysSpec says when gateways replace their private keys by themselves.
+type KeysSpec struct {
+	// MaxAgeDays of a gateway's private key. One that gets older is replaced, without loss of packets. 0, the default, is
+	// for ever.
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3650
+	// +optional
+	MaxAgeDays int32 `json:"maxAgeDays,omitempty"`
+}
+
+// PeeringKeys says when the gateways of one cluster replace their private keys.
+type PeeringKeys struct {
+	// MaxAgeDays of a key; 0 is for ever.
+	// +optional
+	MaxAgeDays int32 `json:"maxAgeDays,omitempty"`
+	// NotBefore is when a key must have been made, at the earliest. Somebody has asked for new ones then.
+	// +optional
+	NotBefore *metav1.Time `json:"notBefore,omitempty"`
+}
+
 // HealthCheckSpec configures the probes that gateways send through their tunnels.
 type HealthCheckSpec struct {
 	// IntervalMilliseconds between two probes of a gateway through whose tunnel traffic has passed in the last 10 s, as
@@ -154,6 +177,13 @@ type Endpoint struct {
 	// PublicKey is the gateway's WireGuard (X25519) public key, base64, 44 characters.
 	// +kubebuilder:validation:MaxLength=44
 	PublicKey string `json:"publicKey"`
+
+	// NextPublicKey is that of the key which follows, while the gateway replaces its key: the gateway has cables with it
+	// on UDP ports that are 16 higher, beside those with publicKey. The same as publicKey, it says that the key has
+	// followed, and that these cables are about to go.
+	// +kubebuilder:validation:MaxLength=44
+	// +optional
+	NextPublicKey string `json:"nextPublicKey,omitempty"`
 
 	// Addresses are the candidates, most preferred first.
 	// +kubebuilder:validation:MaxItems=16

@@ -259,7 +259,9 @@ func keysOf(states []*state) map[string]string {
 	keys := map[string]string{}
 	for _, s := range states {
 		for _, e := range s.endpoints {
-			keys[e.PublicKey] = s.name()
+			for _, key := range claim.KeysOf(e) {
+				keys[key] = s.name()
+			}
 		}
 	}
 	return keys
@@ -273,10 +275,14 @@ func admitEndpoints(s *state, routed *netfacts.Owners, keys map[string]string) {
 	good, errs := claim.Endpoints(s.Report.Status.Endpoints, s.endpoints, claim.Others{Cluster: s.name(), Keys: keys,
 		Routed: routed})
 	for _, e := range s.endpoints {
-		delete(keys, e.PublicKey)
+		for _, key := range claim.KeysOf(e) {
+			delete(keys, key)
+		}
 	}
 	for _, e := range good {
-		keys[e.PublicKey] = s.name()
+		for _, key := range claim.KeysOf(e) {
+			keys[key] = s.name()
+		}
 	}
 	s.endpoints = good
 	for _, err := range errs {
@@ -298,6 +304,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
 		Cable:       set.Spec.Cable,
 		DNS:         set.Spec.DNS,
 		HealthCheck: set.Spec.HealthCheck,
+		Keys:        keysWanted(set, s.Record),
 		Gateways:    v1alpha1.GatewaysSpec{Mode: cmp.Or(set.Spec.Gateways.Mode, v1alpha1.GatewaysActiveActive)},
 		Override:    override(set, s.name()),
 		Networks:    claim.Claim{}.Networks(),
@@ -333,6 +340,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
 		if invalid {
 			spec.Shards, spec.Cable, spec.DNS = s.Sent.Shards, s.Sent.Cable, s.Sent.DNS
 			spec.HealthCheck, spec.Override, spec.Gateways = s.Sent.HealthCheck, s.Sent.Override, s.Sent.Gateways
+			spec.Keys.MaxAgeDays = s.Sent.Keys.MaxAgeDays
 		}
 		keepTransitions(spec.Conditions, s.Sent.Conditions)
 		if !s.Refresh && s.Sent.Revision >= last && same(spec, *s.Sent) {
@@ -351,6 +359,17 @@ func invalidSettings(in Input) bool {
 	})
 }
 
+// keysWanted says when a member's gateways replace their keys: by the ClusterSet, and as somebody has asked for this
+// member. A request that is no time asks for nothing.
+func keysWanted(set v1alpha1.ClusterSet, record v1alpha1.Member) v1alpha1.PeeringKeys {
+	out := v1alpha1.PeeringKeys{MaxAgeDays: set.Spec.Keys.MaxAgeDays}
+	if at, err := time.Parse(time.RFC3339, record.Annotations[v1alpha1.AnnotationRotateKeys]); err == nil {
+		t := metav1.NewTime(at.UTC().Truncate(time.Second))
+		out.NotBefore = &t
+	}
+	return out
+}
+
 // same compares two specs. Most of them is remote clusters, which reflection would be slow with.
 func same(a, b v1alpha1.PeeringSpec) bool {
 	remotes := slices.EqualFunc(a.RemoteClusters, b.RemoteClusters, func(x, y v1alpha1.RemoteCluster) bool {
@@ -358,7 +377,8 @@ func same(a, b v1alpha1.PeeringSpec) bool {
 			slices.Equal(x.Networks.PodCIDRs, y.Networks.PodCIDRs) &&
 			slices.Equal(x.Networks.ServiceCIDRs, y.Networks.ServiceCIDRs) &&
 			slices.EqualFunc(x.Endpoints, y.Endpoints, func(x, y v1alpha1.Endpoint) bool {
-				return x.Gateway == y.Gateway && x.Slot == y.Slot && x.PublicKey == y.PublicKey && x.MTU == y.MTU &&
+				return x.Gateway == y.Gateway && x.Slot == y.Slot && x.PublicKey == y.PublicKey &&
+					x.NextPublicKey == y.NextPublicKey && x.MTU == y.MTU &&
 					slices.Equal(x.Addresses, y.Addresses)
 			}) && x.Topology == y.Topology && slices.EqualFunc(x.Nodes, y.Nodes, sameNode)
 	})

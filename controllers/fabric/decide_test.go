@@ -3,6 +3,8 @@
 package fabric
 
 import (
+	"bytes"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -351,4 +353,34 @@ func BenchmarkDecide(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestMembersAreToldToReplaceTheirKeys by age and by request, and of the keys that others are about to have.
+func TestMembersAreToldToReplaceTheirKeys(t *testing.T) {
+	w := newWalk(known(1), known(2), known(3))
+	w.step()
+	w.in.Set.Spec.Keys.MaxAgeDays = 90
+	w.expect(t, "by age", w.step(), "c1,c2,c3")
+	w.member("c2").Record.Annotations = map[string]string{v1alpha1.AnnotationRotateKeys: "2026-11-22T12:00:00+01:00"}
+	w.expect(t, "by request", w.step(), "c2")
+	keys := w.member("c2").Sent.Keys
+	if keys.MaxAgeDays != 90 || keys.NotBefore == nil ||
+		keys.NotBefore.UTC().Format(time.RFC3339) != "2026-11-22T11:00:00Z" {
+		t.Errorf("c2 is told %+v", keys)
+	}
+	w.expect(t, "again", w.step(), "")
+	w.member("c2").Record.Annotations[v1alpha1.AnnotationRotateKeys] = "tomorrow"
+	w.expect(t, "a request that is no time", w.step(), "c2")
+	if keys := w.member("c2").Sent.Keys; keys.NotBefore != nil {
+		t.Errorf("c2 is told %+v", keys)
+	}
+
+	next := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{77}, 32))
+	w.member("c1").Report.Status.Endpoints[0].NextPublicKey = next
+	w.expect(t, "the next key", w.step(), "c2,c3")
+	if got := w.member("c3").Sent.RemoteClusters[0].Endpoints[0].NextPublicKey; got != next {
+		t.Errorf("c3 is told of the next key %q, want %q", got, next)
+	}
+	w.member("c2").Report.Status.Endpoints[0].NextPublicKey = next
+	w.expect(t, "a next key that is another cluster's", w.step(), "")
 }

@@ -26,14 +26,21 @@ func Endpoints(reported, lastGood []v1alpha1.Endpoint, others Others) ([]v1alpha
 	gateways, slots, keys := map[string]bool{}, map[int32]bool{}, map[string]bool{}
 	add := func(e v1alpha1.Endpoint) {
 		good = append(good, e)
-		gateways[e.Gateway], slots[e.Slot], keys[e.PublicKey] = true, true, true
+		gateways[e.Gateway], slots[e.Slot] = true, true
+		for _, key := range KeysOf(e) {
+			keys[key] = true
+		}
+	}
+	taken := func(e v1alpha1.Endpoint) bool {
+		return gateways[e.Gateway] || slots[e.Slot] ||
+			slices.ContainsFunc(KeysOf(e), func(key string) bool { return keys[key] })
 	}
 	var bad []string
 	for _, e := range reported {
 		err := CheckEndpoint(&e, others)
 		switch {
 		case err != nil:
-		case gateways[e.Gateway] || slots[e.Slot] || keys[e.PublicKey]:
+		case taken(e):
 			err = errors.New("its name, slot or key is another gateway's of the same cluster")
 		}
 		if err != nil {
@@ -44,12 +51,20 @@ func Endpoints(reported, lastGood []v1alpha1.Endpoint, others Others) ([]v1alpha
 		add(e)
 	}
 	for _, e := range lastGood {
-		if slices.Contains(bad, e.Gateway) && !gateways[e.Gateway] && !slots[e.Slot] && !keys[e.PublicKey] {
+		if slices.Contains(bad, e.Gateway) && !taken(e) {
 			add(e)
 		}
 	}
 	slices.SortFunc(good, func(a, b v1alpha1.Endpoint) int { return int(a.Slot - b.Slot) })
 	return good, errs
+}
+
+// KeysOf returns the public keys of a gateway: one, and the one that follows while there is one.
+func KeysOf(e v1alpha1.Endpoint) []string {
+	if e.NextPublicKey == "" || e.NextPublicKey == e.PublicKey {
+		return []string{e.PublicKey}
+	}
+	return []string{e.PublicKey, e.NextPublicKey}
 }
 
 // Others is what the rest of the ClusterSet has already.
@@ -68,11 +83,13 @@ func CheckEndpoint(e *v1alpha1.Endpoint, others Others) error {
 	if err := netfacts.CheckSlot(e.Slot); err != nil {
 		return err
 	}
-	if _, err := netfacts.ParsePublicKey(e.PublicKey); err != nil {
-		return err
-	}
-	if owner, ok := others.Keys[e.PublicKey]; ok && owner != others.Cluster {
-		return fmt.Errorf("its public key is that of a gateway of %s", owner)
+	for _, key := range KeysOf(*e) {
+		if _, err := netfacts.ParsePublicKey(key); err != nil {
+			return err
+		}
+		if owner, ok := others.Keys[key]; ok && owner != others.Cluster {
+			return fmt.Errorf("its public key is that of a gateway of %s", owner)
+		}
 	}
 	if err := netfacts.CheckMTU(e.MTU); err != nil {
 		return err

@@ -36,6 +36,10 @@ func TestEndpoints(t *testing.T) {
 		"one bad address":   {func(e *v1alpha1.Endpoint) { e.Addresses = private("127.0.0.1", "192.0.2.1") }, ""},
 		"unknown MTU":       {func(e *v1alpha1.Endpoint) { e.MTU = 0 }, ""},
 		"key of c9":         {func(e *v1alpha1.Endpoint) { e.PublicKey = key(9) }, "a gateway of c9"},
+		"next key":          {func(e *v1alpha1.Endpoint) { e.NextPublicKey = key(3) }, ""},
+		"promoted key":      {func(e *v1alpha1.Endpoint) { e.NextPublicKey = e.PublicKey }, ""},
+		"next key of c9":    {func(e *v1alpha1.Endpoint) { e.NextPublicKey = key(9) }, "a gateway of c9"},
+		"zero next key":     {func(e *v1alpha1.Endpoint) { e.NextPublicKey = key(0) }, "all zero"},
 		"zero key":          {func(e *v1alpha1.Endpoint) { e.PublicKey = key(0) }, "all zero"},
 		"short key":         {func(e *v1alpha1.Endpoint) { e.PublicKey = "AAAA" }, "not base64 of 32 bytes"},
 		"key with newlines": {func(e *v1alpha1.Endpoint) { e.PublicKey = key(1)[:20] + "\n" + key(1)[20:] }, "not base64"},
@@ -64,6 +68,11 @@ func TestEndpoints(t *testing.T) {
 				t.Errorf("the last good endpoint is not kept: %v", got)
 			}
 		})
+	}
+	first, second := *good.DeepCopy(), *good.DeepCopy()
+	first.NextPublicKey, second.Gateway, second.Slot, second.PublicKey = key(3), "h", 1, key(3)
+	if got, errs := Endpoints([]v1alpha1.Endpoint{first, second}, nil, o); len(got) != 1 || len(errs) != 1 {
+		t.Errorf("two gateways with one key, which is the next of one: %v, %v", got, errs)
 	}
 	twice := *good.DeepCopy()
 	twice.Gateway, twice.PublicKey = "h", key(2)
