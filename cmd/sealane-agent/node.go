@@ -110,7 +110,7 @@ func (f *nodeFlags) run(ctx context.Context, stop func()) error {
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
-	key, problem, err := cable.LoadKey(f.options.StateDir)
+	keys, problem, err := cable.OpenKeys(f.options.StateDir)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (f *nodeFlags) run(ctx context.Context, stop func()) error {
 		return err
 	}
 	defer release()
-	wireGuard, err := cable.OpenWireGuard(key, devices)
+	wireGuard, err := cable.OpenWireGuard(keys, devices)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (f *nodeFlags) run(ctx context.Context, stop func()) error {
 	if err != nil {
 		return err
 	}
-	f.options.Version, f.options.ID, f.options.NewKey = version.Version, wireGuard.ID(), problem
+	f.options.Version, f.options.Keys, f.options.NewKey = version.Version, keys, problem
 	agent, err := node.New(f.options, k, metrics)
 	if err != nil {
 		return err

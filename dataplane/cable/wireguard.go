@@ -24,9 +24,9 @@ import (
 
 var _ kernel.Driver = (*WireGuard)(nil)
 
-// WireGuard makes and configures the node's WireGuard devices, all with the same private key.
+// WireGuard makes and configures the node's WireGuard devices, each with one of the node's private keys.
 type WireGuard struct {
-	key    wgtypes.Key
+	keys   *Keys
 	kernel bool
 	client *wgctrl.Client
 	// userspace devices, for a kernel without WireGuard.
@@ -38,8 +38,8 @@ type WireGuard struct {
 const probeLink = plan.LinkPrefix + "probe"
 
 // OpenWireGuard finds out what the kernel offers; where it has no WireGuard, devices are userspace ones.
-func OpenWireGuard(key wgtypes.Key, userspace Devices) (*WireGuard, error) {
-	w := &WireGuard{key: key, userspace: userspace}
+func OpenWireGuard(keys *Keys, userspace Devices) (*WireGuard, error) {
+	w := &WireGuard{keys: keys, userspace: userspace}
 	probe := wireGuardLink(probeLink, 0)
 	switch err := netlink.LinkAdd(probe); {
 	case err == nil || errors.Is(err, syscall.EEXIST):
@@ -76,9 +76,6 @@ func (w *WireGuard) Implementation() v1alpha1.CableImplementation {
 	return v1alpha1.CableUserspace
 }
 
-// ID of this gateway to its peers: the public key of every device.
-func (w *WireGuard) ID() plan.PeerID { return idOf(w.key.PublicKey()) }
-
 func idOf(public wgtypes.Key) plan.PeerID { return plan.PeerID(public[:]) }
 
 // keyOf returns the public key that an ID is of.
@@ -100,7 +97,7 @@ func (w *WireGuard) Owns(link netlink.Link) bool {
 	return w.userspace.Running(link.Attrs().Name)
 }
 
-// Create makes a device and gives it the private key. The link is down.
+// Create makes a device and gives it the current private key. The link is down.
 func (w *WireGuard) Create(name string, mtu int) error {
 	if w.kernel {
 		if err := netlink.LinkAdd(wireGuardLink(name, mtu)); err != nil {
@@ -109,7 +106,11 @@ func (w *WireGuard) Create(name string, mtu int) error {
 	} else if err := w.userspace.Create(name, mtu); err != nil {
 		return err
 	}
-	return w.client.ConfigureDevice(name, wgtypes.Config{PrivateKey: &w.key})
+	key, ok := w.keys.private(w.keys.Current())
+	if !ok {
+		return errors.New("the node has no private key")
+	}
+	return w.client.ConfigureDevice(name, wgtypes.Config{PrivateKey: &key})
 }
 
 // Delete ends a device; one that is gone is no error.
@@ -150,13 +151,26 @@ func (w *WireGuard) Observe(name string) (plan.Tunnel, error) {
 	return t, nil
 }
 
-// Set sets what the device itself has: the key and the port. Peers stay.
+// Set sets what the device itself has: the key and the port. Peers stay. With another key, a device goes on receiving
+// what its peers send by handshakes with the former one, and sends by new handshakes. The port is left alone if it is
+// right, for a userspace device opens its socket anew.
 func (w *WireGuard) Set(t plan.Tunnel) error {
-	port := int(t.ListenPort)
-	if t.ID != w.ID() {
-		return fmt.Errorf("the plan is for gateway %s, and the key of this node is that of %s", t.ID, w.ID())
+	key, ok := w.keys.private(t.ID)
+	if !ok {
+		return fmt.Errorf("the plan is for gateway %s, and the key of this node is that of %s", t.ID, w.keys.Current())
 	}
-	return w.client.ConfigureDevice(t.Link, wgtypes.Config{PrivateKey: &w.key, ListenPort: &port})
+	d, err := w.client.Device(t.Link)
+	if err != nil {
+		return fmt.Errorf("read wireguard device %s: %w", t.Link, err)
+	}
+	cfg := wgtypes.Config{}
+	if d.PrivateKey != key {
+		cfg.PrivateKey = &key
+	}
+	if port := int(t.ListenPort); d.ListenPort != port {
+		cfg.ListenPort = &port
+	}
+	return w.client.ConfigureDevice(t.Link, cfg)
 }
 
 // SetPeer adds or changes a peer. A peer that is there keeps the endpoint in use; a new one is dialled

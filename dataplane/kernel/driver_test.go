@@ -77,7 +77,7 @@ func TestDriversTakeTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wireGuard, err := cable.OpenWireGuard(key, cable.NewHolder(testr.New(t)))
+	wireGuard, err := cable.OpenWireGuard(cable.OneKey(key), cable.NewHolder(testr.New(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestAPeerThatNoPlanHasIsRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wireGuard, err := cable.OpenWireGuard(key, cable.NewHolder(testr.New(t)))
+	wireGuard, err := cable.OpenWireGuard(cable.OneKey(key), cable.NewHolder(testr.New(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestAnIDOfAnotherDriverIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cable.OpenWireGuard(key, cable.NewHolder(testr.New(t)))
+	c, err := cable.OpenWireGuard(cable.OneKey(key), cable.NewHolder(testr.New(t)))
 	if err != nil {
 		t.Fatal(err)
 	}

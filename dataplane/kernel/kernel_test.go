@@ -55,7 +55,7 @@ func openWith(t *testing.T, key wgtypes.Key, log logr.Logger) *kernel.Kernel {
 // openHeld opens a kernel whose userspace devices others hold.
 func openHeld(t *testing.T, key wgtypes.Key, holder cable.Devices) *kernel.Kernel {
 	t.Helper()
-	c, err := cable.OpenWireGuard(key, holder)
+	c, err := cable.OpenWireGuard(cable.OneKey(key), holder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +369,7 @@ func TestRestart(t *testing.T) {
 				t.Cleanup(func() { _ = mine.Close() })
 				return cable.Remote(mine)
 			}
-			c, err := cable.OpenWireGuard(key, devices())
+			c, err := cable.OpenWireGuard(cable.OneKey(key), devices())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -406,7 +406,7 @@ func TestPeerKeepsItsEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cable.OpenWireGuard(key, cable.NewHolder(testr.New(t)))
+	c, err := cable.OpenWireGuard(cable.OneKey(key), cable.NewHolder(testr.New(t)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,10 +98,63 @@ func choose(t topology.Topology, n NodeFacts) Active {
 			if a.Remotes == nil {
 				a.Remotes = make(map[string][]int, len(t.Remotes))
 			}
-			a.Remotes[r.Name] = Choose(r.Gateways, alive, n.Current[r.Name], Carrying(t))
+			a.Remotes[r.Name] = chooseCables(r.Gateways, alive, n.Shaken[r.Name], n.Current[r.Name], Carrying(t))
 		}
 	}
 	return a
+}
+
+// chooseCables is Choose among gateways of which some have two cables, the usual one and one with the next key.
+func chooseCables(gateways []topology.Gateway, alive, shaken, current []int, n int) []int {
+	var usual []topology.Gateway
+	next := map[int]topology.Gateway{}
+	for _, g := range gateways {
+		if g.Next {
+			next[gatewaySlot(g.Slot)] = g
+		} else {
+			usual = append(usual, g)
+		}
+	}
+	if len(next) == 0 {
+		return Choose(usual, alive, current, n)
+	}
+	out := Choose(usual, gatewaySlots(alive), gatewaySlots(current), n)
+	for i, slot := range out {
+		if g, ok := next[slot]; ok {
+			out[i] = cableOf(slot, g, slices.Concat(alive, shaken), current)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// cableOf returns the slot of the cable to a gateway of a slot that has another one with the next key: the preferred of
+// those that work, or else the one in use.
+func cableOf(slot int, next topology.Gateway, works, current []int) int {
+	first, second := slot, next.Slot
+	if next.Preferred {
+		first, second = second, first
+	}
+	for _, usable := range [][]int{works, current} {
+		for _, s := range []int{first, second} {
+			if slices.Contains(usable, s) {
+				return s
+			}
+		}
+	}
+	return slot
+}
+
+// gatewaySlot returns the slot of the gateway that a cable of a slot leads to.
+func gatewaySlot(slot int) int { return slot % v1alpha1.NextKeySlots }
+
+func gatewaySlots(cables []int) []int {
+	out := make([]int, len(cables))
+	for i, slot := range cables {
+		out[i] = gatewaySlot(slot)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Current returns, for each cluster by name, the slots of its gateways that the routes of a node use, as Observe
@@ -150,6 +203,12 @@ func Current(t topology.Topology, have Plan) map[string][]int {
 		out[cluster] = slices.Sorted(maps.Keys(slots))
 	}
 	return out
+}
+
+// OfNextKeys says whether a link is a cable with next keys.
+func OfNextKeys(link string) bool {
+	slot, ok := cableSlot(link)
+	return ok && isNext(slot)
 }
 
 // cableSlot is the inverse of CableLink.

@@ -2,7 +2,11 @@
 
 package plan
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/sealane-io/sealane/dataplane/topology"
+)
 
 // NodeFacts is what a node knows of itself, apart from API objects.
 type NodeFacts struct {
@@ -10,6 +14,9 @@ type NodeFacts struct {
 	Name string
 	// ID of this node's gateway to its peers; unused on a worker.
 	ID PeerID
+	// NextID is that of the cables with next keys while this gateway replaces its key, else empty. FormerID is what ID was
+	// before its key was promoted, until the replacement has ended: the own cluster's nodes may not have heard of ID yet.
+	NextID, FormerID PeerID
 	// PodAddresses are the node's addresses inside its cluster's pod CIDRs, at most one a family. Host
 	// traffic to remote clusters leaves from them. A CNI may give the node none.
 	PodAddresses []netip.Addr
@@ -20,6 +27,9 @@ type NodeFacts struct {
 	// Alive holds, for each cluster by name, the slots of its gateways that answer this node's probes: on a
 	// gateway remote ones and its siblings, on a worker those of the local cluster.
 	Alive map[string][]int
+	// Shaken holds, on a kernel that cannot probe, the slots whose cables have had a handshake lately with the keys that
+	// they have now. It decides between the two cables to a gateway that replaces its key.
+	Shaken map[string][]int
 	// Current holds, for each cluster by name, the slots of its gateways that the node's traffic uses, as Current
 	// reads them from its routes.
 	Current map[string][]int
@@ -28,4 +38,15 @@ type NodeFacts struct {
 	// PathMTU holds, on a gateway, the size in bytes of the largest packet that passes by its cable to each remote gateway
 	// to which larger ones are lost on the way. It is nil where the node does not know, as before its first probes.
 	PathMTU map[PeerID]int
+}
+
+// Replacement says where this gateway stands in replacing its key.
+func (n NodeFacts) Replacement() topology.Replacement {
+	switch n.NextID {
+	case "":
+		return topology.NoReplacement
+	case n.ID:
+		return topology.Promoted
+	}
+	return topology.Offered
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/topology"
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
@@ -236,11 +237,36 @@ func (v *view) addresses() []Address {
 	if v.probing() {
 		out = append(out, Address{OverlayLink, host(overlayULA(v.on(v.self))), false})
 		for _, j := range v.slots {
-			out = append(out, Address{CableLink(j), host(ULA(v.facts.ID)), false})
+			for _, a := range v.probedAt(j) {
+				out = append(out, Address{CableLink(j), host(a), false})
+			}
 		}
 	}
 	return append(out, v.meshAddresses()...)
 }
+
+// probedAt returns the addresses of a cable of this gateway at which it is probed. The first is the one that its own
+// probes come from.
+func (v *view) probedAt(slot int) []netip.Addr {
+	switch {
+	case isNext(slot):
+		return []netip.Addr{NextULA(v.id(slot))}
+	case v.facts.FormerID != "":
+		return []netip.Addr{ULA(v.facts.ID), ULA(v.facts.FormerID)}
+	}
+	return []netip.Addr{ULA(v.facts.ID)}
+}
+
+// id of this gateway to the peers of a cable.
+func (v *view) id(slot int) PeerID {
+	if isNext(slot) && v.facts.NextID != "" {
+		return v.facts.NextID
+	}
+	return v.facts.ID
+}
+
+// isNext says whether a slot's cable is one with next keys.
+func isNext(slot int) bool { return slot >= v1alpha1.NextKeySlots }
 
 func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
@@ -383,7 +409,7 @@ func (v *view) probed() []Route {
 	if v.gateway != nil {
 		for _, r := range v.Remotes {
 			for _, g := range r.Gateways {
-				add(ULA(PeerOf(g)), ULA(v.facts.ID), NextHop{Link: CableLink(g.Slot), Weight: 1})
+				add(ProbeAddress(g), v.probedAt(g.Slot)[0], NextHop{Link: CableLink(g.Slot), Weight: 1})
 			}
 		}
 	}
@@ -457,10 +483,10 @@ func (v *view) outboundRules() []Rule {
 func (v *view) tunnels() []Tunnel {
 	var out []Tunnel
 	for _, j := range v.slots {
-		t := Tunnel{Link: CableLink(j), ListenPort: v.Cable.Port + uint16(j), ID: v.facts.ID}
+		t := Tunnel{Link: CableLink(j), ListenPort: v.Cable.Port + uint16(j), ID: v.id(j)}
 		for _, r := range v.behind[j] {
 			for _, g := range r.Gateways {
-				if g.Slot == j && PeerOf(g) != v.facts.ID {
+				if g.Slot == j && PeerOf(g) != v.id(j) {
 					t.Peers = append(t.Peers, v.peer(r, g))
 				}
 			}
@@ -471,16 +497,20 @@ func (v *view) tunnels() []Tunnel {
 	return append(out, v.meshTunnels()...)
 }
 
-// peer dials the remote gateway at the port of the device that it keeps for this gateway's slot.
+// peer dials the remote gateway at the port of the device that it keeps for this gateway's slot, and for next keys.
 func (v *view) peer(r topology.Remote, g topology.Gateway) Peer {
 	p := Peer{ID: PeerOf(g), Cluster: r.Name, Node: g.Node, KeepaliveSeconds: KeepaliveSeconds}
 	p.Active = slices.Contains(v.active.Remotes[r.Name], g.Slot)
+	port := v.Cable.Port + uint16(v.gateway.Slot)
+	if g.Next {
+		port += v1alpha1.NextKeySlots
+	}
 	for _, c := range g.Candidates {
 		if c.Addr.Is4() || v.facts.IPv6 {
-			p.Candidates = append(p.Candidates, netip.AddrPortFrom(c.Addr, v.Cable.Port+uint16(v.gateway.Slot)))
+			p.Candidates = append(p.Candidates, netip.AddrPortFrom(c.Addr, port))
 		}
 	}
-	p.AllowedIPs = append(slices.Clip(r.Routed), host(ULA(PeerOf(g))))
+	p.AllowedIPs = append(slices.Clip(r.Routed), host(ProbeAddress(g)))
 	slices.SortFunc(p.AllowedIPs, netfacts.Compare)
 	return p
 }

@@ -106,6 +106,9 @@ func eachCase(t *testing.T, f func(path string, archive *txtar.Archive, top topo
 			for _, g := range top.Local.Gateways {
 				if g.Node == n.Name {
 					fact.ID = plan.PeerOf(g)
+					if g.NextKey != (topology.Key{}) {
+						fact.NextID = plan.PeerOf(topology.Gateway{PublicKey: g.NextKey})
+					}
 				}
 			}
 			if n.Key != "" {
@@ -132,13 +135,17 @@ func peerID(t *testing.T, key string) plan.PeerID {
 	return plan.PeerID(raw)
 }
 
+func planFor(top topology.Topology, n plan.NodeFacts) plan.Plan {
+	return plan.For(top.WithNextKeys(n.Replacement()), n)
+}
+
 func states(t *testing.T) []state {
 	t.Helper()
 	var out []state
 	eachCase(t, func(path string, _ *txtar.Archive, top topology.Topology, nodes []plan.NodeFacts) {
 		for _, n := range nodes {
 			name := strings.TrimSuffix(filepath.Base(path), ".txtar") + "/" + n.Name
-			out = append(out, state{name, plan.For(top, n)})
+			out = append(out, state{name, planFor(top, n)})
 		}
 	})
 	return out
@@ -161,7 +168,7 @@ func TestGolden(t *testing.T) {
 				got = append(got, txtar.File{Name: "problems.txt", Data: []byte(b.String())})
 			}
 			for _, n := range nodes {
-				got = append(got, txtar.File{Name: n.Name + ".txt", Data: []byte(plan.For(top, n).String())})
+				got = append(got, txtar.File{Name: n.Name + ".txt", Data: []byte(planFor(top, n).String())})
 			}
 			result := txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: got})
 			if *update {
@@ -206,9 +213,9 @@ func unlisted(t *testing.T) []state {
 	eachCase(t, func(path string, _ *txtar.Archive, top topology.Topology, nodes []plan.NodeFacts) {
 		n := nodes[0]
 		n.Name = "unlisted"
-		out = append(out, state{filepath.Base(path) + "/unlisted", plan.For(top, n)})
+		out = append(out, state{filepath.Base(path) + "/unlisted", planFor(top, n)})
 		top.Local.Nodes = nil
-		out = append(out, state{filepath.Base(path) + "/no nodes", plan.For(top, n)})
+		out = append(out, state{filepath.Base(path) + "/no nodes", planFor(top, n)})
 	})
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/topology"
 )
 
 // What marks an object in the kernel as Sealane's.
@@ -84,7 +85,8 @@ const KeepaliveSeconds = 5
 // RouteTables are the routing tables that hold nothing but ours.
 func RouteTables() []int { return []int{OutboundTable, InboundTable, MeshTable} }
 
-// CableLink returns the name of the cable to remote gateways of a slot: "sl-c0", …
+// CableLink returns the name of the cable to remote gateways of a slot: "sl-c0", …; from "sl-c16" on they are those
+// with next keys.
 func CableLink(slot int) string { return CablePrefix + strconv.Itoa(slot) }
 
 // TunnelMTU returns the MTU inside a driver's cables over an underlay of the given MTU in bytes, 0 when
@@ -114,6 +116,18 @@ func ULA(id PeerID) netip.Addr {
 	copy(a[2:], sum[:])
 	return netip.AddrFrom16(a)
 }
+
+// ProbeAddress returns the address, inside the cables, at which a remote gateway is probed: by the usual cables, or by
+// those with its next key.
+func ProbeAddress(g topology.Gateway) netip.Addr {
+	if g.Next {
+		return NextULA(PeerOf(g))
+	}
+	return ULA(PeerOf(g))
+}
+
+// NextULA is ULA of the cables with next keys: at either end they may have the key of the usual ones.
+func NextULA(id PeerID) netip.Addr { return ULA("next " + id) }
 
 // overlayULA returns the address on the overlay link, at a node address, that the node's probes of its cluster's
 // gateways come from: fd51 and 112 bits of the SHA-256 of "node" and the address.

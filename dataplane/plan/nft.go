@@ -209,6 +209,10 @@ func (v *view) guard(f Family) Chain {
 		if f == IPv6 && v.probing() && len(v.slots) > 0 {
 			r.add(`iifname "%s*" ip6 saddr %s ip6 daddr %s icmpv6 type { echo-request, echo-reply } accept`,
 				CablePrefix, ULAPrefix(), ULA(v.facts.ID))
+			if last := v.slots[len(v.slots)-1]; isNext(last) {
+				r.add(`iifname "%s*" ip6 saddr %s ip6 daddr %s icmpv6 type { echo-request, echo-reply } accept`,
+					CablePrefix, ULAPrefix(), v.probedAt(last)[0])
+			}
 		}
 		for _, j := range v.slots {
 			if slices.Contains(v.families, f) && reaches(f, v.behind[j]) {

@@ -265,7 +265,7 @@ func (b *builder) buildGateways(gateways []v1alpha1.Gateway) {
 				b.left(ref, "status.endpoint.publicKey", f)
 			} else {
 				b.keys[key] = ref
-				gateway.PublicKey = key
+				gateway.PublicKey, gateway.NextKey = key, b.nextKey(ref, "status.endpoint", *e)
 			}
 		}
 		b.Local.Gateways = append(b.Local.Gateways, gateway)

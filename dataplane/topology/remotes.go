@@ -118,12 +118,31 @@ func (b *builder) remoteGateways(c v1alpha1.RemoteCluster) []Gateway {
 		slots[int(e.Slot)], names[e.Gateway] = e.Gateway, true
 		b.keys[key] = keyOwner(c.Name, e.Gateway)
 		out = append(out, Gateway{
-			Node: e.Gateway, Slot: int(e.Slot), PublicKey: key,
+			Node: e.Gateway, Slot: int(e.Slot), PublicKey: key, NextKey: b.nextKey(ref, part, e),
 			Candidates: b.candidates(c.Name, part, e.Addresses),
 			MTU:        b.mtu(ref, part, e.MTU),
 		})
 	}
 	return out
+}
+
+// nextKey returns the key that follows a gateway's, if it has a valid one that is no other gateway's.
+func (b *builder) nextKey(ref, part string, e v1alpha1.Endpoint) Key {
+	if e.NextPublicKey == "" {
+		return Key{}
+	}
+	key, f := parseKey(e.NextPublicKey)
+	if whose := b.keys[key]; f == nil && e.NextPublicKey != e.PublicKey && whose != "" {
+		f = faultf(ReasonDuplicate, "next public key is that of %s", whose)
+	}
+	if f != nil {
+		b.left(ref, part, f)
+		return Key{}
+	}
+	if b.keys[key] == "" {
+		b.keys[key] = fmt.Sprintf("%s of %s", e.Gateway, ref)
+	}
+	return key
 }
 
 // candidates keeps the order, which is the gateway's preference. One inside another cluster's networks

@@ -81,6 +81,12 @@ type Gateway struct {
 	Slot int
 	// PublicKey of the gateway's cables.
 	PublicKey Key
+	// NextKey is the public key that follows while the gateway replaces its key, and PublicKey once it has followed; else
+	// it is zero.
+	NextKey Key
+	// Next says that this stands for the cables of a gateway with its next key, beside those of the same gateway in the
+	// slot NextKeySlots lower; and Preferred that traffic goes by them if they work, else by the usual ones.
+	Next, Preferred bool
 	// Candidates at which the gateway may be reached, most preferred first. Empty for local ones.
 	Candidates []Candidate
 	// MTU inside the gateway's cables; 0 when unknown.

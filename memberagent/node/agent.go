@@ -49,7 +49,7 @@ type Agent struct {
 	deaths        int
 	cluster       Cluster
 	kernel        *kernel.Kernel
-	id            plan.PeerID
+	keys          Keys
 	newKey        string  // until it is told
 	prober        *Prober // nil on a kernel without IPv6
 	metrics       *Metrics
@@ -83,6 +83,7 @@ type Agent struct {
 	dialler     dialler
 	meshDialler dialler
 	traffic     traffic
+	rotation    rotation
 	state       NodeState // as last handed over
 	started     time.Time
 	// follows another agent, which has ended; before it did, this one has looked at the node and could have programmed it.
@@ -96,8 +97,8 @@ type Agent struct {
 type Options struct {
 	// Node that the agent runs on.
 	Node string
-	// ID of this node's gateway, if it is one, to its peers.
-	ID plan.PeerID
+	// Keys of the node.
+	Keys Keys
 	// NewKey says why the node has another key than before; empty if it has not. People are told if it is a gateway.
 	NewKey string
 	// Version to report.
@@ -113,7 +114,7 @@ type Options struct {
 // New returns an agent. Its cluster is set by SetCluster before Run.
 func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 	a := &Agent{
-		node: o.Node, version: o.Version, revision: o.Revision, deaths: o.Deaths, id: o.ID, newKey: o.NewKey,
+		node: o.Node, version: o.Version, revision: o.Revision, deaths: o.Deaths, keys: o.Keys, newKey: o.NewKey,
 		kernel: k, metrics: m,
 		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1), turned: make(chan struct{}, 1),
 		states: newLatest[NodeState](), turns: newLatest[Turn](), statuses: newLatest[gatewayReport](),
@@ -245,7 +246,9 @@ func (a *Agent) know(o Objects) (topology.Topology, plan.NodeFacts, error) {
 	top := topology.Build(topology.Input{
 		Peering: o.Peering, Gateways: o.Gateways, Nodes: o.Nodes, Protected: around.protected(),
 	})
-	return top, facts(top, a.node, a.id, addresses, a.prober != nil && a.kernel.IPv6()), nil
+	f := facts(top, a.node, a.keys.Current(), addresses, a.prober != nil && a.kernel.IPv6())
+	top, f = a.withKeys(top, f)
+	return top, f, nil
 }
 
 // loop ends with the context, or when something that it needs fails.
@@ -402,9 +405,12 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 		return NodeState{Programmed: v1alpha1.ReasonNodeProgrammed}, err
 	}
 	a.cable, a.top, a.healthCheck = driver, top, o.Peering.Spec.HealthCheck
+	a.rotation.asked = o.Peering.Spec.Keys
 	a.choose(have)
 	a.ha = a.haState(o.Gateways)
-	err = a.apply(ctx, have)
+	if err = a.apply(ctx, have); err == nil {
+		a.noteKeyed()
+	}
 	a.probe()
 	return NodeState{Programmed: v1alpha1.ReasonNodeProgrammed, Refused: refused(top.Problems), Key: a.key(),
 		NodesReached: nodesReached(a.mesh)}, err

@@ -5,7 +5,6 @@ package node_test
 import (
 	"bufio"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"net/netip"
 	"os"
@@ -34,6 +33,8 @@ type machine struct {
 	// ip and ip6 are the node's addresses, pods and pods6 the first halves of its pods'.
 	ip, ip6, pods, pods6 string
 	holder, pod, agent   *exec.Cmd
+	// published is what the machine was last heard to publish, where a relay passes that on.
+	published *v1alpha1.Endpoint
 }
 
 // network is two clusters of both families on one underlay: c1 with a gateway and a worker, c2 with a gateway. With
@@ -42,6 +43,9 @@ type network struct {
 	gw1, worker1, gw2, gw3, gw4, worker2 *machine
 	// mesh are the machines that are published to the nodes of the other cluster.
 	mesh []*machine
+	// keys that clusters are asked for, and the machines that hear of nothing; a relay's mutex guards them.
+	keys map[string]v1alpha1.PeeringKeys
+	deaf map[*machine]bool
 }
 
 // Name servers of every machine: two that are behind other networks, and one among the nodes.
@@ -206,6 +210,9 @@ func (n *network) tell(t *testing.T, phase v1alpha1.MemberPhase) {
 	}
 	others := map[string]string{"c1": "c2", "c2": "c1"}
 	for _, m := range n.all() {
+		if n.deaf[m] {
+			continue
+		}
 		other := others[m.cluster]
 		o := node.Objects{Peering: &v1alpha1.Peering{
 			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName},
@@ -213,6 +220,7 @@ func (n *network) tell(t *testing.T, phase v1alpha1.MemberPhase) {
 				Phase: phase, ClusterSet: "default", ClusterID: m.cluster, Networks: networks[m.cluster],
 				Cable:       v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
 				HealthCheck: v1alpha1.HealthCheckSpec{IntervalMilliseconds: 100, FailureThreshold: 3},
+				Keys:        n.keys[m.cluster],
 				RemoteClusters: []v1alpha1.RemoteCluster{{
 					Name: other, Networks: networks[other], Endpoints: endpoints[other],
 				}},
@@ -244,13 +252,17 @@ func (n *network) tell(t *testing.T, phase v1alpha1.MemberPhase) {
 // have to find the other.
 func (m *machine) endpoint(t *testing.T, slot int) v1alpha1.Endpoint {
 	t.Helper()
-	key, _, err := cable.LoadKey(string(m.directory))
-	if err != nil {
-		t.Fatal(err)
+	var public, next string
+	if m.published != nil {
+		public, next = m.published.PublicKey, m.published.NextPublicKey
+	} else {
+		key, _, err := cable.LoadKey(string(m.directory))
+		if err != nil {
+			t.Fatal(err)
+		}
+		public = key.PublicKey().String()
 	}
-	public := key.PublicKey()
-	return v1alpha1.Endpoint{Gateway: m.name, Slot: int32(slot), PublicKey: base64.StdEncoding.EncodeToString(public[:]),
-		MTU: 1420,
+	return v1alpha1.Endpoint{Gateway: m.name, Slot: int32(slot), PublicKey: public, NextPublicKey: next, MTU: 1420,
 		Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: "172.31.1.99"},
 			{Type: v1alpha1.AddressPrivate, IP: m.ip}}}
 }

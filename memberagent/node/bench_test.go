@@ -61,17 +61,18 @@ func benchProber(b *testing.B, n, busy int) {
 	defer func() { _, _ = others.Process.Kill(), others.Wait() }()
 	holder := cable.NewHolder(logr.Discard())
 	defer holder.Close()
-	w, err := cable.OpenWireGuard(private, holder)
+	own := cable.OneKey(private)
+	w, err := cable.OpenWireGuard(own, holder)
 	if err != nil {
 		b.Fatal(err)
 	}
 	const link = "bench-c0" // its control socket is in a directory of the host's
-	script := fmt.Sprintf("ip addr add %s/128 dev %s nodad; ip link set %s mtu %d up", plan.ULA(w.ID()), link,
+	script := fmt.Sprintf("ip addr add %s/128 dev %s nodad; ip link set %s mtu %d up", plan.ULA(own.Current()), link,
 		link, benchMTU)
 	if err := w.Create(link, benchMTU); err != nil {
 		b.Fatal(err)
 	}
-	if err := w.Set(plan.Tunnel{Link: link, ListenPort: benchPort - 1, ID: w.ID()}); err != nil {
+	if err := w.Set(plan.Tunnel{Link: link, ListenPort: benchPort - 1, ID: own.Current()}); err != nil {
 		b.Fatal(err)
 	}
 	byAddress := map[netip.Addr]node.Target{}
@@ -79,7 +80,7 @@ func benchProber(b *testing.B, n, busy int) {
 		id := plan.PeerID(key[:])
 		address := plan.ULA(id)
 		byAddress[address] = targets[i]
-		script += fmt.Sprintf("; ip -6 route add %s/128 dev %s src %s", address, link, plan.ULA(w.ID()))
+		script += fmt.Sprintf("; ip -6 route add %s/128 dev %s src %s", address, link, plan.ULA(own.Current()))
 		if err := w.SetPeer(plan.TunnelPeer{Link: link, Peer: plan.Peer{ID: id, KeepaliveSeconds: plan.KeepaliveSeconds,
 			Candidates: []netip.AddrPort{netip.MustParseAddrPort(fmt.Sprintf("%s:%d", benchThere, benchPort+i))},
 			AllowedIPs: []netip.Prefix{netip.PrefixFrom(address, 128)}}}, true); err != nil {
@@ -219,7 +220,8 @@ func runPeers(text string) error {
 		if err != nil {
 			return err
 		}
-		w, err := cable.OpenWireGuard(private, holder)
+		own := cable.OneKey(private)
+		w, err := cable.OpenWireGuard(own, holder)
 		if err != nil {
 			return err
 		}
@@ -227,7 +229,7 @@ func runPeers(text string) error {
 		if err := w.Create(link, benchMTU); err != nil {
 			return err
 		}
-		if err := w.Set(plan.Tunnel{Link: link, ListenPort: uint16(benchPort + i), ID: w.ID()}); err != nil {
+		if err := w.Set(plan.Tunnel{Link: link, ListenPort: uint16(benchPort + i), ID: own.Current()}); err != nil {
 			return err
 		}
 		if err := w.SetPeer(plan.TunnelPeer{Link: link, Peer: plan.Peer{ID: here,
@@ -235,7 +237,7 @@ func runPeers(text string) error {
 			AllowedIPs: []netip.Prefix{netip.PrefixFrom(plan.ULA(here), 128)}}}, true); err != nil {
 			return err
 		}
-		address := plan.ULA(w.ID())
+		address := plan.ULA(own.Current())
 		up := fmt.Sprintf(`ip addr add %[1]s/128 dev %[2]s nodad; ip link set %[2]s mtu %[3]d up
 			ip -6 route add %[4]s/128 dev %[2]s metric %[5]d src %[1]s
 			ip -6 rule add from %[1]s lookup %[5]d; ip -6 route add %[4]s/128 dev %[2]s table %[5]d`,

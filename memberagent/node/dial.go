@@ -22,14 +22,14 @@ const dialPatience = 4 * time.Second
 // dialler chooses which candidate address a peer is dialled at. The handshake proves an address right;
 // one that does not, or whose tunnel died, makes place for the next.
 type dialler struct {
-	since map[plan.PeerID]time.Time // since when a peer has been without a tunnel, at its present address
+	since map[cablePeer]time.Time // since when a peer has been without a tunnel, at its present address
 }
 
 // next returns the address to dial now, if it is another than the one in use.
-func (d *dialler) next(id plan.PeerID, works bool, inUse netip.AddrPort, candidates []netip.AddrPort,
+func (d *dialler) next(id cablePeer, works bool, inUse netip.AddrPort, candidates []netip.AddrPort,
 	now time.Time) (netip.AddrPort, bool) {
 	if d.since == nil {
-		d.since = map[plan.PeerID]time.Time{}
+		d.since = map[cablePeer]time.Time{}
 	}
 	if works || len(candidates) == 0 {
 		delete(d.since, id)
@@ -49,7 +49,7 @@ func (d *dialler) next(id plan.PeerID, works bool, inUse netip.AddrPort, candida
 }
 
 // forget peers that are no more.
-func (d *dialler) forget(present func(id plan.PeerID) bool) {
+func (d *dialler) forget(present func(at cablePeer) bool) {
 	for id := range d.since {
 		if !present(id) {
 			delete(d.since, id)
@@ -61,7 +61,16 @@ func (d *dialler) forget(present func(id plan.PeerID) bool) {
 // process, and a peer that is dialled there at once is back after one round trip.
 type proven struct {
 	path      string
-	endpoints map[string]netip.AddrPort // by ID, base64
+	endpoints map[string]netip.AddrPort // by provenName
+}
+
+// provenName names a peer of a cable: by its ID in base64, and on a cable with next keys also by the link, for such a
+// peer is reached at another port.
+func provenName(link string, id plan.PeerID) string {
+	if plan.OfNextKeys(link) {
+		return link + " " + id.String()
+	}
+	return id.String()
 }
 
 func newProven(dir string) *proven {
@@ -93,8 +102,8 @@ func (p *proven) save(endpoints map[string]netip.AddrPort) error {
 }
 
 // first returns the candidates with the proven one ahead.
-func (p *proven) first(id plan.PeerID, candidates []netip.AddrPort) []netip.AddrPort {
-	known, ok := p.endpoints[id.String()]
+func (p *proven) first(link string, id plan.PeerID, candidates []netip.AddrPort) []netip.AddrPort {
+	known, ok := p.endpoints[provenName(link, id)]
 	if !ok {
 		return candidates
 	}

@@ -322,7 +322,7 @@ func (k *Kube) SetGatewayStatus(ctx context.Context, gateway string, status v1al
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{
 		"haState": status.HAState, "endpoint": status.Endpoint, "implementation": status.Implementation,
 		"version": status.Version, "connections": status.Connections, "reportedAt": status.ReportedAt,
-		"summary": status.Summary, "conditions": status.Conditions,
+		"summary": status.Summary, "conditions": status.Conditions, "keys": status.Keys,
 	}})
 	if err != nil {
 		return err

@@ -26,6 +26,8 @@ type target struct {
 	busy bool
 	// full and fits are sizes, as in Target.
 	full, fits int
+	// on is the cable, of a remote gateway.
+	on cablePeer
 }
 
 // targets of the present topology and plan.
@@ -40,8 +42,8 @@ func (a *Agent) targets() []target {
 		}
 	}
 	for _, r := range a.remotes {
-		t := target{cluster: r.cluster, slot: r.gateway.Slot, address: plan.ULA(r.id()),
-			busy: a.traffic.busy(r.id(), time.Now())}
+		t := target{cluster: r.cluster, slot: r.gateway.Slot, address: plan.ProbeAddress(r.gateway),
+			on: cablePeer{r.link, r.id()}, busy: a.traffic.busy(cablePeer{r.link, r.id()}, time.Now())}
 		t.full = plan.TunnelMTU(a.top.Cable.Driver, a.facts.UnderlayMTU)
 		if r.gateway.MTU > 0 {
 			t.full = min(t.full, r.gateway.MTU)
@@ -56,7 +58,7 @@ func (a *Agent) targets() []target {
 // now, in the kernel that have describes.
 func (a *Agent) choose(have plan.Plan) {
 	a.facts.Current = plan.Current(a.top, have)
-	a.facts.Alive = a.alive(a.facts.Current)
+	a.facts.Alive, a.facts.Shaken = a.alive(a.facts.Current), a.shaken()
 	a.facts.Straight = a.straight(plan.CurrentStraight(a.top, have))
 	a.facts.PathMTU = a.pathMTUs()
 	a.plan = plan.For(a.top, a.facts)
@@ -65,20 +67,30 @@ func (a *Agent) choose(have plan.Plan) {
 			continue // where a gateway is reached as such says nothing of it as a node
 		}
 		for i, p := range t.Peers {
-			t.Peers[i].Candidates = a.proven.first(p.ID, p.Candidates)
+			t.Peers[i].Candidates = a.proven.first(t.Link, p.ID, p.Candidates)
 		}
 	}
 	a.remotes, a.mesh = remotes(a.top, a.plan), meshOf(a.plan)
 }
 
 // alive returns the slots of the gateways, by cluster, that are alive: they answer probes, or are current and have
-// not been probed for long enough to tell, as after a restart. It is nil on a kernel that cannot probe.
+// not been probed for long enough to tell, as after a restart. What is known of a remote gateway under another key does
+// not count: with the one that it has now it has to answer first. It is nil on a kernel that cannot probe.
 func (a *Agent) alive(current map[string][]int) map[string][]int {
 	if a.prober == nil {
 		return nil
 	}
+	present := map[cablePeer]bool{{}: true} // local ones have no cable
+	for _, r := range a.top.Remotes {
+		for _, g := range r.Gateways {
+			present[cablePeer{plan.CableLink(g.Slot), plan.PeerOf(g)}] = true
+		}
+	}
 	out := map[string][]int{}
 	for _, t := range a.targets() {
+		if !present[t.on] || !a.proves(t.on) {
+			continue
+		}
 		live := a.prober.live(t.address)
 		if live == alive || live == unknown && slices.Contains(current[t.cluster], t.slot) {
 			out[t.cluster] = append(out[t.cluster], t.slot)
@@ -112,8 +124,25 @@ func (a *Agent) pathMTUs() map[plan.PeerID]int {
 	out := make(map[plan.PeerID]int, len(sizes))
 	for _, r := range a.top.Remotes {
 		for _, g := range r.Gateways {
-			if size, ok := sizes[plan.ULA(plan.PeerOf(g))]; ok {
+			// Of two cables to a gateway the smaller size counts: their peers may be one.
+			if size, ok := sizes[plan.ProbeAddress(g)]; ok && (out[plan.PeerOf(g)] == 0 || size < out[plan.PeerOf(g)]) {
 				out[plan.PeerOf(g)] = size
+			}
+		}
+	}
+	return out
+}
+
+// shaken returns the slots of the cables, by cluster, that have had a handshake lately, on a kernel that cannot probe.
+func (a *Agent) shaken() map[string][]int {
+	if a.prober != nil {
+		return nil
+	}
+	out := map[string][]int{}
+	for _, r := range a.top.Remotes {
+		for _, g := range r.Gateways {
+			if a.rotation.shaken[cablePeer{plan.CableLink(g.Slot), plan.PeerOf(g)}] {
+				out[r.Name] = append(out[r.Name], g.Slot)
 			}
 		}
 	}
@@ -241,7 +270,8 @@ func (a *Agent) withdraw(ctx context.Context) {
 	}
 	var changes []plan.Change
 	for _, address := range a.plan.Addresses {
-		if address.Prefix.Addr() == plan.ULA(a.id) {
+		if address.Link != plan.OverlayLink && address.Link != plan.MeshLink &&
+			plan.ULAPrefix().Contains(address.Prefix.Addr()) {
 			changes = append(changes, plan.Change{Op: plan.Delete, Kind: plan.KindAddress, Element: address})
 		}
 	}

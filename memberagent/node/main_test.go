@@ -93,7 +93,7 @@ func runAgent(dir string) error {
 		funcr.Options{})
 	ctx, stop := signal.NotifyContext(logr.NewContext(context.Background(), log), syscall.SIGTERM)
 	defer stop()
-	key, newKey, err := cable.LoadKey(dir)
+	keys, newKey, err := cable.OpenKeys(dir)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func runAgent(dir string) error {
 	holder := cable.NewHolder(log)
 	defer holder.Close()
 	// In this order: who has the lock next makes the devices anew.
-	c, err := cable.OpenWireGuard(key, holder)
+	c, err := cable.OpenWireGuard(keys, holder)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func runAgent(dir string) error {
 	if err != nil {
 		return err
 	}
-	o := node.Options{Node: filepath.Base(dir), ID: c.ID(), NewKey: newKey, Version: "test", StateDir: dir}
+	o := node.Options{Node: filepath.Base(dir), Keys: keys, NewKey: newKey, Version: "test", StateDir: dir}
 	a, err := node.New(o, k, metrics)
 	if err != nil {
 		return err

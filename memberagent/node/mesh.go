@@ -85,18 +85,18 @@ func (a *Agent) measureMesh(ctx context.Context, now time.Time) {
 			continue
 		}
 		works := a.prober.live(plan.MeshULA(s.ID)) == alive
-		if address, other := a.meshDialler.next(s.ID, works, s.Endpoint, p.Candidates, now); other {
+		if address, other := a.meshDialler.next(cablePeer{plan.MeshLink, s.ID}, works, s.Endpoint, p.Candidates, now); other {
 			log := logr.FromContextOrDiscard(ctx).WithValues("remoteCluster", p.Cluster, "remoteNode", p.Node)
 			log.V(1).Info("dialling another address", "address", address.String(), "before", s.Endpoint.String())
 			a.redial(log, s, address)
 		}
 	}
-	a.meshDialler.forget(func(id plan.PeerID) bool { _, ok := peers[id]; return ok })
+	a.meshDialler.forget(func(at cablePeer) bool { _, ok := peers[at.id]; return ok })
 }
 
 // key is what this node publishes for other clusters' nodes.
 func (a *Agent) key() v1alpha1.NodeKey {
-	return v1alpha1.NodeKey{PublicKey: a.id.String(),
+	return v1alpha1.NodeKey{PublicKey: a.keys.Current().String(),
 		MTU: int32(plan.TunnelMTU(a.top.Cable.Driver, a.facts.UnderlayMTU))}
 }
 

@@ -163,12 +163,12 @@ func TestTrafficIsTold(t *testing.T) {
 			}
 			for range 30 {
 				second(0, 0)
-				if busy.busy(id, now) {
+				if busy.busy(cablePeer{"", id}, now) {
 					t.Fatal("busy with probes")
 				}
 			}
 			second(c.received, c.sent)
-			if busy.busy(id, now) != c.want {
+			if busy.busy(cablePeer{"", id}, now) != c.want {
 				t.Errorf("busy %t, want %t", !c.want, c.want)
 			}
 			if !c.want {
@@ -177,19 +177,19 @@ func TestTrafficIsTold(t *testing.T) {
 			for range 9 {
 				second(0, 0)
 			}
-			if !busy.busy(id, now) {
+			if !busy.busy(cablePeer{"", id}, now) {
 				t.Error("forgotten within ten seconds")
 			}
 			second(0, 0)
-			if busy.busy(id, now) {
+			if busy.busy(cablePeer{"", id}, now) {
 				t.Error("busy for longer than ten seconds")
 			}
 			state.ReceivedBytes, state.SentBytes = 0, 0 // a new device
 			second(0, 0)
-			if busy.busy(id, now) {
+			if busy.busy(cablePeer{"", id}, now) {
 				t.Error("busy by a counter that begins anew")
 			}
-			busy.forget(func(plan.PeerID) bool { return false })
+			busy.forget(func(cablePeer) bool { return false })
 			if len(busy.peers) != 0 {
 				t.Error("a peer that is gone is remembered")
 			}

@@ -30,7 +30,7 @@ func TestDialler(t *testing.T) {
 	var d dialler
 	step := func(works bool, inUse netip.AddrPort, after time.Duration) netip.AddrPort {
 		now = now.Add(after)
-		next, _ := d.next("peer", works, inUse, candidates, now)
+		next, _ := d.next(cablePeer{"sl-c0", "peer"}, works, inUse, candidates, now)
 		return next
 	}
 	for i, c := range []struct {
@@ -54,7 +54,7 @@ func TestDialler(t *testing.T) {
 			t.Errorf("step %d: dial %v, want %v", i, got, c.want)
 		}
 	}
-	d.forget(func(plan.PeerID) bool { return false })
+	d.forget(func(cablePeer) bool { return false })
 	if len(d.since) != 0 {
 		t.Error("a peer that is gone is remembered")
 	}
@@ -67,7 +67,7 @@ func TestProvenEndpointComesFirst(t *testing.T) {
 	if err := p.load(); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.first("peer", []netip.AddrPort{a, b}); got[0] != a {
+	if got := p.first("sl-c0", "peer", []netip.AddrPort{a, b}); got[0] != a {
 		t.Errorf("nothing known: %v", got)
 	}
 	if err := p.save(map[string]netip.AddrPort{plan.PeerID("peer").String(): b}); err != nil {
@@ -76,8 +76,11 @@ func TestProvenEndpointComesFirst(t *testing.T) {
 	if p = newProven(dir); p.load() != nil {
 		t.Fatal("what was saved cannot be loaded")
 	}
-	if got := p.first("peer", []netip.AddrPort{a, b}); !slices.Equal(got, []netip.AddrPort{b, a}) {
+	if got := p.first("sl-c0", "peer", []netip.AddrPort{a, b}); !slices.Equal(got, []netip.AddrPort{b, a}) {
 		t.Errorf("after a restart: %v", got)
+	}
+	if got := p.first("sl-c16", "peer", []netip.AddrPort{a, b}); got[0] != a {
+		t.Errorf("the cable with next keys is dialled at the port of the usual one: %v", got)
 	}
 	if err := os.WriteFile(p.path, []byte(`{"p`), 0o600); err != nil {
 		t.Fatal(err)

@@ -32,33 +32,38 @@ func (a *Agent) measure(ctx context.Context) {
 		tracked = kernel.Tracked{}
 	}
 	a.metrics.tracks(tracked)
-	var connections []v1alpha1.Connection
 	var tunnels []Tunnel
 	states := a.peerStates(ctx)
 	interval, _ := a.patience()
+	a.noteShaken(states, now)
 	reached := a.stillPeers(a.proven.endpoints)
 	for _, r := range a.remotes {
-		state := states[r.id()]
+		state := states[cablePeer{r.link, r.id()}]
 		var health *Health
 		if a.prober != nil {
-			health = a.prober.Health(plan.ULA(r.id()))
+			health = a.prober.Health(plan.ProbeAddress(r.gateway))
 			if state.ID == r.id() {
-				a.traffic.look(state, a.prober.Carried(plan.ULA(r.id())), interval, now)
+				a.traffic.look(state, a.prober.Carried(plan.ProbeAddress(r.gateway)), interval, now)
 			}
 		}
 		c := connection(r, state, health, now)
-		connections = append(connections, c)
 		tunnels = append(tunnels, Tunnel{c, state})
 		if c.Status == v1alpha1.ConnectionConnected && state.Endpoint.IsValid() {
-			reached[r.id().String()] = state.Endpoint
+			reached[r.name()] = state.Endpoint
 		}
 		a.dial(ctx, r, state, c.Status == v1alpha1.ConnectionConnected, now)
 	}
-	present := func(id plan.PeerID) bool { _, ok := states[id]; return ok }
+	present := func(at cablePeer) bool { _, ok := states[at]; return ok }
 	a.dialler.forget(present)
 	a.traffic.forget(present)
 	a.measureMesh(ctx, now)
 	a.probe()
+	tunnels = perGateway(tunnels)
+	connections := make([]v1alpha1.Connection, 0, len(tunnels))
+	for _, t := range tunnels {
+		connections = append(connections, t.connection)
+	}
+	a.rotate(ctx, now)
 	a.metrics.measured(tunnels)
 	if !maps.Equal(reached, a.proven.endpoints) {
 		a.proven.endpoints = reached
@@ -69,6 +74,36 @@ func (a *Agent) measure(ctx context.Context) {
 		return
 	}
 	a.report(ctx, connections, tracked, now)
+}
+
+// perGateway leaves, of two tunnels to the same gateway, the one that carries traffic or else the one that is
+// connected.
+func perGateway(tunnels []Tunnel) []Tunnel {
+	rank := func(c v1alpha1.Connection) int {
+		switch {
+		case c.Active:
+			return 2
+		case c.Status == v1alpha1.ConnectionConnected:
+			return 1
+		}
+		return 0
+	}
+	var out []Tunnel
+	slices.SortStableFunc(tunnels, func(x, y Tunnel) int {
+		return cmp.Or(cmp.Compare(x.connection.Cluster, y.connection.Cluster), cmp.Compare(x.connection.Slot,
+			y.connection.Slot))
+	})
+	for _, t := range tunnels {
+		last := len(out) - 1
+		switch {
+		case last < 0 || out[last].connection.Cluster != t.connection.Cluster ||
+			out[last].connection.Slot != t.connection.Slot:
+			out = append(out, t)
+		case rank(t.connection) > rank(out[last].connection):
+			out[last] = t
+		}
+	}
+	return out
 }
 
 // gatewayReport is a status of a gateway, to be written.
@@ -85,16 +120,15 @@ func (a *Agent) stillPeers(endpoints map[string]netip.AddrPort) map[string]netip
 	}
 	out := map[string]netip.AddrPort{}
 	for _, r := range a.remotes {
-		id := r.id().String()
-		if e, ok := endpoints[id]; ok {
-			out[id] = e
+		if e, ok := endpoints[r.name()]; ok {
+			out[r.name()] = e
 		}
 	}
 	return out
 }
 
-func (a *Agent) peerStates(ctx context.Context) map[plan.PeerID]kernel.PeerState {
-	states := map[plan.PeerID]kernel.PeerState{}
+func (a *Agent) peerStates(ctx context.Context) map[cablePeer]kernel.PeerState {
+	states := map[cablePeer]kernel.PeerState{}
 	for _, t := range a.plan.Tunnels {
 		if t.Link == plan.MeshLink {
 			continue // whose peers may be gateways too
@@ -104,7 +138,7 @@ func (a *Agent) peerStates(ctx context.Context) map[plan.PeerID]kernel.PeerState
 			logr.FromContextOrDiscard(ctx).V(1).Info("cable not read", "link", t.Link, "why", err.Error())
 		}
 		for _, p := range peers {
-			states[p.ID] = p
+			states[cablePeer{t.Link, p.ID}] = p
 		}
 	}
 	return states
@@ -115,7 +149,7 @@ func (a *Agent) dial(ctx context.Context, r remote, state kernel.PeerState, work
 	if state.Link != r.link {
 		return
 	}
-	address, other := a.dialler.next(r.id(), works, state.Endpoint, r.candidates, now)
+	address, other := a.dialler.next(cablePeer{r.link, r.id()}, works, state.Endpoint, r.candidates, now)
 	if !other {
 		return
 	}
@@ -143,9 +177,10 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, t
 		Version:        a.version,
 		Connections:    connections,
 		Summary:        summary(connections),
-		Conditions: withFullSize(withTracking(conditions(a.reported.Conditions, a.gateway.Generation, a.syncErr,
+		Keys:           a.rotation.status,
+		Conditions: a.withKey(withFullSize(withTracking(conditions(a.reported.Conditions, a.gateway.Generation, a.syncErr,
 			refused(a.top.Problems), now.Truncate(time.Second)), tracked, a.gateway.Generation, now.Truncate(time.Second)),
-			connections, a.gateway.Generation, now.Truncate(time.Second)),
+			connections, a.gateway.Generation, now.Truncate(time.Second)), now.Truncate(time.Second)),
 	}
 	if !worthWriting(next, a.reported, now) && a.gateway.Status.Endpoint != nil {
 		return

@@ -34,16 +34,19 @@ type remote struct {
 
 func (r remote) id() plan.PeerID { return plan.PeerOf(r.gateway) }
 
+// name of the tunnel in what is kept for a restart.
+func (r remote) name() string { return provenName(r.link, r.id()) }
+
 // remotes lists the tunnels that a plan has, sorted by cluster and slot.
 func remotes(top topology.Topology, p plan.Plan) []remote {
 	type place struct {
 		cluster string
 		gateway topology.Gateway
 	}
-	places := map[plan.PeerID]place{}
+	places := map[cablePeer]place{}
 	for _, r := range top.Remotes {
 		for _, g := range r.Gateways {
-			places[plan.PeerOf(g)] = place{r.Name, g}
+			places[cablePeer{plan.CableLink(g.Slot), plan.PeerOf(g)}] = place{r.Name, g}
 		}
 	}
 	var out []remote
@@ -52,7 +55,7 @@ func remotes(top topology.Topology, p plan.Plan) []remote {
 			continue
 		}
 		for _, peer := range t.Peers {
-			if at, ok := places[peer.ID]; ok {
+			if at, ok := places[cablePeer{t.Link, peer.ID}]; ok {
 				out = append(out, remote{at.cluster, at.gateway, t.Link, peer.Candidates, peer.Active})
 			}
 		}
@@ -66,7 +69,8 @@ func remotes(top topology.Topology, p plan.Plan) []remote {
 // connection describes a tunnel. Without probes, on a kernel that lacks IPv6, the handshake's age has to do.
 func connection(r remote, peer kernel.PeerState, health *Health, now time.Time) v1alpha1.Connection {
 	c := v1alpha1.Connection{
-		Cluster: r.cluster, Gateway: r.gateway.Node, Slot: int32(r.gateway.Slot), Link: r.link, Active: r.active,
+		Cluster: r.cluster, Gateway: r.gateway.Node, Slot: int32(r.gateway.Slot) % v1alpha1.NextKeySlots, Link: r.link,
+		Active: r.active,
 	}
 	if peer.Endpoint.IsValid() {
 		c.Address = peer.Endpoint.String()
@@ -123,12 +127,17 @@ func lostSizes(mtu int, least bool, address string) string {
 // endpoint describes this gateway to the other clusters.
 func endpoint(gateway *v1alpha1.Gateway, driver string, f plan.NodeFacts,
 	addresses []v1alpha1.EndpointAddress) *v1alpha1.Endpoint {
+	var next string
+	if f.NextID != "" {
+		next = f.NextID.String()
+	}
 	return &v1alpha1.Endpoint{
-		Gateway:   gateway.Name,
-		Slot:      gateway.Spec.Slot,
-		PublicKey: f.ID.String(),
-		Addresses: addresses,
-		MTU:       int32(plan.TunnelMTU(driver, f.UnderlayMTU)),
+		NextPublicKey: next,
+		Gateway:       gateway.Name,
+		Slot:          gateway.Spec.Slot,
+		PublicKey:     f.ID.String(),
+		Addresses:     addresses,
+		MTU:           int32(plan.TunnelMTU(driver, f.UnderlayMTU)),
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sealane-io/sealane/dataplane/kernel"
-	"github.com/sealane-io/sealane/dataplane/plan"
 )
 
 const (
@@ -24,7 +23,7 @@ const (
 // traffic knows which tunnels carry traffic, by the counters of their cables. The probes of this end are known. Those
 // of the other end are not: it may send one every interval of the fastest. So a tunnel that carries
 // less than that and chatterPerSecond, in each direction, does not count.
-type traffic struct{ peers map[plan.PeerID]looked }
+type traffic struct{ peers map[cablePeer]looked }
 
 // looked is what was found at the last look.
 type looked struct {
@@ -36,9 +35,9 @@ type looked struct {
 // look at a tunnel whose probes have carried so much so far. interval is the least between two of the other end's.
 func (t *traffic) look(peer kernel.PeerState, probes Carried, interval time.Duration, now time.Time) {
 	if t.peers == nil {
-		t.peers = map[plan.PeerID]looked{}
+		t.peers = map[cablePeer]looked{}
 	}
-	last, ok := t.peers[peer.ID]
+	last, ok := t.peers[cablePeer{peer.Link, peer.ID}]
 	passed := now.Sub(last.at)
 	if ok && passed < lookEvery {
 		return
@@ -52,17 +51,17 @@ func (t *traffic) look(peer kernel.PeerState, probes Carried, interval time.Dura
 	if ok && max(next.received-last.received, next.sent-last.sent) > chatter {
 		next.busy = now
 	}
-	t.peers[peer.ID] = next
+	t.peers[cablePeer{peer.Link, peer.ID}] = next
 }
 
 // busy says whether a tunnel has carried traffic lately.
-func (t *traffic) busy(id plan.PeerID, now time.Time) bool {
+func (t *traffic) busy(id cablePeer, now time.Time) bool {
 	last, ok := t.peers[id]
 	return ok && !last.busy.IsZero() && now.Sub(last.busy) < busyFor
 }
 
 // forget peers that are no more.
-func (t *traffic) forget(present func(id plan.PeerID) bool) {
+func (t *traffic) forget(present func(id cablePeer) bool) {
 	for id := range t.peers {
 		if !present(id) {
 			delete(t.peers, id)

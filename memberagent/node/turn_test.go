@@ -133,11 +133,11 @@ func (r *rehearsing) says(t *testing.T, reason, text string) {
 // another agent may come back to.
 func TestATurnIsRehearsed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made by the first") // as on a new node
-	key, _, err := cable.LoadKey(t.TempDir())
+	keys, _, err := cable.OpenKeys(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cable.OpenWireGuard(key, cable.NewHolder(logr.Discard()))
+	c, err := cable.OpenWireGuard(keys, cable.NewHolder(logr.Discard()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestATurnIsRehearsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := node.New(node.Options{Node: "n1", ID: c.ID(), Version: "test", StateDir: dir, Revision: revision}, k,
+		a, err := node.New(node.Options{Node: "n1", Keys: keys, Version: "test", StateDir: dir, Revision: revision}, k,
 			metrics)
 		if err != nil {
 			t.Fatal(err)
