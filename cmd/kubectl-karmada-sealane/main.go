@@ -72,7 +72,7 @@ func newRoot(arg0 string, streams genericiooptions.IOStreams) *cobra.Command {
 		newInstall(o), newUninstall(o),
 		newJoin(o), newLeave(o),
 		newExport(o), newUnexport(o),
-		newShow(o), newDiagnose(o), newVersion(o),
+		newShow(o), newDiagnose(o), newRotateKeys(o), newVersion(o),
 		newDocs(root),
 	)
 	root.SetHelpCommand(newHelp(root))

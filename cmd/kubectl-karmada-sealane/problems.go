@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -155,7 +157,11 @@ func gatewayProblems(f *fleet, cluster string, g *v1alpha1.Gateway) []problemRow
 	if stale(f, g) != "" {
 		return []problemRow{{Cluster: cluster, Object: object, Reason: reasonStale, Message: gatewaySummary(f, g)}}
 	}
-	rows := conditionProblems(cluster, object, g.Status.Conditions)
+	var besides []string
+	if replacesKey(f, g) {
+		besides = append(besides, v1alpha1.GatewayKeyCurrent)
+	}
+	rows := conditionProblems(cluster, object, g.Status.Conditions, besides...)
 	for i := range g.Status.Connections {
 		c := &g.Status.Connections[i]
 		if c.Status == v1alpha1.ConnectionConnected {
@@ -166,6 +172,20 @@ func gatewayProblems(f *fleet, cluster string, g *v1alpha1.Gateway) []problemRow
 				": ")})
 	}
 	return rows
+}
+
+// keyReplaced is how long the replacement of a key may take before it is a problem: the others hear of a key within
+// minutes.
+const keyReplaced = time.Hour
+
+// replacesKey says whether a gateway replaces its key, and nobody is needed for it yet.
+func replacesKey(f *fleet, g *v1alpha1.Gateway) bool {
+	c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.GatewayKeyCurrent)
+	if c == nil || f.now.Sub(c.LastTransitionTime.Time) > keyReplaced {
+		return false
+	}
+	return c.Reason == v1alpha1.ReasonKeyOffered || c.Reason == v1alpha1.ReasonKeyPromoted ||
+		c.Reason == v1alpha1.ReasonKeyWaits
 }
 
 func serviceProblems(f *fleet) []problemRow {

@@ -118,3 +118,27 @@ func TestEveryShowHasEveryFormat(t *testing.T) {
 		}
 	}
 }
+
+// TestReplacingAKeyIsNoProblem, unless it takes for long or needs somebody.
+func TestReplacingAKeyIsNoProblem(t *testing.T) {
+	for _, c := range []struct {
+		reason  string
+		since   time.Duration
+		problem bool
+	}{
+		{v1alpha1.ReasonKeyOffered, time.Minute, false},
+		{v1alpha1.ReasonKeyPromoted, time.Minute, false},
+		{v1alpha1.ReasonKeyWaits, time.Minute, false},
+		{v1alpha1.ReasonKeyOffered, 2 * time.Hour, true},
+		{v1alpha1.ReasonPortTaken, time.Minute, true},
+		{v1alpha1.ReasonKeyNotKept, time.Minute, true},
+	} {
+		f := twoAndLost()
+		g := &f.members[0].gateways[0]
+		g.Status.Conditions = []metav1.Condition{{Type: v1alpha1.GatewayKeyCurrent, Status: metav1.ConditionFalse,
+			Reason: c.reason, Message: "waiting for c2/c2-gw", LastTransitionTime: metav1.NewTime(f.now.Add(-c.since))}}
+		if rows := gatewayProblems(f, "c1", g); len(rows) > 0 != c.problem {
+			t.Errorf("%s for %s: problems %+v", c.reason, c.since, rows)
+		}
+	}
+}

@@ -107,6 +107,9 @@ type gatewayRow struct {
 	Implementation string `json:"implementation,omitempty"`
 	Version        string `json:"version,omitempty"`
 	Summary        string `json:"summary"`
+	// Key is the phase of the gateway's key, with how far the others are, and KeyMadeAt when it was made.
+	Key       string `json:"key,omitempty"`
+	KeyMadeAt string `json:"keyMadeAt,omitempty"`
 }
 
 func (r gatewayRow) cells() []string {
@@ -114,7 +117,8 @@ func (r gatewayRow) cells() []string {
 	if r.Gateway != "" {
 		slot = number(r.Slot)
 	}
-	return []string{r.Cluster, r.Gateway, slot, r.HAState, r.Ready, r.Implementation, r.Summary, r.Version}
+	return []string{r.Cluster, r.Gateway, slot, r.HAState, r.Ready, r.Implementation, r.Key, r.Summary, r.Version,
+		r.KeyMadeAt}
 }
 
 type networkRow struct {

@@ -154,8 +154,8 @@ func endpointTable(f *fleet) table {
 }
 
 func gatewayTable(f *fleet) table {
-	return newTable("gateways", gatewayRows(f), 7, "CLUSTER", "GATEWAY", "SLOT", "HA", "READY", "CABLE",
-		"SUMMARY", "VERSION")
+	return newTable("gateways", gatewayRows(f), 8, "CLUSTER", "GATEWAY", "SLOT", "HA", "READY", "CABLE", "KEY",
+		"SUMMARY", "VERSION", "KEY-MADE-AT")
 }
 
 func networkTable(f *fleet) table {

@@ -158,7 +158,10 @@ func gatewayRows(f *fleet) []gatewayRow {
 				Cluster: m.Name, Gateway: g.Name, Slot: g.Spec.Slot, HAState: string(g.Status.HAState),
 				Implementation: string(g.Status.Implementation), Version: g.Status.Version,
 				Ready:   conditionStatus(g.Status.Conditions, v1alpha1.GatewayReady),
-				Summary: gatewaySummary(f, g),
+				Summary: gatewaySummary(f, g), Key: keyPhase(g),
+			}
+			if k := g.Status.Keys; k != nil {
+				row.KeyMadeAt = k.MadeAt.UTC().Format(time.RFC3339)
 			}
 			if stale(f, g) != "" {
 				row.Ready = string(metav1.ConditionUnknown)
@@ -167,6 +170,18 @@ func gatewayRows(f *fleet) []gatewayRow {
 		}
 	}
 	return rows
+}
+
+// keyPhase says where a gateway stands in replacing its key.
+func keyPhase(g *v1alpha1.Gateway) string {
+	k := g.Status.Keys
+	switch {
+	case k == nil:
+		return ""
+	case k.Phase == v1alpha1.KeyOffered, k.Phase == v1alpha1.KeyPromoted:
+		return fmt.Sprintf("%s, %d of %d moved", k.Phase, k.Moved, k.Peers)
+	}
+	return string(k.Phase)
 }
 
 // gatewaySummary counts a gateway's tunnels.
