@@ -38,6 +38,14 @@ const (
 	ReasonLeaving = "Leaving"
 	// ReasonMeshTooLarge: a pair of spec.topology has more nodes than a mesh may; it goes by gateways.
 	ReasonMeshTooLarge = "MeshTooLarge"
+	// ReasonNodeAddressesShared: an address is that of a node in both clusters of such a pair, so that they are not in one
+	// network, and ReasonNodeFamiliesDiffer: nodes of one have IPv4 and those of the other IPv6 addresses alone.
+	ReasonNodeAddressesShared = "NodeAddressesShared"
+	ReasonNodeFamiliesDiffer  = "NodeFamiliesDiffer"
+	// ReasonNodesNotPublished: no node of a cluster of such a pair can be connected to.
+	ReasonNodesNotPublished = "NodesNotPublished"
+	// ReasonMeshNotConnected: no two nodes of such a pair reach each other.
+	ReasonMeshNotConnected = "MeshNotConnected"
 	// ReasonInvalidNodes: a member reports nodes, for a mesh, that are left out; they are reached by gateways.
 	ReasonInvalidNodes = "InvalidNodes"
 	// ReasonNoClusterID: Karmada does not know the identity of a cluster.

@@ -82,6 +82,13 @@ type MemberConnection struct {
 	NodePairs int32 `json:"nodePairs,omitempty"`
 	// +optional
 	StraightNodePairs int32 `json:"straightNodePairs,omitempty"`
+	// Topology, of a Member, is Mesh or Auto where the pair's mode is that.
+	// +optional
+	Topology TopologyMode `json:"topology,omitempty"`
+	// TopologyReason says why all nodes of such a pair go by gateways, in CamelCase; empty if they need not.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	TopologyReason string `json:"topologyReason,omitempty"`
 }
 
 // MemberStatus is the last known good state of a cluster: everything in it was validated.

@@ -13,7 +13,8 @@ type RemoteCluster struct {
 	// Endpoints of that cluster, sorted by slot. Empty while it has no gateway.
 	// +listType=atomic
 	Endpoints []Endpoint `json:"endpoints"`
-	// Topology Mesh asks this cluster to publish its nodes, for that one to connect to. Empty: by gateways alone.
+	// Topology Mesh asks this cluster to publish its nodes, for that one to connect to, whether the pair's mode is Mesh or
+	// Auto. Empty: by gateways alone.
 	// +optional
 	Topology TopologyMode `json:"topology,omitempty"`
 	// Nodes of that cluster to connect to without gateways, sorted by name.

@@ -228,13 +228,39 @@ func TestInvocationFollowsTheBinarysName(t *testing.T) {
 	}
 }
 
-// TestShowMesh: of a mesh, connections say which way traffic takes.
+// TestShowMesh: of clusters whose nodes connect, or would, connections say which way traffic takes.
 func TestShowMesh(t *testing.T) {
-	m := lostMember()
-	m.err, m.Status.Connections[0].NodePairs, m.Status.Connections[0].StraightNodePairs = nil, 6, 5
-	rows := connectionRows(&fleet{members: []fleetMember{m}})
-	if len(rows) != 1 || rows[0].Link != "sl-cmesh" || !rows[0].Active ||
-		rows[0].Message != "5 of 6 pairs of nodes talk without gateways, the others by gateways" {
-		t.Errorf("rows %+v", rows)
+	for name, c := range map[string]struct {
+		of     v1alpha1.MemberConnection
+		active bool
+		want   string // of the message
+	}{
+		"all": {v1alpha1.MemberConnection{Topology: v1alpha1.TopologyMesh, NodePairs: 6, StraightNodePairs: 6}, true,
+			"Mesh: 6 of 6 pairs of nodes talk without gateways"},
+		"some": {v1alpha1.MemberConnection{Topology: v1alpha1.TopologyAuto, NodePairs: 6, StraightNodePairs: 5}, true,
+			"Auto: 5 of 6 pairs of nodes talk without gateways, the others by gateways"},
+		"none": {v1alpha1.MemberConnection{Topology: v1alpha1.TopologyAuto, NodePairs: 6}, false,
+			"Auto: by gateways, as none of 6 pairs of nodes reach each other; they are tried again from time to time"},
+		"by an older controller": {v1alpha1.MemberConnection{NodePairs: 6, StraightNodePairs: 6}, true,
+			"Mesh: 6 of 6 pairs of nodes talk without gateways"},
+		"refused": {v1alpha1.MemberConnection{Topology: v1alpha1.TopologyAuto,
+			TopologyReason: v1alpha1.ReasonTooManyNodes}, false, "Auto: by gateways, as the two clusters have too many nodes"},
+		"refused for what this version does not know": {v1alpha1.MemberConnection{Topology: v1alpha1.TopologyAuto,
+			TopologyReason: "Sunspots"}, false, "Auto: by gateways"},
+		"not reported": {v1alpha1.MemberConnection{Topology: v1alpha1.TopologyMesh}, false,
+			"Mesh: by gateways, as the member has not reported of its nodes yet"},
+		"not known": {v1alpha1.MemberConnection{Topology: v1alpha1.TopologyMesh, Status: v1alpha1.ConnectionUnknown}, false,
+			"Mesh: not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := lostMember()
+			c.of.Cluster, m.err = "c1", nil
+			m.Status.Connections = []v1alpha1.MemberConnection{c.of, {Cluster: "c2"}}
+			rows := connectionRows(&fleet{members: []fleetMember{m}})
+			if len(rows) != 1 || rows[0].Link != "sl-cmesh" || rows[0].RemoteCluster != "c1" || rows[0].Active != c.active ||
+				rows[0].Message != c.want || rows[0].Reason != c.of.TopologyReason {
+				t.Errorf("rows %+v, want %q", rows, c.want)
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -63,23 +64,52 @@ func connectionRows(f *fleet) []connectionRow {
 	return rows
 }
 
-// meshConnections say, of each cluster that a member is meshed with, which way traffic takes, as the member last
-// reported it.
+// meshConnections say, of each cluster whose nodes a member's connect to, or would by the pair's mode, which way
+// traffic takes, as the member last reported it.
 func meshConnections(m *fleetMember) []connectionRow {
 	var rows []connectionRow
 	for _, c := range m.Status.Connections {
-		if c.NodePairs == 0 {
+		if c.NodePairs == 0 && c.Topology == "" {
 			continue
 		}
-		row := connectionRow{Cluster: m.Name, RemoteCluster: c.Cluster, Link: plan.MeshLink, Active: c.StraightNodePairs > 0,
-			Status: string(c.Status)}
-		row.Message = fmt.Sprintf("%d of %d pairs of nodes talk without gateways", c.StraightNodePairs, c.NodePairs)
-		if c.StraightNodePairs < c.NodePairs {
-			row.Message += ", the others by gateways"
-		}
-		rows = append(rows, row)
+		rows = append(rows, connectionRow{Cluster: m.Name, RemoteCluster: c.Cluster, Link: plan.MeshLink,
+			Active: c.StraightNodePairs > 0, Status: string(c.Status), Reason: c.TopologyReason,
+			Message: cmp.Or(string(c.Topology), string(v1alpha1.TopologyMesh)) + ": " + wayOf(c)})
 	}
 	return rows
+}
+
+// wayOf says which way the packets of two clusters' pods take.
+func wayOf(c v1alpha1.MemberConnection) string {
+	switch c.TopologyReason {
+	case "":
+	case v1alpha1.ReasonTooManyNodes:
+		return "by gateways, as the two clusters have too many nodes"
+	case v1alpha1.ReasonMeshTooLarge:
+		return "by gateways, as one of the clusters has enough nodes of others to connect to"
+	case v1alpha1.ReasonNodeAddressesShared:
+		return "by gateways, as a node of each has the same address: they are not in one network"
+	case v1alpha1.ReasonNodeFamiliesDiffer:
+		return "by gateways, as nodes of one have IPv4 and those of the other IPv6 addresses alone"
+	case v1alpha1.ReasonNodesNotPublished:
+		return "by gateways, as one of the clusters publishes no node to connect to"
+	default:
+		return "by gateways"
+	}
+	switch {
+	case c.NodePairs == 0 && c.Status == v1alpha1.ConnectionUnknown:
+		return "not known"
+	case c.NodePairs == 0:
+		return "by gateways, as the member has not reported of its nodes yet"
+	case c.StraightNodePairs == 0:
+		return fmt.Sprintf(
+			"by gateways, as none of %d pairs of nodes reach each other; they are tried again from time to time",
+			c.NodePairs)
+	case c.StraightNodePairs < c.NodePairs:
+		return fmt.Sprintf("%d of %d pairs of nodes talk without gateways, the others by gateways", c.StraightNodePairs,
+			c.NodePairs)
+	}
+	return fmt.Sprintf("%d of %d pairs of nodes talk without gateways", c.StraightNodePairs, c.NodePairs)
 }
 
 func reportedConnections(m *fleetMember) []connectionRow {

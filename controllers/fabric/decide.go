@@ -68,9 +68,10 @@ type state struct {
 	// force is what the others route to the member, and endpoints how; valid if accepted.
 	force     claim.Claim
 	endpoints []v1alpha1.Endpoint
-	// nodes are those of a mesh.
-	nodes    []v1alpha1.MeshNode
-	accepted bool
+	// nodes are those of a mesh, and wantsMesh says that somebody chose the mode Mesh for a pair with the member.
+	nodes     []v1alpha1.MeshNode
+	wantsMesh bool
+	accepted  bool
 	// remote is what the others are told.
 	remote v1alpha1.RemoteCluster
 	// reason and message of the Accepted condition.
@@ -124,7 +125,7 @@ func Decide(in Input) Decision {
 		Statuses: map[string]v1alpha1.MemberStatus{},
 	}
 	for _, s := range states {
-		status := memberStatus(s, states, t.down, in.Now)
+		status := memberStatus(s, states, meshes, t.down, in.Now)
 		spec, changed := peering(in, s, states, status, meshes)
 		if changed {
 			d.Peerings[s.name()] = spec

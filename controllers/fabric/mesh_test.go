@@ -156,7 +156,7 @@ func TestMeshIsBounded(t *testing.T) {
 		}
 	}
 	for _, p := range w.in.Set.Status.Problems {
-		if p.Reason == v1alpha1.ReasonMeshTooLarge && strings.Contains(p.Message, "they go on by gateways") {
+		if p.Reason == v1alpha1.ReasonMeshTooLarge && strings.Contains(p.Message, "go on by gateways") {
 			refused++
 		}
 	}

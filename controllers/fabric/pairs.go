@@ -141,7 +141,7 @@ func camelCase(s string) bool {
 }
 
 // connections keeps of a report what concerns members of the set.
-func connections(s *state, states []*state) []v1alpha1.MemberConnection {
+func connections(s *state, states []*state, meshes meshes) []v1alpha1.MemberConnection {
 	views := viewsOf(s)
 	var out []v1alpha1.MemberConnection
 	for _, o := range states {
@@ -149,6 +149,9 @@ func connections(s *state, states []*state) []v1alpha1.MemberConnection {
 			c := v1alpha1.MemberConnection{Cluster: o.name(), Status: v.status, Reason: v.reason}
 			if v.status != v1alpha1.ConnectionUnknown {
 				c.NodePairs, c.StraightNodePairs = nodePairs(s, o.name())
+			}
+			if p := meshes.of(s, o); p != nil {
+				c.Topology, c.TopologyReason = p.mode, p.reason
 			}
 			out = append(out, c)
 		}

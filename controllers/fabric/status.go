@@ -25,7 +25,7 @@ const (
 )
 
 // memberStatus is the new record of one member; down are the pairs that are not connected.
-func memberStatus(s *state, states []*state, down []pair, now time.Time) v1alpha1.MemberStatus {
+func memberStatus(s *state, states []*state, meshes meshes, down []pair, now time.Time) v1alpha1.MemberStatus {
 	status := *s.Record.Status.DeepCopy()
 	if s.Report.Known {
 		status.ObservedRevision = s.Report.Status.ObservedRevision
@@ -35,7 +35,7 @@ func memberStatus(s *state, states []*state, down []pair, now time.Time) v1alpha
 			copyCondition(&status.Conditions, s.Report.Status.Conditions, t)
 		}
 	}
-	status.Connections, status.Nodes = connections(s, states), s.nodes
+	status.Connections, status.Nodes = connections(s, states, meshes), s.nodes
 	status.FailedRevisions = s.failedRevisions()
 	if !s.active() {
 		// It has released its networks, and somebody else may have them when it comes back.
@@ -113,6 +113,9 @@ func complain(s *state) {
 		return
 	}
 	for _, c := range s.Report.Status.Conditions {
+		if c.Type == v1alpha1.PeeringNodesPublished && !s.wantsMesh {
+			continue // what is automatic bothers nobody
+		}
 		if c.Status == metav1.ConditionFalse && slices.Contains(troubles(c.Type), c.Reason) {
 			s.problem(c.Reason, fmt.Sprintf("%s reports: %s", s.name(), c.Message))
 		}
@@ -203,8 +206,11 @@ func isReason(s string) bool {
 	return ok && err == nil
 }
 
-// ofServices are the reasons of problems with a service: these concern its owner.
-var ofServices = []string{v1alpha1.ReasonExportsRefused, v1alpha1.ReasonNameTaken, v1alpha1.ReasonImportRefused}
+// bearable are the reasons of problems that leave the network ready: with a service, which concern its owner, and of a
+// mesh whose traffic goes by gateways instead.
+var bearable = []string{v1alpha1.ReasonExportsRefused, v1alpha1.ReasonNameTaken, v1alpha1.ReasonImportRefused,
+	v1alpha1.ReasonTooManyNodes, v1alpha1.ReasonMeshTooLarge, v1alpha1.ReasonNodeAddressesShared,
+	v1alpha1.ReasonNodeFamiliesDiffer, v1alpha1.ReasonNodesNotPublished, v1alpha1.ReasonMeshNotConnected}
 
 // setStatus sums up the members.
 func setStatus(in Input, states []*state, t tally, statuses map[string]v1alpha1.MemberStatus,
@@ -237,9 +243,8 @@ func setStatus(in Input, states []*state, t tally, statuses map[string]v1alpha1.
 	status.Problems = problems[:min(len(problems), maxProblems)]
 	slices.Sort(waiting)
 
-	// What is wrong with a service does not decide whether the network is ready.
 	problems = slices.DeleteFunc(slices.Clone(problems), func(p v1alpha1.Problem) bool {
-		return slices.Contains(ofServices, p.Reason)
+		return slices.Contains(bearable, p.Reason)
 	})
 	ready := metav1.Condition{Type: v1alpha1.ClusterSetReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
 		Message: "every selected cluster is an accepted member, and they reach each other"}
