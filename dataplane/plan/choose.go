@@ -65,8 +65,15 @@ func Carrying(t topology.Topology) int {
 // choose decides by which gateways a node's traffic goes.
 func choose(t topology.Topology, n NodeFacts) Active {
 	self := slices.IndexFunc(t.Local.Gateways, func(g topology.Gateway) bool { return g.Node == n.Name })
+	// A gateway that answers is better than one that does not, how often it may have failed before.
+	answering := func(gateways []topology.Gateway, cluster string) []int {
+		if alive := n.Alive[cluster]; len(among(gateways, alive)) > 0 {
+			return alive
+		}
+		return n.Held[cluster]
+	}
 	local := func(gateways []topology.Gateway) []string {
-		slots := Choose(gateways, n.Alive[t.Cluster], n.Current[t.Cluster], Carrying(t))
+		slots := Choose(gateways, answering(gateways, t.Cluster), n.Current[t.Cluster], Carrying(t))
 		var out []string
 		for _, g := range gateways {
 			if slices.Contains(slots, g.Slot) {
@@ -84,6 +91,9 @@ func choose(t topology.Topology, n NodeFacts) Active {
 			siblings = append(siblings, g)
 		}
 	}
+	cables := func(r topology.Remote) []int {
+		return chooseCables(r.Gateways, answering(r.Gateways, r.Name), n.Shaken[r.Name], n.Current[r.Name], Carrying(t))
+	}
 	var a Active
 	for _, r := range t.Remotes {
 		alive := n.Alive[r.Name]
@@ -91,14 +101,15 @@ func choose(t topology.Topology, n NodeFacts) Active {
 		case len(r.Gateways) == 0:
 		case len(among(r.Gateways, alive)) == 0 && len(siblings) > 0:
 			if a.Siblings == nil {
-				a.Siblings = map[string][]string{}
+				a.Siblings, a.Received = map[string][]string{}, map[string][]int{}
 			}
 			a.Siblings[r.Name] = local(siblings)
+			a.Received[r.Name] = cables(r)
 		default:
 			if a.Remotes == nil {
 				a.Remotes = make(map[string][]int, len(t.Remotes))
 			}
-			a.Remotes[r.Name] = chooseCables(r.Gateways, alive, n.Shaken[r.Name], n.Current[r.Name], Carrying(t))
+			a.Remotes[r.Name] = cables(r)
 		}
 	}
 	return a

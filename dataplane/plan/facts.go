@@ -27,6 +27,8 @@ type NodeFacts struct {
 	// Alive holds, for each cluster by name, the slots of its gateways that answer this node's probes: on a
 	// gateway remote ones and its siblings, on a worker those of the local cluster.
 	Alive map[string][]int
+	// Held holds, in the same way, those that answer too but have failed too lately to count as alive.
+	Held map[string][]int
 	// Shaken holds, on a kernel that cannot probe, the slots whose cables have had a handshake lately with the keys that
 	// they have now. It decides between the two cables to a gateway that replaces its key.
 	Shaken map[string][]int

@@ -30,8 +30,8 @@ func For(t topology.Topology, n NodeFacts) Plan {
 		Addresses:  v.addresses(),
 		Neighbours: v.neighbours(),
 		FDB:        v.fdb(),
-		Routes: slices.Concat(v.standing(v.hasWay), v.throws(), v.outbound(), v.backends(), v.probed(), v.inbound(),
-			v.meshRoutes()),
+		Routes: slices.Concat(v.standing(v.hasWay), v.throws(), v.outbound(), v.received(), v.backends(), v.probed(),
+			v.inbound(), v.meshRoutes()),
 		Rules:          slices.Concat(v.inboundRules(), v.meshRules(), v.outboundRules()),
 		Tunnels:        v.tunnels(),
 		Tables:         v.tables(),
@@ -330,16 +330,7 @@ func (v *view) outbound() []Route {
 func (v *view) towards(r topology.Remote, f Family) (Route, bool) {
 	route := Route{Table: OutboundTable, Metric: RouteMetric, Type: Unicast, Source: v.sources[f], MTU: v.pathMTU(r)}
 	if v.carries(r) {
-		for _, j := range v.active.Remotes[r.Name] {
-			route.NextHops = append(route.NextHops, NextHop{Link: CableLink(j), Weight: 1})
-		}
-		if f == IPv6 && len(route.NextHops) > 1 {
-			for i := range route.NextHops {
-				route.NextHops[i].Via = cableNextHop()
-			}
-		}
-		route.MTULock = f == IPv6 && route.MTU < v.cableMTU(*v.gateway)
-		return route, true
+		return v.byCables(route, f, v.active.Remotes[r.Name]), true
 	}
 	route.MTULock = f == IPv6 && route.MTU < v.overlayMTU()
 	over := v.active.Gateways
@@ -353,6 +344,40 @@ func (v *view) towards(r topology.Remote, f Family) (Route, bool) {
 	}
 	slices.SortFunc(route.NextHops, func(a, b NextHop) int { return a.Via.Compare(b.Via) })
 	return route, len(route.NextHops) > 0
+}
+
+// byCables makes a route lead through the cables to slots.
+func (v *view) byCables(route Route, f Family, slots []int) Route {
+	for _, j := range slots {
+		hop := NextHop{Link: CableLink(j), Weight: 1}
+		if f == IPv6 && len(slots) > 1 {
+			hop.Via = cableNextHop()
+		}
+		route.NextHops = append(route.NextHops, hop)
+	}
+	route.MTULock = f == IPv6 && route.MTU < v.cableMTU(*v.gateway)
+	return route
+}
+
+// received routes, on a gateway that hands the traffic to a cluster over to its siblings, what they hand over to it by
+// its own cables. Each of two gateways may take its cables for dead, as where the way to a cluster loses packets; then
+// a packet takes both, and no agreement, on its way.
+func (v *view) received() []Route {
+	var out []Route
+	for _, r := range v.Remotes {
+		slots := v.active.Received[r.Name]
+		if len(slots) == 0 {
+			continue
+		}
+		for _, f := range v.families {
+			route := v.byCables(Route{Table: SiblingTable, Metric: RouteMetric, Type: Unicast, MTU: v.pathMTU(r)}, f, slots)
+			for _, dst := range inFamily(f, r.Routed) {
+				route.Dst = dst
+				out = append(out, route)
+			}
+		}
+	}
+	return out
 }
 
 // backends routes, on the nodes of a cluster with several gateways, the addresses from which the gateways send what
@@ -462,7 +487,9 @@ func (v *view) inboundRules() []Rule {
 		}
 		if len(v.slots) > 0 && v.siblingMACs() != "" {
 			// For rp_filter, which looks for the way back to a worker whose packets go on to a sibling.
-			out = append(out, Rule{Family: f, Priority: InboundPriority, IIF: OverlayLink, Table: InboundTable})
+			out = append(out, Rule{Family: f, Priority: InboundPriority, IIF: OverlayLink, Table: InboundTable},
+				Rule{Family: f, Priority: InboundPriority, IIF: OverlayLink, Mark: SiblingMark, Mask: SiblingMark,
+					Table: SiblingTable})
 		}
 	}
 	return out

@@ -205,8 +205,12 @@ func (v *view) gateways(f Family) Chain {
 
 // marks are the bits of the packet mark that this node sets and takes away.
 func (v *view) marks() uint32 {
+	bits := uint32(ForwardMark)
 	if len(v.mesh) > 0 && len(v.slots) > 0 {
-		return ForwardMark | GatewayMark
+		bits |= GatewayMark
 	}
-	return ForwardMark
+	if v.siblingMACs() != "" {
+		bits |= SiblingMark
+	}
+	return bits
 }

@@ -29,6 +29,9 @@ const (
 	// up there first.
 	MeshLink  = CablePrefix + "mesh"
 	MeshTable = 5102
+	// SiblingTable holds on a gateway, for clusters whose traffic it hands over to its siblings, its own cables: for what
+	// siblings hand over to it.
+	SiblingTable = 5103
 	// Metrics of our routes. A throw comes before the route that contains it, and what stands behind a route, an
 	// unreachable or a blackhole, takes over when the route goes with its link.
 	ThrowMetric    = 50
@@ -43,6 +46,8 @@ const (
 	// GatewayMark is such a bit on the answers of services that a gateway has translated for other clusters: they go back
 	// by gateways, for no node of a mesh may send from a service's address.
 	GatewayMark = 0x2
+	// SiblingMark is such a bit on what a gateway gets from its siblings for other clusters.
+	SiblingMark = 0x8
 	// The rules come after Cilium's local table at 100 and before the per-pod rules of cloud CNIs.
 	InboundPriority  = 103
 	MeshPriority     = 104
@@ -83,7 +88,7 @@ func outerHeader(f Family) int {
 const KeepaliveSeconds = 5
 
 // RouteTables are the routing tables that hold nothing but ours.
-func RouteTables() []int { return []int{OutboundTable, InboundTable, MeshTable} }
+func RouteTables() []int { return []int{OutboundTable, InboundTable, MeshTable, SiblingTable} }
 
 // CableLink returns the name of the cable to remote gateways of a slot: "sl-c0", …; from "sl-c16" on they are those
 // with next keys.

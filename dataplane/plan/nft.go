@@ -31,7 +31,8 @@ const (
 
 // tables returns one table a family. A packet meets their chains in this order:
 //
-//	guard      raw prerouting        what a cable may deliver, who may speak VXLAN, who may be a remote source
+//	guard      raw prerouting        what a cable may deliver, who may speak VXLAN, who may be a remote source;
+//	                                 marks what a sibling hands over
 //	host       input                 VXLAN that was not translated, no connections from others to the node
 //	gateways   mangle prerouting     answers of services that this node has translated go back by gateways
 //	forward    before FORWARD        nothing but local to remote over our links, marked for FORWARD to accept
@@ -225,6 +226,10 @@ func (v *view) guard(f Family) Chain {
 		}
 		r.add(`iifname "%s*" counter drop`, CablePrefix)
 	}
+	if macs := v.siblingMACs(); macs != "" && slices.Contains(v.families, f) {
+		r.add(`iifname "%s" ether saddr %s %s daddr @%s meta mark set meta mark | 0x%08x`, OverlayLink, macs, f, setRemote,
+			SiblingMark)
+	}
 	if slices.Contains(v.families, f) && len(v.transit(f)) > 0 {
 		r.add(`iifname "%s" %s saddr @%s %s daddr @%s notrack`, OverlayLink, f, setTransit, f, setRemote)
 	}
@@ -264,7 +269,7 @@ func (v *view) forward(f Family) Chain {
 		r.add(`iifname "%s*" oifname "%s*" counter drop`, CablePrefix, CablePrefix)
 	}
 	if macs := v.siblingMACs(); macs != "" && slices.Contains(v.families, f) {
-		// What a sibling hands over goes to cables or nowhere: two gateways without a cable to a cluster would pass
+		// What a sibling hands over goes to cables or nowhere: two gateways whose cables to a cluster are dead would pass
 		// it to and fro. What a worker sends goes to cables, or to a sibling.
 		r.add(`iifname "%s" oifname "%s" ether saddr %s counter drop`, OverlayLink, OverlayLink, macs)
 		r.add(`iifname "%s" oifname "%s" %s daddr != @%s counter drop`, OverlayLink, OverlayLink, f, setRemote)

@@ -38,6 +38,9 @@ type Active struct {
 	// Siblings holds, on a gateway whose cables to a remote cluster are all dead, the nodes of the local
 	// gateways that it hands the traffic over to, in the order of their slots.
 	Siblings map[string][]string
+	// Received holds, by name of each cluster in Siblings, the slots of the remote gateways to which this node's own
+	// cables carry what siblings hand over to it, sorted.
+	Received map[string][]int
 	// Straight holds, by name of the remote cluster, the nodes to whose pods this node's own pods send without gateways,
 	// sorted.
 	Straight map[string][]string

@@ -305,4 +305,31 @@ func TestGatewaysMayDie(t *testing.T) {
 			})
 		}
 	}
+	t.Run("every cable loses half of its packets", func(t *testing.T) {
+		const lossy = `iptables-nft -t raw -%s PREROUTING -p udp --dport 4500:4531 ` +
+			`-m statistic --mode random --probability 0.5 -j DROP`
+		gateways := []*machine{n.gw1, n.gw2, n.gw3, n.gw4}
+		for _, m := range gateways {
+			m.run(t, fmt.Sprintf(lossy, "I"))
+		}
+		time.Sleep(6 * time.Second) // by now they have failed often, and each is held for longer than this takes
+		for _, f := range flows {
+			_, _, _ = f.reset()
+		}
+		time.Sleep(6 * time.Second)
+		for _, f := range flows {
+			silence, lost, err := f.reset()
+			t.Logf("%s: longest silence %d ms, %d lost", f.name, silence.Milliseconds(), lost)
+			// TCP waits longer each time that what it sends again is lost too, and what a gateway has translated stays
+			// with that one.
+			datagrams := strings.HasPrefix(f.name, "udp") && !strings.Contains(f.name, serviceOfC2)
+			if err != nil || datagrams && silence > 2*time.Second*time.Duration(*slow) {
+				t.Errorf("%s: expected at most 2 s of silence, found %s: %v", f.name, silence, err)
+			}
+		}
+		for _, m := range gateways {
+			m.run(t, fmt.Sprintf(lossy, "D"))
+		}
+		n.settled(t)
+	})
 }

@@ -58,7 +58,8 @@ func (a *Agent) targets() []target {
 // now, in the kernel that have describes.
 func (a *Agent) choose(have plan.Plan) {
 	a.facts.Current = plan.Current(a.top, have)
-	a.facts.Alive, a.facts.Shaken = a.alive(a.facts.Current), a.shaken()
+	a.facts.Alive, a.facts.Held = a.alive(a.facts.Current)
+	a.facts.Shaken = a.shaken()
 	a.facts.Straight = a.straight(plan.CurrentStraight(a.top, have))
 	a.facts.PathMTU = a.pathMTUs()
 	a.plan = plan.For(a.top, a.facts)
@@ -75,10 +76,11 @@ func (a *Agent) choose(have plan.Plan) {
 
 // alive returns the slots of the gateways, by cluster, that are alive: they answer probes, or are current and have
 // not been probed for long enough to tell, as after a restart. What is known of a remote gateway under another key does
-// not count: with the one that it has now it has to answer first. It is nil on a kernel that cannot probe.
-func (a *Agent) alive(current map[string][]int) map[string][]int {
+// not count: with the one that it has now it has to answer first. Those that are held are apart. Both are nil on a
+// kernel that cannot probe.
+func (a *Agent) alive(current map[string][]int) (living, waiting map[string][]int) {
 	if a.prober == nil {
-		return nil
+		return nil, nil
 	}
 	present := map[cablePeer]bool{{}: true} // local ones have no cable
 	for _, r := range a.top.Remotes {
@@ -86,17 +88,19 @@ func (a *Agent) alive(current map[string][]int) map[string][]int {
 			present[cablePeer{plan.CableLink(g.Slot), plan.PeerOf(g)}] = true
 		}
 	}
-	out := map[string][]int{}
+	living, waiting = map[string][]int{}, map[string][]int{}
 	for _, t := range a.targets() {
 		if !present[t.on] || !a.proves(t.on) {
 			continue
 		}
-		live := a.prober.live(t.address)
-		if live == alive || live == unknown && slices.Contains(current[t.cluster], t.slot) {
-			out[t.cluster] = append(out[t.cluster], t.slot)
+		switch live := a.prober.live(t.address); {
+		case live == alive, live == unknown && slices.Contains(current[t.cluster], t.slot):
+			living[t.cluster] = append(living[t.cluster], t.slot)
+		case live == held:
+			waiting[t.cluster] = append(waiting[t.cluster], t.slot)
 		}
 	}
-	return out
+	return living, waiting
 }
 
 // reportedMTU is the size that this gateway has reported to pass through a tunnel, where larger ones did not; else 0.

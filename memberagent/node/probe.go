@@ -195,7 +195,7 @@ func (p *Prober) answers(target netip.Addr) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, ok := p.series[target]
-	return ok && (s.live == alive || s.streak > 0)
+	return ok && (s.live == alive || s.live == held || s.streak > 0)
 }
 
 // Run sends and receives until the context ends.

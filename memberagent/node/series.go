@@ -17,10 +17,12 @@ const (
 // liveness of a target, which decides on routes.
 type liveness int
 
-// A target is unknown until it answers, or has not for as long as a dead one.
+// A target is unknown until it answers, or has not for as long as a dead one. One that is held answers, but has failed
+// too lately to be chosen where another one is alive.
 const (
 	unknown liveness = iota
 	alive
+	held
 	dead
 )
 
@@ -123,7 +125,9 @@ func (s *series) die(now time.Time) {
 	if now.Sub(s.failed) > calm+s.hold {
 		s.failures = 0
 	}
-	s.hold = 0
+	if s.live != held {
+		s.hold = 0
+	}
 	if s.live == alive {
 		if s.failures > 0 {
 			s.hold = min(holdFirst<<min(s.failures-1, 8), holdMost)
@@ -158,8 +162,11 @@ func (s *series) answered(sequence uint16, now time.Time, threshold int) (change
 		s.streak++
 		s.answers++
 		before, was := s.live, s.status
-		if s.live == unknown || s.live == dead && s.streak >= threshold && now.Sub(s.failed) >= s.hold {
+		switch again := s.live != alive && s.streak >= threshold; {
+		case s.live == unknown, again && now.Sub(s.failed) >= s.hold:
 			s.live = alive
+		case again:
+			s.live = held
 		}
 		if s.live == alive {
 			s.status = v1alpha1.ConnectionConnected

@@ -158,6 +158,38 @@ func TestSeriesHoldsWhatFlaps(t *testing.T) {
 	}
 }
 
+// TestSeriesHoldsWhatAnswers: what has failed again and again is known to answer long before it counts as alive, and
+// known to answer no more as soon as one that is alive; neither makes it wait longer.
+func TestSeriesHoldsWhatAnswers(t *testing.T) {
+	p := newPath(50*time.Millisecond, 3, time.Millisecond)
+	p.until(t, true, "alive", func() bool { return p.live == alive })
+	for range 5 {
+		p.until(t, false, "dead", func() bool { return p.live == dead })
+		p.until(t, true, "alive", func() bool { return p.live == alive })
+	}
+	p.until(t, false, "dead", func() bool { return p.live == dead })
+	hold := p.hold
+	for range 3 {
+		changes := p.changes
+		if took := p.until(t, true, "held", func() bool { return p.live == held }); took > 250*time.Millisecond {
+			t.Errorf("known to answer after %s", took)
+		}
+		if p.changes != changes+1 {
+			t.Error("nobody was told that it answers")
+		}
+		if took := p.until(t, false, "dead", func() bool { return p.live == dead }); took > 250*time.Millisecond {
+			t.Errorf("known not to answer after %s", took)
+		}
+	}
+	if p.hold != hold || hold < 8*time.Second {
+		t.Errorf("held for %s, then for %s", hold, p.hold)
+	}
+	p.until(t, true, "alive", func() bool { return p.live == alive })
+	if since := p.now.Sub(p.failed); since > hold+300*time.Millisecond {
+		t.Errorf("alive %s after the failure, held for %s", since, hold)
+	}
+}
+
 // TestLossIsNoOutage: a path that loses packets is reported as connected all the time, and routes move seldom.
 func TestLossIsNoOutage(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -171,7 +203,8 @@ func TestLossIsNoOutage(t *testing.T) {
 			if p.status != v1alpha1.ConnectionConnected {
 				lost++
 			}
-			if p.live != last {
+			// Between held and dead routes move only where no other gateway is alive.
+			if (p.live == alive) != (last == alive) {
 				last, turns = p.live, turns+1
 			}
 		}
