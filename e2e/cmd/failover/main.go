@@ -25,7 +25,7 @@ func main() {
 			"already is used and stays")
 	out := flag.String("out", "docs/benchmarks/failover.md", "where the figures go, relative to the source tree")
 	rounds := flag.Int("rounds", 5, "how often each fault happens; the median counts")
-	only := flag.String("only", "", "names of faults, separated by commas; empty is all")
+	only := flag.String("only", "", "names of faults, separated by semicolons; empty is all")
 	keep := flag.Bool("keep", false, "leave the lab running afterwards")
 	flag.Parse()
 	if err := run(ctx, *name, *out, *only, *rounds, *keep); err != nil {
@@ -90,5 +90,27 @@ func boot(ctx context.Context, name string) (*lab.Lab, error) {
 			return nil, fmt.Errorf("pods of %s: %w", c.Name, err)
 		}
 	}
-	return l, nil
+	return l, export(ctx, l)
+}
+
+// export exports the server on each worker, and waits until the other cluster has a ClusterSetIP for it.
+func export(ctx context.Context, l *lab.Lab) error {
+	const patience = time.Minute
+	for here, there := range map[string]string{"c1": "c2", "c2": "c1"} {
+		service := "server-" + here + "-worker"
+		err := sealane.Apply(ctx, l, here, []byte("apiVersion: multicluster.x-k8s.io/v1alpha1\nkind: ServiceExport\n"+
+			"metadata: {name: "+service+", namespace: sample}\n"))
+		for deadline := time.Now().Add(patience); err == nil; {
+			if _, err = clusterSetIP(ctx, l, there, service); err == nil {
+				break
+			}
+			if time.Now().Before(deadline) {
+				err = wait(ctx, time.Second)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("export %s: %w", service, err)
+		}
+	}
+	return nil
 }
