@@ -68,8 +68,8 @@ func TestAnOutageOfKarmadaDisturbsNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	suite.ConnectionSurvives(t, 70*time.Second, 5*time.Second, func() {
-		suite.Outage(t, "karmada-apiserver", 60*time.Second, func() { suite.RestartNodeAgent(t, "c1", "c1-gw") })
+	suite.ConnectionSurvives(t, 52*time.Second, 5*time.Second, func() {
+		suite.Outage(t, "karmada-apiserver", 45*time.Second, func() { suite.RestartNodeAgent(t, "c1", "c1-gw") })
 	})
 }
 
@@ -77,8 +77,8 @@ func TestAnOutageOfKarmadaDisturbsNothing(t *testing.T) {
 func TestAnOutageOfAMembersAPIServerDisturbsNothing(t *testing.T) {
 	defer suite.WaitCalled(t, "c2")()
 	t.Cleanup(func() { suite.WaitForAPI(t, "c2") })
-	suite.ConnectionSurvives(t, 70*time.Second, suite.Undisturbed, func() {
-		suite.Outage(t, "c2-apiserver", 60*time.Second, func() {})
+	suite.ConnectionSurvives(t, 52*time.Second, suite.Undisturbed, func() {
+		suite.Outage(t, "c2-apiserver", 45*time.Second, func() {})
 	})
 	suite.WaitForAPI(t, "c2")
 	suite.Exported(t, "c2", "whereami-cs")
