@@ -196,6 +196,10 @@ type Endpoint struct {
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
+
+	// IPv4Probes says that the gateway's kernel has no IPv6: it probes, and answers probes, by IPv4.
+	// +optional
+	IPv4Probes bool `json:"ipv4Probes,omitempty"`
 }
 
 // ConnectionStatus is what a cluster knows of its tunnel to another.

@@ -123,12 +123,15 @@ func (c Change) standing() bool {
 func (c Change) answering() bool {
 	switch e := c.Element.(type) {
 	case Address:
-		return ULAPrefix().Contains(e.Prefix.Addr())
+		return IsProbe(e.Prefix.Addr())
 	case Route:
-		return ULAPrefix().Contains(e.Source)
+		return IsProbe(e.Source)
 	}
 	return false
 }
+
+// IsProbe says whether probes go to or come from an address.
+func IsProbe(a netip.Addr) bool { return ULAPrefix().Contains(a) || probePrefix4().Contains(a) }
 
 // Guards says that the change is one of those that come first: until all of them are made, nothing that
 // carries packets may be.

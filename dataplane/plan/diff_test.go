@@ -315,26 +315,31 @@ func guardsFirst(a, b plan.Change) int {
 // TestProbesAreAnsweredLast: who answers probes is sent traffic, so nothing that carries it comes after the address that
 // answers, nor goes before it.
 func TestProbesAreAnsweredLast(t *testing.T) {
-	gateway := find(t, "spine/a-gw")
-	bare := gateway
-	bare.Addresses, bare.Routes, bare.Neighbours, bare.FDB = nil, nil, nil, nil
-	down := plan.Diff(bare, gateway)
-	slices.Reverse(down)
-	for name, changes := range map[string][]plan.Change{
-		"up": plan.Diff(gateway, plan.Plan{}), "on links that are there": plan.Diff(gateway, bare), "down, reversed": down,
+	for path, probes := range map[string]netip.Prefix{
+		"spine/a-gw": plan.ULAPrefix(), "no-ipv6/a-gw": netip.MustParsePrefix("248.0.0.0/6"),
 	} {
-		answers := slices.IndexFunc(changes, func(c plan.Change) bool {
-			a, ok := c.Element.(plan.Address)
-			return ok && plan.ULAPrefix().Contains(a.Prefix.Addr())
-		})
-		if answers < 0 {
-			t.Fatalf("%s: nothing answers probes:\n%s", name, texts(changes))
-		}
-		for i, c := range changes[answers:] {
-			r, _ := c.Element.(plan.Route)
-			a, _ := c.Element.(plan.Address)
-			if !plan.ULAPrefix().Contains(r.Source) && !plan.ULAPrefix().Contains(a.Prefix.Addr()) {
-				t.Fatalf("%s: %s comes %d after the first address that answers:\n%s", name, c, i, texts(changes))
+		gateway := find(t, path)
+		bare := gateway
+		bare.Addresses, bare.Routes, bare.Neighbours, bare.FDB = nil, nil, nil, nil
+		down := plan.Diff(bare, gateway)
+		slices.Reverse(down)
+		for name, changes := range map[string][]plan.Change{
+			"up": plan.Diff(gateway, plan.Plan{}), "on links that are there": plan.Diff(gateway, bare),
+			"down, reversed": down,
+		} {
+			answers := slices.IndexFunc(changes, func(c plan.Change) bool {
+				a, ok := c.Element.(plan.Address)
+				return ok && probes.Contains(a.Prefix.Addr())
+			})
+			if answers < 0 {
+				t.Fatalf("%s %s: nothing answers probes:\n%s", path, name, texts(changes))
+			}
+			for i, c := range changes[answers:] {
+				r, _ := c.Element.(plan.Route)
+				a, _ := c.Element.(plan.Address)
+				if !probes.Contains(r.Source) && !probes.Contains(a.Prefix.Addr()) {
+					t.Fatalf("%s %s: %s comes %d after the first address that answers:\n%s", path, name, c, i, texts(changes))
+				}
 			}
 		}
 	}

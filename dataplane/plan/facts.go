@@ -29,7 +29,7 @@ type NodeFacts struct {
 	Alive map[string][]int
 	// Held holds, in the same way, those that answer too but have failed too lately to count as alive.
 	Held map[string][]int
-	// Shaken holds, on a kernel that cannot probe, the slots whose cables have had a handshake lately with the keys that
+	// Shaken holds the slots of the cables that are not probed, and have had a handshake lately with the keys that
 	// they have now. It decides between the two cables to a gateway that replaces its key.
 	Shaken map[string][]int
 	// Current holds, for each cluster by name, the slots of its gateways that the node's traffic uses, as Current

@@ -62,6 +62,8 @@ type view struct {
 	nodes map[string]topology.Node
 	// sources are the addresses that the node's own packets to remote clusters carry, if it has one.
 	sources map[Family]netip.Addr
+	// contested counts the remote gateways that this one probes by IPv4, by their addresses.
+	contested map[netip.Addr]int
 }
 
 func newView(t topology.Topology, n NodeFacts, active Active) *view {
@@ -88,6 +90,7 @@ func newView(t topology.Topology, n NodeFacts, active Active) *view {
 	}
 	if v.gateway != nil {
 		v.behind = bySlot(t.Remotes)
+		v.contested = v.contestedProbes()
 		v.slots = slices.Sorted(maps.Keys(v.behind))
 	}
 	v.mesh = meshPeers(v.Topology, n)
@@ -158,9 +161,6 @@ func (v *view) podAddresses() map[Family]netip.Addr {
 	}
 	return out
 }
-
-// probing says whether this node can probe gateways and, if it is one, answer: probes are IPv6.
-func (v *view) probing() bool { return v.facts.IPv6 && len(v.Local.Gateways) > 0 }
 
 // overlayMTU fits the underlay, and every gateway's cables: a packet that is too big for the cable must
 // be too big for the overlay, or IPv6 hosts learn of it only from a gateway they cannot hear.
@@ -234,27 +234,7 @@ func (v *view) addresses() []Address {
 			out = append(out, Address{CableLink(j), cableAddress(j), true})
 		}
 	}
-	if v.probing() {
-		out = append(out, Address{OverlayLink, host(overlayULA(v.on(v.self))), false})
-		for _, j := range v.slots {
-			for _, a := range v.probedAt(j) {
-				out = append(out, Address{CableLink(j), host(a), false})
-			}
-		}
-	}
-	return append(out, v.meshAddresses()...)
-}
-
-// probedAt returns the addresses of a cable of this gateway at which it is probed. The first is the one that its own
-// probes come from.
-func (v *view) probedAt(slot int) []netip.Addr {
-	switch {
-	case isNext(slot):
-		return []netip.Addr{NextULA(v.id(slot))}
-	case v.facts.FormerID != "":
-		return []netip.Addr{ULA(v.facts.ID), ULA(v.facts.FormerID)}
-	}
-	return []netip.Addr{ULA(v.facts.ID)}
+	return slices.Concat(out, v.probeAddresses(), v.meshAddresses())
 }
 
 // id of this gateway to the peers of a cable.
@@ -284,7 +264,7 @@ func (v *view) neighbours() []Neighbour {
 	for _, n := range v.others() {
 		for _, f := range []Family{IPv4, IPv6} {
 			hop := v.nextHop(n, f)
-			if hop.IsValid() && (slices.Contains(v.families, f) || f == IPv6 && v.probes(n)) {
+			if hop.IsValid() && (slices.Contains(v.families, f) || f == v.localProbeFamily() && v.probes(n)) {
 				out = append(out, Neighbour{OverlayLink, hop, overlayMAC(v.on(n))})
 			}
 		}
@@ -420,39 +400,6 @@ func (v *view) throws() []Route {
 	return out
 }
 
-// probed routes the addresses that probes go to and come from: of remote gateways each by its cable, of the
-// local ones over the overlay, and on a gateway so those of the nodes that probe it.
-func (v *view) probed() []Route {
-	if !v.probing() {
-		return nil
-	}
-	var out []Route
-	add := func(dst, source netip.Addr, hop NextHop) {
-		out = append(out, Route{Table: OutboundTable, Dst: host(dst), Metric: RouteMetric, Type: Unicast,
-			NextHops: []NextHop{hop}, Source: source})
-	}
-	if v.gateway != nil {
-		for _, r := range v.Remotes {
-			for _, g := range r.Gateways {
-				add(ProbeAddress(g), v.probedAt(g.Slot)[0], NextHop{Link: CableLink(g.Slot), Weight: 1})
-			}
-		}
-	}
-	own := overlayULA(v.on(v.self))
-	for _, n := range v.others() {
-		hop := NextHop{OverlayLink, overlayLinkLocal(v.on(n)), 1}
-		if v.gateway != nil {
-			add(overlayULA(v.on(n)), own, hop)
-		}
-		for _, g := range v.Local.Gateways {
-			if g.Node == n.Name && g.PublicKey != (topology.Key{}) {
-				add(ULA(PeerOf(g)), own, hop)
-			}
-		}
-	}
-	return out
-}
-
 // inbound routes what comes out of cables to the node that has it, the way back that its replies take.
 // Node addresses are there for services whose backends are on the host network.
 func (v *view) inbound() []Route {
@@ -498,7 +445,7 @@ func (v *view) inboundRules() []Rule {
 func (v *view) outboundRules() []Rule {
 	var out []Rule
 	for _, f := range []Family{IPv4, IPv6} {
-		if slices.Contains(v.known, f) || f == IPv6 && (v.probing() || len(v.mesh) > 0) {
+		if slices.Contains(v.known, f) || v.probesBy(f) || f == IPv6 && len(v.mesh) > 0 {
 			out = append(out, Rule{Family: f, Priority: OutboundPriority, Table: OutboundTable})
 		}
 	}
@@ -537,7 +484,10 @@ func (v *view) peer(r topology.Remote, g topology.Gateway) Peer {
 			p.Candidates = append(p.Candidates, netip.AddrPortFrom(c.Addr, port))
 		}
 	}
-	p.AllowedIPs = append(slices.Clip(r.Routed), host(ProbeAddress(g)))
+	p.AllowedIPs = slices.Clone(r.Routed)
+	if p.Probe = v.remoteProbe(g); p.Probe.IsValid() {
+		p.AllowedIPs = append(p.AllowedIPs, host(p.Probe))
+	}
 	slices.SortFunc(p.AllowedIPs, netfacts.Compare)
 	return p
 }

@@ -20,8 +20,8 @@ type meshPeer struct {
 
 func (p meshPeer) id() PeerID { return PeerID(p.node.PublicKey[:]) }
 
-// meshPeers returns the nodes that this node connects to, in the order of the topology. Without probes nobody could
-// tell which of them are reached, so that a kernel without IPv6 has none; nor has a node without pods of its own.
+// meshPeers returns the nodes that this node connects to, in the order of the topology. Whether they are reached,
+// probes by IPv6 tell: a kernel without it has none; nor has a node without pods of its own.
 func meshPeers(t topology.Topology, n NodeFacts) []meshPeer {
 	self := slices.IndexFunc(t.Local.Nodes, func(node topology.Node) bool { return node.Name == n.Name })
 	if self < 0 || len(t.Local.Nodes[self].Pods) == 0 || !n.IPv6 {

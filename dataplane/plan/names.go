@@ -10,7 +10,6 @@ import (
 	"strconv"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/dataplane/topology"
 )
 
 // What marks an object in the kernel as Sealane's.
@@ -122,17 +121,26 @@ func ULA(id PeerID) netip.Addr {
 	return netip.AddrFrom16(a)
 }
 
-// ProbeAddress returns the address, inside the cables, at which a remote gateway is probed: by the usual cables, or by
-// those with its next key.
-func ProbeAddress(g topology.Gateway) netip.Addr {
-	if g.Next {
-		return NextULA(PeerOf(g))
-	}
-	return ULA(PeerOf(g))
+// probePrefix4 holds every probe address of IPv4, for kernels without IPv6. It is of a reserved range that no cluster
+// can claim, without the limited broadcast address.
+func probePrefix4() netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{248}), 6)
 }
 
-// NextULA is ULA of the cables with next keys: at either end they may have the key of the usual ones.
-func NextULA(id PeerID) netip.Addr { return ULA("next " + id) }
+// ProbeIPv4 returns the IPv4 address, inside the cables, of the gateway with an ID: 248.0.0.0/6 and 26 bits of the ID's
+// SHA-256. Anybody can make that collide: see view.remoteProbe.
+func ProbeIPv4(id PeerID) netip.Addr {
+	sum := sha256.Sum256([]byte(id))
+	return netip.AddrFrom4([4]byte{248 | sum[0]&3, sum[1], sum[2], sum[3]})
+}
+
+// overlayProbe is the same as overlayULA for a family.
+func overlayProbe(node netip.Addr, f Family) netip.Addr {
+	if f == IPv4 {
+		return ProbeIPv4(PeerID("node " + node.String()))
+	}
+	return overlayULA(node)
+}
 
 // overlayULA returns the address on the overlay link, at a node address, that the node's probes of its cluster's
 // gateways come from: fd51 and 112 bits of the SHA-256 of "node" and the address.

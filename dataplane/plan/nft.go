@@ -207,14 +207,7 @@ func (v *view) guard(f Family) Chain {
 		if len(v.meshPods(f)) > 0 {
 			r.add(`iifname "%s" %s saddr @%s %s daddr @%s accept`, MeshLink, f, setMesh, f, setOwn)
 		}
-		if f == IPv6 && v.probing() && len(v.slots) > 0 {
-			r.add(`iifname "%s*" ip6 saddr %s ip6 daddr %s icmpv6 type { echo-request, echo-reply } accept`,
-				CablePrefix, ULAPrefix(), ULA(v.facts.ID))
-			if last := v.slots[len(v.slots)-1]; isNext(last) {
-				r.add(`iifname "%s*" ip6 saddr %s ip6 daddr %s icmpv6 type { echo-request, echo-reply } accept`,
-					CablePrefix, ULAPrefix(), v.probedAt(last)[0])
-			}
-		}
+		r = append(r, v.probeRules(f)...)
 		for _, j := range v.slots {
 			if slices.Contains(v.families, f) && reaches(f, v.behind[j]) {
 				if len(v.transit(f)) > 0 {

@@ -179,6 +179,8 @@ type Peer struct {
 	// kernel, and Diff ignores them.
 	Cluster, Node string
 	Active        bool
+	// Probe is the address at which the peer is probed; invalid if it is not. Diff ignores it too.
+	Probe netip.Addr
 	// Candidates at which the peer may be reached, most preferred first. Diff looks at neither them
 	// nor the endpoint: the handshake decides, and may roam.
 	Candidates []netip.AddrPort

@@ -261,6 +261,7 @@ func (b *builder) buildGateways(gateways []v1alpha1.Gateway) {
 		b.buildPaths(ref, g)
 		if e := g.Status.Endpoint; e != nil {
 			gateway.MTU = b.mtu(ref, "status.endpoint.mtu", e.MTU)
+			gateway.IPv4Probes = e.IPv4Probes
 			if key, f := parseKey(e.PublicKey); f != nil {
 				b.left(ref, "status.endpoint.publicKey", f)
 			} else {

@@ -121,6 +121,7 @@ func (b *builder) remoteGateways(c v1alpha1.RemoteCluster) []Gateway {
 			Node: e.Gateway, Slot: int(e.Slot), PublicKey: key, NextKey: b.nextKey(ref, part, e),
 			Candidates: b.candidates(c.Name, part, e.Addresses),
 			MTU:        b.mtu(ref, part, e.MTU),
+			IPv4Probes: e.IPv4Probes,
 		})
 	}
 	return out

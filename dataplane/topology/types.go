@@ -91,6 +91,8 @@ type Gateway struct {
 	Candidates []Candidate
 	// MTU inside the gateway's cables; 0 when unknown.
 	MTU int
+	// IPv4Probes says that the gateway's kernel has no IPv6.
+	IPv4Probes bool
 }
 
 // Candidate address of a gateway.

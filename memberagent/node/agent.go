@@ -50,8 +50,9 @@ type Agent struct {
 	cluster       Cluster
 	kernel        *kernel.Kernel
 	keys          Keys
-	newKey        string  // until it is told
-	prober        *Prober // nil on a kernel without IPv6
+	newKey        string // until it is told
+	prober        *Prober
+	ipv6          bool // the prober has it
 	metrics       *Metrics
 	snapshot      snapshot
 	proven        *proven
@@ -122,13 +123,10 @@ func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(),
 	}
 	a.proven = newProven(o.StateDir)
-	if k.IPv6() {
-		var err error
-		if a.prober, err = NewProber(func() { signal(a.turned) }); err != nil {
-			return nil, err
-		}
-	}
-	return a, nil
+	a.ipv6 = k.IPv6()
+	var err error
+	a.prober, err = NewProber(a.ipv6, func() { signal(a.turned) })
+	return a, err
 }
 
 // SetCluster gives the agent its API server.
@@ -160,9 +158,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	failed := make(chan error, 3)
 	go func() { failed <- a.kernel.Watch(inner, a.Poke) }()
 	go func() { failed <- a.kernel.WatchFirewall(inner, a.Poke) }()
-	if a.prober != nil {
-		go func() { failed <- a.prober.Run(inner) }()
-	}
+	go func() { failed <- a.prober.Run(inner) }()
 	background := a.background(inner)
 	a.started = time.Now()
 	if err := a.proven.load(); err != nil {
@@ -246,7 +242,7 @@ func (a *Agent) know(o Objects) (topology.Topology, plan.NodeFacts, error) {
 	top := topology.Build(topology.Input{
 		Peering: o.Peering, Gateways: o.Gateways, Nodes: o.Nodes, Protected: around.protected(),
 	})
-	f := facts(top, a.node, a.keys.Current(), addresses, a.prober != nil && a.kernel.IPv6())
+	f := facts(top, a.node, a.keys.Current(), addresses, a.ipv6 && a.kernel.IPv6())
 	top, f = a.withKeys(top, f)
 	return top, f, nil
 }

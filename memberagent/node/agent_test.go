@@ -35,6 +35,8 @@ type machine struct {
 	holder, pod, agent   *exec.Cmd
 	// published is what the machine was last heard to publish, where a relay passes that on.
 	published *v1alpha1.Endpoint
+	// ipv4Only says that the machine, not its pod, has IPv6 disabled.
+	ipv4Only bool
 }
 
 // network is two clusters of both families on one underlay: c1 with a gateway and a worker, c2 with a gateway. With
@@ -51,7 +53,8 @@ type network struct {
 // Name servers of every machine: two that are behind other networks, and one among the nodes.
 const resolver, resolver6, silentResolver = "198.51.100.53", "2001:db8:53::53", "172.31.1.53"
 
-func newNetwork(t *testing.T) *network {
+// newNetwork starts it, with IPv6 disabled on the machines named.
+func newNetwork(t *testing.T, ipv4Only ...string) *network {
 	t.Helper()
 	run(t, "ip link add under type bridge; ip link set under up; ip link set lo up")
 	// A namespace that ends takes its links along only a little later.
@@ -63,11 +66,22 @@ func newNetwork(t *testing.T) *network {
 		worker1: newMachine(t, "worker1", "c1", 2, "10.8.1", "fd08:0:0:1"),
 		gw2:     newMachine(t, "gw2", "c2", 3, "10.9.0", "fd09:0:0:0"),
 	}
+	n.disableIPv6(t, ipv4Only)
 	n.tell(t, v1alpha1.MemberActive)
 	for _, m := range n.all() {
 		m.start(t)
 	}
 	return n
+}
+
+func (n *network) disableIPv6(t *testing.T, names []string) {
+	t.Helper()
+	for _, m := range n.all() {
+		if slices.Contains(names, m.name) && !m.ipv4Only {
+			m.ipv4Only = true
+			m.run(t, "for d in all default; do echo 1 > /proc/sys/net/ipv6/conf/$d/disable_ipv6; done")
+		}
+	}
 }
 
 func (n *network) all() []*machine {
@@ -263,6 +277,7 @@ func (m *machine) endpoint(t *testing.T, slot int) v1alpha1.Endpoint {
 		public = key.PublicKey().String()
 	}
 	return v1alpha1.Endpoint{Gateway: m.name, Slot: int32(slot), PublicKey: public, NextPublicKey: next, MTU: 1420,
+		IPv4Probes: m.ipv4Only,
 		Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: "172.31.1.99"},
 			{Type: v1alpha1.AddressPrivate, IP: m.ip}}}
 }

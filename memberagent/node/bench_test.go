@@ -90,7 +90,7 @@ func benchProber(b *testing.B, n, busy int) {
 	if out, err := exec.CommandContext(b.Context(), "sh", "-ec", script).CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
-	p, err := node.NewProber(func() {})
+	p, err := node.NewProber(true, func() {})
 	if err != nil {
 		b.Fatal(err)
 	}

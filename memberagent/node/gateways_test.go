@@ -49,13 +49,14 @@ func (m *machine) carries(prefix string, hops ...string) bool {
 }
 
 // highlyAvailable is a network with two gateways and a worker in each cluster, in which kube-proxy's rule drops what
-// connection tracking calls invalid.
-func highlyAvailable(t *testing.T) *network {
+// connection tracking calls invalid. IPv6 is disabled on the machines named.
+func highlyAvailable(t *testing.T, ipv4Only ...string) *network {
 	t.Helper()
-	n := newNetwork(t)
+	n := newNetwork(t, ipv4Only...)
 	n.gw3 = newMachine(t, "gw3", "c2", 4, "10.9.1", "fd09:0:0:1")
 	n.gw4 = newMachine(t, "gw4", "c1", 5, "10.8.2", "fd08:0:0:2")
 	n.worker2 = newMachine(t, "worker2", "c2", 6, "10.9.2", "fd09:0:0:2")
+	n.disableIPv6(t, ipv4Only)
 	n.tell(t, v1alpha1.MemberActive)
 	for _, m := range []*machine{n.gw3, n.gw4, n.worker2} {
 		m.start(t)
@@ -86,7 +87,7 @@ func (n *network) settled(t *testing.T) {
 	t.Helper()
 	eventually(t, time.Minute, "all gateways carry", func() bool {
 		for _, m := range []*machine{n.gw1, n.gw4} {
-			if !m.carries("10.9.0.0/16", "sl-c0", "sl-c1") || !m.carries("fd09::/48", "sl-c0", "sl-c1") {
+			if !m.carries("10.9.0.0/16", "sl-c0", "sl-c1") || !m.ipv4Only && !m.carries("fd09::/48", "sl-c0", "sl-c1") {
 				return false
 			}
 		}
@@ -133,12 +134,17 @@ func (f *flow) reset() (silence time.Duration, lost int, err error) {
 }
 
 // flows starts, for as long as the test runs, a UDP flow and a TCP connection from pod to pod, in both directions and
-// of both families.
+// of both families, if all machines have both.
 func (n *network) flows(t *testing.T) []*flow {
 	t.Helper()
 	var out []*flow
+	ipv4Only := slices.ContainsFunc(n.all(), func(m *machine) bool { return m.ipv4Only })
 	for i, ends := range [][2]*machine{{n.worker1, n.worker2}, {n.worker2, n.worker1}} {
-		for _, address := range []string{ends[1].pods + ".10", "[" + ends[1].pods6 + "::10]"} {
+		addresses := []string{ends[1].pods + ".10", "[" + ends[1].pods6 + "::10]"}
+		if ipv4Only {
+			addresses = addresses[:1]
+		}
+		for _, address := range addresses {
 			address = fmt.Sprintf("%s:%d", address, 7000+i)
 			out = append(out, udpFlow(t, ends[0].pod, ends[1].pod, address, address),
 				tcpFlow(t, ends[0].pod, ends[1].pod, address))

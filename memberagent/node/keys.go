@@ -110,10 +110,10 @@ func (a *Agent) proves(at cablePeer) bool {
 // works says whether packets pass by the cable to a peer.
 func (a *Agent) works(r remote) bool {
 	at := cablePeer{r.link, r.id()}
-	if a.prober == nil {
+	if !r.probe.IsValid() {
 		return a.rotation.shaken[at]
 	}
-	return a.proves(at) && a.prober.live(plan.ProbeAddress(r.gateway)) == alive
+	return a.proves(at) && a.prober.live(r.probe) == alive
 }
 
 // keyPeers are the gateways of the other clusters, as far as they concern the replacement of this one's key.

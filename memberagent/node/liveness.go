@@ -38,11 +38,12 @@ func (a *Agent) targets() []target {
 	}
 	for _, g := range a.top.Local.Gateways {
 		if g.Node != a.node && g.PublicKey != (topology.Key{}) {
-			out = append(out, target{cluster: a.top.Cluster, slot: g.Slot, address: plan.ULA(plan.PeerOf(g)), busy: true})
+			out = append(out, target{cluster: a.top.Cluster, slot: g.Slot, busy: true,
+				address: plan.LocalProbe(a.top, a.facts, g)})
 		}
 	}
 	for _, r := range a.remotes {
-		t := target{cluster: r.cluster, slot: r.gateway.Slot, address: plan.ProbeAddress(r.gateway),
+		t := target{cluster: r.cluster, slot: r.gateway.Slot, address: r.probe,
 			on: cablePeer{r.link, r.id()}, busy: a.traffic.busy(cablePeer{r.link, r.id()}, time.Now())}
 		t.full = plan.TunnelMTU(a.top.Cable.Driver, a.facts.UnderlayMTU)
 		if r.gateway.MTU > 0 {
@@ -76,12 +77,8 @@ func (a *Agent) choose(have plan.Plan) {
 
 // alive returns the slots of the gateways, by cluster, that are alive: they answer probes, or are current and have
 // not been probed for long enough to tell, as after a restart. What is known of a remote gateway under another key does
-// not count: with the one that it has now it has to answer first. Those that are held are apart. Both are nil on a
-// kernel that cannot probe.
+// not count: with the one that it has now it has to answer first. Those that are held are apart.
 func (a *Agent) alive(current map[string][]int) (living, waiting map[string][]int) {
-	if a.prober == nil {
-		return nil, nil
-	}
 	present := map[cablePeer]bool{{}: true} // local ones have no cable
 	for _, r := range a.top.Remotes {
 		for _, g := range r.Gateways {
@@ -118,36 +115,26 @@ func (a *Agent) reportedMTU(r remote) int {
 
 // pathMTUs returns what of larger packets does not pass through this node's tunnels. It is nil while nobody knows.
 func (a *Agent) pathMTUs() map[plan.PeerID]int {
-	if a.prober == nil {
-		return nil
-	}
 	sizes := a.prober.sizes()
 	if sizes == nil {
 		return nil
 	}
 	out := make(map[plan.PeerID]int, len(sizes))
-	for _, r := range a.top.Remotes {
-		for _, g := range r.Gateways {
-			// Of two cables to a gateway the smaller size counts: their peers may be one.
-			if size, ok := sizes[plan.ProbeAddress(g)]; ok && (out[plan.PeerOf(g)] == 0 || size < out[plan.PeerOf(g)]) {
-				out[plan.PeerOf(g)] = size
-			}
+	for _, r := range a.remotes {
+		// Of two cables to a gateway the smaller size counts: their peers may be one.
+		if size, ok := sizes[r.probe]; ok && (out[r.id()] == 0 || size < out[r.id()]) {
+			out[r.id()] = size
 		}
 	}
 	return out
 }
 
-// shaken returns the slots of the cables, by cluster, that have had a handshake lately, on a kernel that cannot probe.
+// shaken returns the slots of the cables that are not probed, by cluster, that have had a handshake lately.
 func (a *Agent) shaken() map[string][]int {
-	if a.prober != nil {
-		return nil
-	}
 	out := map[string][]int{}
-	for _, r := range a.top.Remotes {
-		for _, g := range r.Gateways {
-			if a.rotation.shaken[cablePeer{plan.CableLink(g.Slot), plan.PeerOf(g)}] {
-				out[r.Name] = append(out[r.Name], g.Slot)
-			}
+	for _, r := range a.remotes {
+		if !r.probe.IsValid() && a.rotation.shaken[cablePeer{r.link, r.id()}] {
+			out[r.cluster] = append(out[r.cluster], r.gateway.Slot)
 		}
 	}
 	return out
@@ -188,9 +175,6 @@ const (
 
 // probe sets whom to probe.
 func (a *Agent) probe() {
-	if a.prober == nil {
-		return
-	}
 	fast, threshold := a.patience()
 	pace := paces(a.targets(), fast)
 	a.probeMesh(pace, fast)
@@ -199,6 +183,7 @@ func (a *Agent) probe() {
 
 // paces returns how to probe each target, fast where there are few.
 func paces(targets []target, fast time.Duration) map[netip.Addr]Target {
+	targets = slices.DeleteFunc(slices.Clone(targets), func(t target) bool { return !t.address.IsValid() })
 	busy := 0
 	for _, t := range targets {
 		if t.busy {
@@ -242,7 +227,7 @@ func (a *Agent) haState(gateways []v1alpha1.Gateway) v1alpha1.HAState {
 	slot := a.top.Local.Gateways[self].Slot
 	works = append(works, slot)
 	for _, t := range a.targets() {
-		if t.cluster != a.top.Cluster || a.prober == nil {
+		if t.cluster != a.top.Cluster {
 			continue
 		}
 		live := a.prober.live(t.address)
@@ -267,20 +252,19 @@ const (
 // gateway of a cluster does not, nor the last: nobody has anywhere to go, and remote gateways that find none alive hand
 // over to each other in vain. A sibling that answers, but has yet to for its hold, is alive soon.
 func (a *Agent) withdraw(ctx context.Context) {
-	if a.gateway == nil || a.prober == nil || !slices.ContainsFunc(a.targets(), func(t target) bool {
+	if a.gateway == nil || !slices.ContainsFunc(a.targets(), func(t target) bool {
 		return t.cluster == a.top.Cluster && a.prober.answers(t.address)
 	}) {
 		return
 	}
 	var changes []plan.Change
 	for _, address := range a.plan.Addresses {
-		if address.Link != plan.OverlayLink && address.Link != plan.MeshLink &&
-			plan.ULAPrefix().Contains(address.Prefix.Addr()) {
+		if address.Link != plan.OverlayLink && address.Link != plan.MeshLink && plan.IsProbe(address.Prefix.Addr()) {
 			changes = append(changes, plan.Change{Op: plan.Delete, Kind: plan.KindAddress, Element: address})
 		}
 	}
 	if len(changes) == 0 {
-		return // nothing of it is in the kernel yet, or it has no IPv6 and is not probed
+		return // nothing of it is in the kernel yet
 	}
 	interval, threshold := a.patience()
 	wait := min(max(2*interval*time.Duration(threshold), withdrawLeast), withdrawMost)

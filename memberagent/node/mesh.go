@@ -27,9 +27,6 @@ func meshOf(p plan.Plan) []plan.Peer {
 // straight returns the nodes of other clusters that traffic may go to without gateways: they answer probes, or are
 // current and have not been probed for long enough to tell, as after a restart.
 func (a *Agent) straight(current map[plan.PeerID]bool) map[plan.PeerID]bool {
-	if a.prober == nil {
-		return nil
-	}
 	out := map[plan.PeerID]bool{}
 	for _, r := range a.top.Remotes {
 		for _, n := range r.Nodes {

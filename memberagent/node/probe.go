@@ -14,18 +14,20 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// Prober sends ICMPv6 echo requests to gateways, remote ones through the tunnels and the own cluster's over the
-// overlay, which their kernels answer. It keeps a minute of results for each, and finds out which sizes pass through
-// the tunnels.
+// Prober sends ICMP echo requests to gateways, remote ones through the tunnels and the own cluster's over the overlay,
+// which their kernels answer, by IPv6 or by IPv4 as the targets' addresses are. It keeps a minute of results for each,
+// and finds out which sizes pass through the tunnels.
 type Prober struct {
 	changed func()
-	conn    net.PacketConn
+	// conns by whether they are of IPv4; there is none of IPv6 where the kernel has none.
+	conns map[bool]net.PacketConn
 	// id of the small probes; those of sizes have the next.
 	id uint16
 
@@ -43,6 +45,7 @@ type probed struct {
 	*series
 	sizing   *sizing // nil where sizes do not matter
 	address  *net.IPAddr
+	ipv4     bool
 	interval time.Duration
 	due      time.Time
 	carried  Carried
@@ -61,34 +64,59 @@ type Target struct {
 // before any cable has encrypted them.
 type Carried struct{ SentPackets, SentBytes, ReceivedPackets, ReceivedBytes int64 }
 
-// probeBytes is the length of a probe, with its IPv6 header.
-const probeBytes = ipv6.HeaderLen + 8
+// The lengths of a probe's own header and, with IP's, of most probes.
+const (
+	echoBytes  = 8
+	probeBytes = ipv6.HeaderLen + echoBytes
+)
 
-// NewProber opens the socket; the kernel must have IPv6. changed is called when a target comes up or goes
-// down, and must not block.
-func NewProber(changed func()) (*Prober, error) {
-	conn, err := net.ListenIP("ip6:ipv6-icmp", &net.IPAddr{IP: net.IPv6unspecified})
+// NewProber opens the sockets, of IPv6 if the kernel has that. changed is called when a target comes up or goes down,
+// or the size changes that passes to it, and must not block.
+func NewProber(ipv6 bool, changed func()) (*Prober, error) {
+	conn4, err := listen("ip4:icmp", probing4)
 	if err != nil {
-		return nil, fmt.Errorf("open the probes' socket: %w", err)
+		return nil, err
 	}
-	raw, err := conn.SyscallConn()
-	if err == nil {
-		if controlErr := raw.Control(func(fd uintptr) { err = probing(int(fd)) }); controlErr != nil {
-			err = controlErr
+	conns := map[bool]net.PacketConn{true: conn4}
+	if ipv6 {
+		if conns[false], err = listen("ip6:ipv6-icmp", probing6); err != nil {
+			return nil, errors.Join(err, conn4.Close())
 		}
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare the probes' socket: %w", err), conn.Close())
-	}
 	return &Prober{
-		changed: changed, conn: conn, id: uint16(rand.IntN(1 << 16)), // no secret: the tunnel authenticates
+		changed: changed, conns: conns, id: uint16(rand.IntN(1 << 16)), // no secret: the tunnel authenticates
 		tick: time.Second, threshold: 3, series: map[netip.Addr]*probed{}, retime: make(chan struct{}, 1),
 	}, nil
 }
 
-// probing prepares a socket: it gets echo replies only, and what it sends is never fragmented, whatever the kernel
-// thinks of the path.
-func probing(fd int) error {
+// listen opens a socket at any address, and prepares it.
+func listen(network string, prepare func(fd int) error) (net.PacketConn, error) {
+	conn, err := net.ListenIP(network, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open the probes' socket %s: %w", network, err)
+	}
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		if controlErr := raw.Control(func(fd uintptr) { err = prepare(int(fd)) }); controlErr != nil {
+			err = controlErr
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare the probes' socket %s: %w", network, err), conn.Close())
+	}
+	return conn, nil
+}
+
+// probing4 prepares a socket of IPv4: it gets echo replies only, and what it sends is never fragmented, whatever the
+// kernel thinks of the path.
+func probing4(fd int) error {
+	const icmpFilter, reply = 1, 0 // linux/icmp.h
+	return errors.Join(unix.SetsockoptInt(fd, unix.SOL_RAW, icmpFilter, ^(1<<reply)),
+		unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE))
+}
+
+// probing6 is the same of IPv6.
+func probing6(fd int) error {
 	var only unix.ICMPv6Filter
 	for i := range only.Data {
 		only.Data[i] = math.MaxUint32
@@ -112,7 +140,7 @@ func (p *Prober) Set(targets map[netip.Addr]Target, fast time.Duration, threshol
 		interval := target.Interval
 		t := p.series[address]
 		if t == nil {
-			t = &probed{series: newSeries(), address: &net.IPAddr{IP: address.AsSlice()}, due: now}
+			t = &probed{series: newSeries(), address: &net.IPAddr{IP: address.AsSlice()}, ipv4: address.Is4(), due: now}
 		}
 		// Many that are to be probed sooner are not all probed at once.
 		if soon := now.Add(rand.N(interval)); interval < t.interval && soon.Before(t.due) {
@@ -200,15 +228,30 @@ func (p *Prober) answers(target netip.Addr) bool {
 
 // Run sends and receives until the context ends.
 func (p *Prober) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { _ = p.conn.Close() }) // it ends the receiver
-	defer stop()
-	go p.send(ctx)
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	context.AfterFunc(inner, func() { // it ends the receivers
+		for _, conn := range p.conns {
+			_ = conn.Close()
+		}
+	})
+	go p.send(inner)
+	ended := make(chan error, len(p.conns))
+	for _, conn := range p.conns {
+		go func() { ended <- p.receiveFrom(conn) }()
+	}
+	err := <-ended
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// receiveFrom a socket until it is closed.
+func (p *Prober) receiveFrom(conn net.PacketConn) error {
 	buffer := make([]byte, 1<<16)
 	for {
-		n, from, err := p.conn.ReadFrom(buffer)
-		if ctx.Err() != nil {
-			return nil
-		}
+		n, from, err := conn.ReadFrom(buffer)
 		if err != nil {
 			return fmt.Errorf("receive probes: %w", err)
 		}
@@ -253,8 +296,12 @@ func (p *Prober) round(now time.Time) {
 	for _, s := range targets {
 		packets, news := p.next(s, now, tick, threshold)
 		changed = changed || news
+		conn := p.conns[s.ipv4]
+		if conn == nil {
+			continue
+		}
 		for _, packet := range packets {
-			_, _ = p.conn.WriteTo(packet, s.address)
+			_, _ = conn.WriteTo(packet, s.address)
 		}
 	}
 	if changed {
@@ -283,36 +330,54 @@ func (p *Prober) next(s *probed, now time.Time, tick time.Duration, threshold in
 	// A tick that comes a little early is in time; and targets that began together part.
 	s.due = now.Add(s.interval - tick/2 - rand.N(s.interval/10+1))
 	sequence, turned := s.sent(now, interval, threshold)
-	return append(packets, s.request(p.id, sequence, probeBytes)), changed || turned
+	return append(packets, s.request(p.id, sequence, headerLen(s.ipv4)+echoBytes)), changed || turned
 }
 
-// request returns an echo request of a size that includes the IPv6 header, and counts it. The kernel adds header and
-// checksum.
+// request returns an echo request of a size that includes IP's header, and counts it. The kernel adds that header and,
+// for IPv6, the checksum.
 func (s *probed) request(id, sequence uint16, size int) []byte {
 	s.carried.SentPackets++
 	s.carried.SentBytes += int64(size)
-	packet := make([]byte, size-ipv6.HeaderLen)
+	packet := make([]byte, size-headerLen(s.ipv4))
 	packet[0] = byte(ipv6.ICMPTypeEchoRequest)
+	if s.ipv4 {
+		packet[0] = byte(ipv4.ICMPTypeEcho)
+		// RFC 1071, of what is not zero.
+		sum := uint32(packet[0])<<8 + uint32(id) + uint32(sequence)
+		for sum > math.MaxUint16 {
+			sum = sum>>16 + sum&math.MaxUint16
+		}
+		binary.BigEndian.PutUint16(packet[2:], ^uint16(sum))
+	}
 	binary.BigEndian.PutUint16(packet[4:], id)
 	binary.BigEndian.PutUint16(packet[6:], sequence)
 	return packet
 }
 
+// headerLen is the length of an IP header in bytes.
+func headerLen(ofIPv4 bool) int {
+	if ofIPv4 {
+		return ipv4.HeaderLen
+	}
+	return ipv6.HeaderLen
+}
+
 func (p *Prober) receive(packet []byte, from net.Addr) {
 	now := time.Now()
 	source, isIP := from.(*net.IPAddr)
-	if !isIP || len(packet) < 8 || packet[0] != byte(ipv6.ICMPTypeEchoReply) {
+	if !isIP || len(packet) < echoBytes {
 		return
 	}
 	id, sequence := binary.BigEndian.Uint16(packet[4:]), binary.BigEndian.Uint16(packet[6:])
 	address, _ := netip.AddrFromSlice(source.IP)
+	address = address.Unmap()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, ok := p.series[address]
 	if !ok {
 		return
 	}
-	size := ipv6.HeaderLen + len(packet)
+	size := headerLen(s.ipv4) + len(packet)
 	switch {
 	case id == p.id:
 		if s.answered(sequence, now, p.threshold) {

@@ -65,7 +65,7 @@ func TestOfTwoHundredAnIdleOneIsLost(t *testing.T) {
 	const n, fast = 200, 50 * time.Millisecond
 	addresses := loopback(t, n)
 	changes := make(chan struct{}, 1)
-	p, err := NewProber(func() { signal(changes) })
+	p, err := NewProber(true, func() { signal(changes) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +127,8 @@ func TestOfTwoHundredAnIdleOneIsLost(t *testing.T) {
 func TestASenderThatWaitsHoldsNobodyUp(t *testing.T) {
 	address := netip.MustParseAddr("fd51::1")
 	stuck := &stuckConn{began: make(chan struct{}), free: make(chan struct{})}
-	p := &Prober{changed: func() {}, conn: stuck, tick: time.Second, threshold: 3, series: map[netip.Addr]*probed{},
-		retime: make(chan struct{}, 1)}
+	p := &Prober{changed: func() {}, conns: map[bool]net.PacketConn{false: stuck}, tick: time.Second, threshold: 3,
+		series: map[netip.Addr]*probed{}, retime: make(chan struct{}, 1)}
 	p.Set(map[netip.Addr]Target{address: {Interval: time.Second}}, time.Second, 3)
 	ended := make(chan struct{})
 	go func() { p.round(time.Now()); close(ended) }()

@@ -40,11 +40,11 @@ func (a *Agent) measure(ctx context.Context) {
 	for _, r := range a.remotes {
 		state := states[cablePeer{r.link, r.id()}]
 		var health *Health
-		if a.prober != nil {
-			health = a.prober.Health(plan.ProbeAddress(r.gateway))
-			if state.ID == r.id() {
-				a.traffic.look(state, a.prober.Carried(plan.ProbeAddress(r.gateway)), interval, now)
-			}
+		if r.probe.IsValid() {
+			health = a.prober.Health(r.probe)
+		}
+		if state.ID == r.id() {
+			a.traffic.look(state, a.prober.Carried(r.probe), interval, now)
 		}
 		c := connection(r, state, health, now)
 		tunnels = append(tunnels, Tunnel{c, state})

@@ -30,6 +30,8 @@ type remote struct {
 	// candidates to dial, most preferred first.
 	candidates []netip.AddrPort
 	active     bool // traffic to the cluster uses it
+	// probe is the address at which it is probed; invalid if it is not.
+	probe netip.Addr
 }
 
 func (r remote) id() plan.PeerID { return plan.PeerOf(r.gateway) }
@@ -56,7 +58,7 @@ func remotes(top topology.Topology, p plan.Plan) []remote {
 		}
 		for _, peer := range t.Peers {
 			if at, ok := places[cablePeer{t.Link, peer.ID}]; ok {
-				out = append(out, remote{at.cluster, at.gateway, t.Link, peer.Candidates, peer.Active})
+				out = append(out, remote{at.cluster, at.gateway, t.Link, peer.Candidates, peer.Active, peer.Probe})
 			}
 		}
 	}
@@ -66,7 +68,7 @@ func remotes(top topology.Topology, p plan.Plan) []remote {
 	return out
 }
 
-// connection describes a tunnel. Without probes, on a kernel that lacks IPv6, the handshake's age has to do.
+// connection describes a tunnel. Without probes the handshake's age has to do.
 func connection(r remote, peer kernel.PeerState, health *Health, now time.Time) v1alpha1.Connection {
 	c := v1alpha1.Connection{
 		Cluster: r.cluster, Gateway: r.gateway.Node, Slot: int32(r.gateway.Slot) % v1alpha1.NextKeySlots, Link: r.link,
@@ -138,6 +140,7 @@ func endpoint(gateway *v1alpha1.Gateway, driver string, f plan.NodeFacts,
 		PublicKey:     f.ID.String(),
 		Addresses:     addresses,
 		MTU:           int32(plan.TunnelMTU(driver, f.UnderlayMTU)),
+		IPv4Probes:    !f.IPv6,
 	}
 }
 
