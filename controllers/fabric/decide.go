@@ -5,6 +5,7 @@ package fabric
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -68,8 +69,11 @@ type state struct {
 	// force is what the others route to the member, and endpoints how; valid if accepted.
 	force     claim.Claim
 	endpoints []v1alpha1.Endpoint
-	// nodes are those of a mesh, and wantsMesh says that somebody chose the mode Mesh for a pair with the member.
+	// nodes are those of a mesh, with their addresses and the family of all of them, and wantsMesh says that somebody
+	// chose the mode Mesh for a pair with the member.
 	nodes     []v1alpha1.MeshNode
+	addresses []netip.Addr
+	family    string
 	wantsMesh bool
 	accepted  bool
 	// remote is what the others are told.

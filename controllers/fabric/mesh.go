@@ -97,9 +97,9 @@ func (p *mesh) decide(in Input, shared map[[2]*state]netip.Addr, told map[*state
 		refuse(v1alpha1.ReasonNodeAddressesShared,
 			"both have a node with the address %s, so that they are not in one network",
 			address)
-	case len(families(a.nodes)) == 1 && len(families(b.nodes)) == 1 && families(a.nodes)[0] != families(b.nodes)[0]:
-		refuse(v1alpha1.ReasonNodeFamiliesDiffer, "nodes of one have %s and those of the other %s addresses alone",
-			families(a.nodes)[0], families(b.nodes)[0])
+	case a.family != "" && b.family != "" && a.family != b.family:
+		refuse(v1alpha1.ReasonNodeFamiliesDiffer, "nodes of one have %s and those of the other %s addresses alone", a.family,
+			b.family)
 	case p.mode == v1alpha1.TopologyAuto && (invalidSettings(in) && !p.before || !invalidSettings(in) && total > limit):
 		refuse(v1alpha1.ReasonTooManyNodes, "they have %d nodes", total)
 	case told[a]+len(b.nodes) > v1alpha1.MaxMeshRemoteNodes || told[b]+len(a.nodes) > v1alpha1.MaxMeshRemoteNodes:
@@ -157,25 +157,17 @@ func (s *state) answered() bool {
 		})
 }
 
-// families of the addresses of nodes, IPv4 first.
-func families(nodes []v1alpha1.MeshNode) []string {
-	var has [2]bool
-	for _, n := range nodes {
-		for _, text := range n.Addresses {
-			if a, err := netip.ParseAddr(text); err == nil && a.Is4() {
-				has[0] = true
-			} else if err == nil {
-				has[1] = true
-			}
-		}
+// familyOf is the family of all of a member's nodes; empty if they have both.
+func familyOf(s *state) string {
+	v4 := slices.ContainsFunc(s.addresses, netip.Addr.Is4)
+	v6 := slices.ContainsFunc(s.addresses, netip.Addr.Is6)
+	switch {
+	case v4 && !v6:
+		return "IPv4"
+	case v6 && !v4:
+		return "IPv6"
 	}
-	var out []string
-	for i, name := range []string{"IPv4", "IPv6"} {
-		if has[i] {
-			out = append(out, name)
-		}
-	}
-	return out
+	return ""
 }
 
 // sharedAddresses returns the pairs of members, in both orders, that both have a node with one address which at least
@@ -183,7 +175,7 @@ func families(nodes []v1alpha1.MeshNode) []string {
 func sharedAddresses(members map[*state]bool) map[[2]*state]netip.Addr {
 	publishers := map[netip.Addr][]*state{}
 	for s := range members {
-		for _, a := range meshAddresses(s.nodes) {
+		for _, a := range s.addresses {
 			publishers[a] = append(publishers[a], s)
 		}
 	}
@@ -201,7 +193,7 @@ func sharedAddresses(members map[*state]bool) map[[2]*state]netip.Addr {
 		}
 	}
 	for s := range members {
-		for _, a := range meshAddresses(s.nodes) {
+		for _, a := range s.addresses {
 			add(s, a)
 		}
 		for _, p := range s.force.Nodes {
@@ -211,7 +203,7 @@ func sharedAddresses(members map[*state]bool) map[[2]*state]netip.Addr {
 	return out
 }
 
-func meshAddresses(nodes []v1alpha1.MeshNode) []netip.Addr {
+func addressesOf(nodes []v1alpha1.MeshNode) []netip.Addr {
 	var out []netip.Addr
 	for _, n := range nodes {
 		for _, text := range n.Addresses {
@@ -315,6 +307,8 @@ func admitNodes(s *state, routed *netfacts.Owners, keys map[string]string) {
 	var errs []error
 	s.nodes, errs = claim.Nodes(reported, s.force, s.endpoints, claim.Others{Cluster: s.name(), Keys: keys,
 		Routed: routed})
+	s.addresses = addressesOf(s.nodes)
+	s.family = familyOf(s)
 	for _, n := range s.nodes {
 		keys[n.PublicKey] = s.name()
 	}

@@ -79,7 +79,8 @@ func FuzzReport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		in := Input{Now: time.Unix(1e9, 0), Members: []Member{known(1), known(3), known(2)}}
 		in.Set.Spec.Shards = 4
-		in.Set.Spec.Topology.Pairs = []v1alpha1.TopologyPair{pairOf("c1", "c2"), pairOf("c1", "c3"), pairOf("c2", "c3")}
+		in.Set.Spec.Topology.Mode = v1alpha1.TopologyAuto // of c2 and c3
+		in.Set.Spec.Topology.Pairs = []v1alpha1.TopologyPair{pairOf("c1", "c2"), pairOf("c1", "c3")}
 		in.Members[0].Report.Status.Nodes, in.Members[1].Report.Status.Nodes = nodesOf(1, 2), nodesOf(3, 2)
 		in.Members[2].Report = ParseReport("c2", raw, 0)
 		d := Decide(in)

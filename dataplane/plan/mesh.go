@@ -104,15 +104,15 @@ func (v *view) meshAddresses() []Address {
 }
 
 // meshTunnels has one device for all nodes of all clusters: unlike gateways, no two of them have the same pods, so that
-// allowed IPs leave no doubt, and bind each source to the node that it is on.
+// allowed IPs leave no doubt, and bind each source to the node that it is on. There are no keepalive packets: probes
+// keep open what there is to be kept open, and a peer that is not probed is to cost nothing.
 func (v *view) meshTunnels() []Tunnel {
 	if len(v.mesh) == 0 {
 		return nil
 	}
 	t := Tunnel{Link: MeshLink, ListenPort: v.Cable.MeshPort, ID: v.facts.ID}
 	for _, m := range v.mesh {
-		p := Peer{ID: m.id(), Cluster: m.remote.Name, Node: m.node.Name, KeepaliveSeconds: KeepaliveSeconds,
-			Active: v.facts.Straight[m.id()]}
+		p := Peer{ID: m.id(), Cluster: m.remote.Name, Node: m.node.Name, Active: v.facts.Straight[m.id()]}
 		for _, a := range m.node.Addresses {
 			if a.Is4() || v.facts.IPv6 {
 				p.Candidates = append(p.Candidates, netip.AddrPortFrom(a, v.Cable.MeshPort))

@@ -83,6 +83,7 @@ type Agent struct {
 	syncErr     error
 	dialler     dialler
 	meshDialler dialler
+	attempts    attempts
 	traffic     traffic
 	rotation    rotation
 	state       NodeState // as last handed over
@@ -120,7 +121,7 @@ func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1), turned: make(chan struct{}, 1),
 		states: newLatest[NodeState](), turns: newLatest[Turn](), statuses: newLatest[gatewayReport](),
 		snapshots: newLatest[Objects](),
-		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(),
+		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(), attempts: attempts{},
 	}
 	a.proven = newProven(o.StateDir)
 	a.ipv6 = k.IPv6()

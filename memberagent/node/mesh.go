@@ -6,11 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
 )
 
@@ -53,6 +55,9 @@ func (a *Agent) probeMesh(targets map[netip.Addr]Target, interval time.Duration)
 	}
 	interval = max(interval, meshInterval, time.Duration(busy)*time.Second/probesPerSecond)
 	for _, p := range a.mesh {
+		if a.attempts.resting(p.ID) {
+			continue
+		}
 		to := Target{Interval: interval}
 		if !p.Active {
 			to.Interval = max(interval, idleInterval)
@@ -61,10 +66,10 @@ func (a *Agent) probeMesh(targets map[netip.Addr]Target, interval time.Duration)
 	}
 }
 
-// measureMesh dials on where a node of another cluster does not answer.
+// measureMesh dials on where a node of another cluster does not answer, or lets it rest.
 func (a *Agent) measureMesh(ctx context.Context, now time.Time) {
 	if len(a.mesh) == 0 {
-		a.meshDialler = dialler{}
+		a.meshDialler, a.attempts = dialler{}, attempts{}
 		return
 	}
 	states, err := a.cable.Peers(plan.MeshLink)
@@ -81,14 +86,46 @@ func (a *Agent) measureMesh(ctx context.Context, now time.Time) {
 		if !ok {
 			continue
 		}
-		works := a.prober.live(plan.MeshULA(s.ID)) == alive
-		if address, other := a.meshDialler.next(cablePeer{plan.MeshLink, s.ID}, works, s.Endpoint, p.Candidates, now); other {
-			log := logr.FromContextOrDiscard(ctx).WithValues("remoteCluster", p.Cluster, "remoteNode", p.Node)
-			log.V(1).Info("dialling another address", "address", address.String(), "before", s.Endpoint.String())
-			a.redial(log, s, address)
-		}
+		a.measureNode(ctx, p, s, now)
 	}
 	a.meshDialler.forget(func(at cablePeer) bool { _, ok := peers[at.id]; return ok })
+	a.attempts.forget(func(id plan.PeerID) bool { _, ok := peers[id]; return ok })
+}
+
+// measureNode does so with one.
+func (a *Agent) measureNode(ctx context.Context, p plan.Peer, s kernel.PeerState, now time.Time) {
+	address := plan.MeshULA(s.ID)
+	log := logr.FromContextOrDiscard(ctx).WithValues("remoteCluster", p.Cluster, "remoteNode", p.Node)
+	rested := a.attempts.resting(s.ID)
+	switch rest := a.attempts.look(s.ID, p.Cluster, p.Active || a.prober.answers(address), s.ReceivedBytes, now); {
+	case rest:
+		log.V(1).Info("node does not answer, and is left alone for a while", "until", a.attempts[s.ID].until)
+		a.rest(log, p, s)
+		return
+	case a.attempts.resting(s.ID):
+		return
+	case rested:
+		log.V(1).Info("trying a node that has not answered", "address", s.Endpoint.String())
+	}
+	works := a.prober.live(address) == alive
+	if next, other := a.meshDialler.next(cablePeer{plan.MeshLink, s.ID}, works, s.Endpoint, p.Candidates, now); other {
+		log.V(1).Info("dialling another address", "address", next.String(), "before", s.Endpoint.String())
+		a.redial(log, s, next)
+	}
+}
+
+// rest makes a node a new peer of the cable: WireGuard forgets the handshake that it would try again for 90 s, and
+// answers those of the other end. The next try begins at another address.
+func (a *Agent) rest(log logr.Logger, p plan.Peer, s kernel.PeerState) {
+	i := slices.Index(p.Candidates, s.Endpoint) + 1
+	p.Candidates = slices.Concat(p.Candidates[i:], p.Candidates[:i])
+	err := a.cable.RemovePeer(plan.MeshLink, p.ID)
+	if err == nil {
+		err = a.cable.SetPeer(plan.TunnelPeer{Link: plan.MeshLink, Peer: p}, true)
+	}
+	if err != nil {
+		log.Error(err, "the peer was not made anew")
+	}
 }
 
 // key is what this node publishes for other clusters' nodes.

@@ -67,7 +67,7 @@ func meshNodes(in Input) ([]v1alpha1.MeshNode, metav1.Condition) {
 	if n := len(out); n > v1alpha1.MaxMeshNodes {
 		return nil, condition(v1alpha1.PeeringNodesPublished, false, v1alpha1.ReasonTooManyNodes,
 			"the cluster has %d nodes, "+
-				"and one of a mesh at most %d: its pods are reached by gateways; take it out of spec.topology.pairs", n,
+				"and one of a mesh at most %d: its pods are reached by gateways; take it out of the pairs with mode Mesh", n,
 			v1alpha1.MaxMeshNodes)
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.MeshNode) int { return strings.Compare(a.Name, b.Name) })
