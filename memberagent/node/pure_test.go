@@ -22,6 +22,50 @@ import (
 	"github.com/sealane-io/sealane/dataplane/topology"
 )
 
+// redials is a driver that counts how often another address is dialled.
+type redials struct {
+	kernel.Driver
+	times int
+}
+
+func (d *redials) Redial(string, plan.PeerID, netip.AddrPort) error {
+	d.times++
+	return nil
+}
+
+// TestWhoAnswersIsNotDialledElsewhere: a peer that answers, but has to for longer until it counts as alive, is not sent
+// to another address, or traffic goes there as soon as it is.
+func TestWhoAnswersIsNotDialledElsewhere(t *testing.T) {
+	r := remote{cluster: "c2", gateway: topology.Gateway{Node: "gw2", PublicKey: topology.Key{1}}, link: "sl-c0",
+		probe: netip.MustParseAddr("fd51::1"), candidates: []netip.AddrPort{
+			netip.MustParseAddrPort("192.0.2.1:4500"), netip.MustParseAddrPort("192.0.2.2:4500")}}
+	state := kernel.PeerState{Link: r.link, ID: r.id(), Endpoint: r.candidates[0]}
+	for _, c := range []struct {
+		name      string
+		series    series
+		connected bool
+		redials   int
+	}{
+		{"silent", series{live: dead}, false, 1},
+		{"answers again, and is held for dead", series{live: dead, streak: 1}, false, 0},
+		{"alive", series{live: alive}, false, 0},
+		{"connected", series{}, true, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := &redials{}
+			a := &Agent{cable: d, prober: &Prober{series: map[netip.Addr]*probed{r.probe: {series: &c.series}}}}
+			now := time.Unix(1000, 0)
+			for range 2 {
+				a.dial(t.Context(), r, state, c.connected, now)
+				now = now.Add(dialPatience)
+			}
+			if d.times != c.redials {
+				t.Errorf("dialled another address %d times, want %d", d.times, c.redials)
+			}
+		})
+	}
+}
+
 func TestDialler(t *testing.T) {
 	a, b := netip.MustParseAddrPort("192.0.2.1:4500"), netip.MustParseAddrPort("192.0.2.2:4500")
 	roamed := netip.MustParseAddrPort("203.0.113.1:999")

@@ -144,11 +144,13 @@ func (a *Agent) peerStates(ctx context.Context) map[cablePeer]kernel.PeerState {
 	return states
 }
 
-// dial tries the next address of a peer that is there and does not answer.
-func (a *Agent) dial(ctx context.Context, r remote, state kernel.PeerState, works bool, now time.Time) {
+// dial tries the next address of a peer that is there and does not answer. One that answers is reached, though it may
+// have to for longer until it counts as connected: dialled elsewhere it would be lost just when traffic goes there.
+func (a *Agent) dial(ctx context.Context, r remote, state kernel.PeerState, connected bool, now time.Time) {
 	if state.Link != r.link {
 		return
 	}
+	works := connected || a.prober.answers(r.probe)
 	address, other := a.dialler.next(cablePeer{r.link, r.id()}, works, state.Endpoint, r.candidates, now)
 	if !other {
 		return
