@@ -127,6 +127,18 @@ type GatewayKeys struct {
 // MaxKeyPeers is how many gateways Waiting and Abandoned name.
 const MaxKeyPeers = 16
 
+// FlowHash is what a node hashes of a packet to choose among several next hops: those with the same hash take the same.
+// +kubebuilder:validation:Enum=Addresses;Ports
+type FlowHash string
+
+// The hashes, as net.ipv4.fib_multipath_hash_policy and fib_multipath_hash_fields of the node say.
+const (
+	// FlowHashAddresses: all flows between two addresses take the same way.
+	FlowHashAddresses FlowHash = "Addresses"
+	// FlowHashPorts: flows between two addresses are spread by their ports.
+	FlowHashPorts FlowHash = "Ports"
+)
+
 // GatewayStatus is written by the node agent of the gateway's node, on change and at least every 60 s; silentSince by
 // the cluster agent.
 type GatewayStatus struct {
@@ -142,6 +154,9 @@ type GatewayStatus struct {
 	// Version of the node agent.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// FlowHash is by what the node spreads IPv4 flows over several gateways; empty where it does not know.
+	// +optional
+	FlowHash FlowHash `json:"flowHash,omitempty"`
 	// Connections to remote gateways, sorted by cluster and slot.
 	// +listType=atomic
 	// +optional

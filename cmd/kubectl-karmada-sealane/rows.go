@@ -110,6 +110,7 @@ type gatewayRow struct {
 	// Key is the phase of the gateway's key, with how far the others are, and KeyMadeAt when it was made.
 	Key       string `json:"key,omitempty"`
 	KeyMadeAt string `json:"keyMadeAt,omitempty"`
+	FlowHash  string `json:"flowHash,omitempty"`
 }
 
 func (r gatewayRow) cells() []string {
@@ -118,7 +119,7 @@ func (r gatewayRow) cells() []string {
 		slot = number(r.Slot)
 	}
 	return []string{r.Cluster, r.Gateway, slot, r.HAState, r.Ready, r.Implementation, r.Key, r.Summary, r.Version,
-		r.KeyMadeAt}
+		r.KeyMadeAt, r.FlowHash}
 }
 
 type networkRow struct {

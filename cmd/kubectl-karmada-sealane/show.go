@@ -155,7 +155,7 @@ func endpointTable(f *fleet) table {
 
 func gatewayTable(f *fleet) table {
 	return newTable("gateways", gatewayRows(f), 8, "CLUSTER", "GATEWAY", "SLOT", "HA", "READY", "CABLE", "KEY",
-		"SUMMARY", "VERSION", "KEY-MADE-AT")
+		"SUMMARY", "VERSION", "KEY-MADE-AT", "FLOWS-BY")
 }
 
 func networkTable(f *fleet) table {

@@ -89,7 +89,7 @@ func connectedMember(reported time.Time, name, remote, pods, services, ip string
 			ObjectMeta: metav1.ObjectMeta{Name: name + "-gw"},
 			Status: v1alpha1.GatewayStatus{
 				HAState: v1alpha1.GatewayActive, Endpoint: &endpoint, Implementation: v1alpha1.CableUserspace, Version: "v1.2.3",
-				ReportedAt: &at,
+				ReportedAt: &at, FlowHash: v1alpha1.FlowHashAddresses,
 				Keys: &v1alpha1.GatewayKeys{Phase: v1alpha1.KeyOffered, MadeAt: metav1.NewTime(reported.Add(-time.Hour)), Peers: 2,
 					Moved: 1, Waiting: []string{remote + "/" + remote + "-gw"}},
 				Conditions: []metav1.Condition{{Type: v1alpha1.GatewayReady, Status: metav1.ConditionTrue}},

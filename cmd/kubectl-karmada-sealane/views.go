@@ -188,7 +188,7 @@ func gatewayRows(f *fleet) []gatewayRow {
 				Cluster: m.Name, Gateway: g.Name, Slot: g.Spec.Slot, HAState: string(g.Status.HAState),
 				Implementation: string(g.Status.Implementation), Version: g.Status.Version,
 				Ready:   conditionStatus(g.Status.Conditions, v1alpha1.GatewayReady),
-				Summary: gatewaySummary(f, g), Key: keyPhase(g),
+				Summary: gatewaySummary(f, g), Key: keyPhase(g), FlowHash: string(g.Status.FlowHash),
 			}
 			if k := g.Status.Keys; k != nil {
 				row.KeyMadeAt = k.MadeAt.UTC().Format(time.RFC3339)

@@ -61,6 +61,18 @@ func (k *Kernel) IPv6() bool {
 	return err == nil && disabled == 0
 }
 
+// HashesPorts says whether flows of IPv4 are spread over several next hops by their ports, and not by addresses alone.
+// It is an error where the kernel does not spread flows.
+func (k *Kernel) HashesPorts() (bool, error) {
+	const byPorts, byFields, ports = 1, 3, 0x30 // net/ip_fib.h
+	policy, err := readNumber(filepath.Join(k.sysctlDir, "ipv4", "fib_multipath_hash_policy"))
+	if err != nil || policy != byFields {
+		return policy == byPorts, err
+	}
+	fields, err := readNumber(filepath.Join(k.sysctlDir, "ipv4", "fib_multipath_hash_fields"))
+	return fields&ports != 0, err
+}
+
 // Tracked says how many connections this node tracks, and at how many it drops new ones.
 type Tracked struct{ Connections, Limit int }
 

@@ -177,6 +177,7 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, t
 		Endpoint:       endpoint(a.gateway, a.top.Cable.Driver, a.facts, a.candidates()),
 		Implementation: a.implementation(),
 		Version:        a.version,
+		FlowHash:       a.flowHash(ctx),
 		Connections:    connections,
 		Summary:        summary(connections),
 		Keys:           a.rotation.status,
@@ -196,6 +197,19 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, t
 	a.announceCondition(ctx, v1alpha1.GatewayTrackingAvailable, a.reported.Conditions, next.Conditions)
 	a.announceCondition(ctx, v1alpha1.GatewayFullSize, a.reported.Conditions, next.Conditions)
 	a.reported = next
+}
+
+// flowHash of this node. Sealane leaves it as it is: it holds for every route of the node.
+func (a *Agent) flowHash(ctx context.Context) v1alpha1.FlowHash {
+	ports, err := a.kernel.HashesPorts()
+	switch {
+	case err != nil:
+		logr.FromContextOrDiscard(ctx).V(1).Info("how flows are spread is not known", "why", err.Error())
+		return ""
+	case ports:
+		return v1alpha1.FlowHashPorts
+	}
+	return v1alpha1.FlowHashAddresses
 }
 
 // implementation of the cables; empty before there is a plan.
