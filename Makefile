@@ -74,6 +74,10 @@ test-unit: prerequisites test-deps ## Run all tests but the end-to-end scenarios
 	go test -timeout 25m $(LONGEST) ./...
 	go test -C e2e -timeout 15m $$(go list -C e2e ./... | grep -v /scenarios/)
 
+.PHONY: soak
+soak: prerequisites ## Let gateways and cables die and return 500 times at random (STEPS=500 SEED=5100).
+	go test -count=1 -timeout 120m -v -run TestGatewaysWalk ./memberagent/node -steps $(or $(STEPS),500) -seed $(or $(SEED),5100)
+
 .PHONY: test-e2e
 test-e2e: prerequisites test-deps ## Run the end-to-end scenarios (SCENARIOS=./scenarios/faults RUN=TestName LAB_TEST=.lab-test).
 	trap '$(LABCTL) down --quiet --name=$(abspath $(LAB_TEST))' EXIT; \

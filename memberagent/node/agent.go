@@ -86,8 +86,14 @@ type Agent struct {
 	attempts    attempts
 	traffic     traffic
 	rotation    rotation
-	state       NodeState // as last handed over
-	started     time.Time
+	// inherited are the slots, by cluster, of the gateways that the node's routes went by when the agent began.
+	inherited map[string][]int
+	// steppedDown is when this gateway, which is to be none any more, has withdrawn; zero if it has not.
+	steppedDown time.Time
+	// leaving are the remote gateways that are none any more, and since when.
+	leaving map[plan.PeerID]time.Time
+	state   NodeState // as last handed over
+	started time.Time
 	// follows another agent, which has ended; before it did, this one has looked at the node and could have programmed it.
 	follows bool
 
@@ -397,10 +403,16 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	if err != nil {
 		return NodeState{}, fmt.Errorf("%w; the node's network stays as it is", err)
 	}
+	done := NodeState{Programmed: v1alpha1.ReasonNodeProgrammed, Refused: refused(top.Problems), Key: a.key(),
+		NodesReached: nodesReached(a.mesh)}
+	if later, err := a.stepsDown(ctx, top); later || err != nil {
+		return done, err
+	}
 	have, err := a.kernel.Observe(ctx)
 	if err != nil {
 		return NodeState{Programmed: v1alpha1.ReasonNodeProgrammed}, err
 	}
+	a.linger(&top, time.Now())
 	a.cable, a.top, a.healthCheck = driver, top, o.Peering.Spec.HealthCheck
 	a.rotation.asked = o.Peering.Spec.Keys
 	a.choose(have)
@@ -409,8 +421,8 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 		a.noteKeyed()
 	}
 	a.probe()
-	return NodeState{Programmed: v1alpha1.ReasonNodeProgrammed, Refused: refused(top.Problems), Key: a.key(),
-		NodesReached: nodesReached(a.mesh)}, err
+	done.Key, done.NodesReached = a.key(), nodesReached(a.mesh)
+	return done, err
 }
 
 // refused says what was left out of a topology and why, as many as there is room for; empty if nothing.

@@ -33,25 +33,16 @@ func TestGatewaysMayDieWithoutIPv6(t *testing.T) {
 					do, repair func(t *testing.T)
 				}{
 					{"link down", func(t *testing.T) { m.run(t, "ip link set eth0 down") },
-						func(t *testing.T) { m.run(t, "ip link set eth0 up") }},
+						func(t *testing.T) { n.linkUp(t, m) }},
 					{"agent killed", func(t *testing.T) { m.stop(t, syscall.SIGKILL) }, m.start},
 				} {
 					t.Run(m.name+" "+fault.name, func(t *testing.T) {
-						for _, f := range flows {
-							_, _, _ = f.reset()
-						}
+						s := begin(flows)
 						fault.do(t)
 						defer n.settled(t)
 						defer fault.repair(t)
-						time.Sleep(3 * time.Second)
-						for _, f := range flows {
-							silence, lost, err := f.reset()
-							t.Logf("%s: longest silence %d ms, %d lost", f.name, silence.Milliseconds(), lost)
-							if err != nil || lost > 400**slow || silence > 2*time.Second*time.Duration(*slow) {
-								t.Errorf("%s: expected no break, at most 400 lost and 2 s of silence, found %d and %s: %v", f.name,
-									lost, silence, err)
-							}
-						}
+						s.lasts(t, 600)
+						s.check(t, "lost", allowed{lost: 400, silence: 2 * time.Second})
 					})
 				}
 			}

@@ -59,6 +59,9 @@ func (a *Agent) targets() []target {
 // now, in the kernel that have describes.
 func (a *Agent) choose(have plan.Plan) {
 	a.facts.Current = plan.Current(a.top, have)
+	if a.inherited == nil {
+		a.inherited = a.facts.Current
+	}
 	a.facts.Alive, a.facts.Held = a.alive(a.facts.Current)
 	a.facts.Shaken = a.shaken()
 	a.facts.Straight = a.straight(plan.CurrentStraight(a.top, have))
@@ -72,12 +75,13 @@ func (a *Agent) choose(have plan.Plan) {
 			t.Peers[i].Candidates = a.proven.first(t.Link, p.ID, p.Candidates)
 		}
 	}
-	a.remotes, a.mesh = remotes(a.top, a.plan), meshOf(a.plan)
+	a.remotes, a.mesh = a.staying(remotes(a.top, a.plan)), meshOf(a.plan)
 }
 
-// alive returns the slots of the gateways, by cluster, that are alive: they answer probes, or are current and have
-// not been probed for long enough to tell, as after a restart. What is known of a remote gateway under another key does
-// not count: with the one that it has now it has to answer first. Those that are held are apart.
+// alive returns the slots of the gateways, by cluster, that are alive: they answer probes, or are current since before
+// this agent began and have not been probed for long enough to tell. A new cable is not, which nobody may know at its
+// other end yet: a sibling carries instead. What is known of a remote gateway under another key does not count: with
+// the one that it has now it has to answer first. Those that are held are apart.
 func (a *Agent) alive(current map[string][]int) (living, waiting map[string][]int) {
 	present := map[cablePeer]bool{{}: true} // local ones have no cable
 	for _, r := range a.top.Remotes {
@@ -90,8 +94,9 @@ func (a *Agent) alive(current map[string][]int) (living, waiting map[string][]in
 		if !present[t.on] || !a.proves(t.on) {
 			continue
 		}
+		inherited := slices.Contains(current[t.cluster], t.slot) && slices.Contains(a.inherited[t.cluster], t.slot)
 		switch live := a.prober.live(t.address); {
-		case live == alive, live == unknown && slices.Contains(current[t.cluster], t.slot):
+		case live == alive, live == unknown && inherited:
 			living[t.cluster] = append(living[t.cluster], t.slot)
 		case live == held:
 			waiting[t.cluster] = append(waiting[t.cluster], t.slot)
@@ -239,40 +244,4 @@ func (a *Agent) haState(gateways []v1alpha1.Gateway) v1alpha1.HAState {
 		return v1alpha1.GatewayActive
 	}
 	return v1alpha1.GatewayStandby
-}
-
-// Bounds of the time that a gateway goes on carrying after it has withdrawn.
-const (
-	withdrawLeast = 1500 * time.Millisecond
-	withdrawMost  = 10 * time.Second
-)
-
-// withdraw takes this gateway's address from its cables, so that its probes are answered no more, and goes on carrying
-// what still comes until everybody has gone elsewhere: userspace cables end with its pod. Only the sole
-// gateway of a cluster does not, nor the last: nobody has anywhere to go, and remote gateways that find none alive hand
-// over to each other in vain. A sibling that answers, but has yet to for its hold, is alive soon.
-func (a *Agent) withdraw(ctx context.Context) {
-	if a.gateway == nil || !slices.ContainsFunc(a.targets(), func(t target) bool {
-		return t.cluster == a.top.Cluster && a.prober.answers(t.address)
-	}) {
-		return
-	}
-	var changes []plan.Change
-	for _, address := range a.plan.Addresses {
-		if address.Link != plan.OverlayLink && address.Link != plan.MeshLink && plan.IsProbe(address.Prefix.Addr()) {
-			changes = append(changes, plan.Change{Op: plan.Delete, Kind: plan.KindAddress, Element: address})
-		}
-	}
-	if len(changes) == 0 {
-		return // nothing of it is in the kernel yet
-	}
-	interval, threshold := a.patience()
-	wait := min(max(2*interval*time.Duration(threshold), withdrawLeast), withdrawMost)
-	log := logr.FromContextOrDiscard(ctx)
-	if err := a.kernel.Do(ctx, changes); err != nil {
-		log.Error(err, "this gateway was not withdrawn")
-		return
-	}
-	log.Info("withdrawn: carrying on until traffic has gone to the other gateways", "for", wait.String())
-	time.Sleep(wait)
 }

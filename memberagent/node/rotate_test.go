@@ -5,12 +5,10 @@ package node_test
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -137,143 +135,39 @@ func (m *machine) privateKey(t *testing.T) wgtypes.Key {
 	return key
 }
 
-// stream is datagrams from pod to pod that are numbered, so that each that is lost is known.
-type stream struct {
-	name     string
-	mu       sync.Mutex
-	sentAt   []time.Time
-	answered []bool
-}
-
-// lost are the datagrams without an answer of those sent between from and a second ago, and how many those are.
-func (s *stream) lost(from time.Time) (lost, sent int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	until := time.Now().Add(-time.Second)
-	for i, at := range s.sentAt {
-		if at.Before(from) || at.After(until) {
-			continue
-		}
-		if sent++; !s.answered[i] {
-			lost++
-		}
-	}
-	return lost, sent
-}
-
-const (
-	streamEvery = 2 * time.Millisecond
-	// strayDatagrams of a stream may be lost in the time of a test, for a busy machine loses one now and then though
-	// nothing happens. A cable that changes under its traffic loses tens.
-	strayDatagrams = 2
-)
-
-func newStream(t *testing.T, from, to *exec.Cmd, address string) *stream {
-	t.Helper()
-	s := &stream{name: "udp " + address}
-	var server *net.UDPConn
-	var client net.Conn
-	inNetworkOf(t, to, func() error {
-		a, err := net.ResolveUDPAddr("udp", address)
-		if err == nil {
-			server, err = net.ListenUDP("udp", a)
-		}
-		return err
-	})
-	inNetworkOf(t, from, func() (err error) {
-		client, err = (&net.Dialer{}).DialContext(t.Context(), "udp", address)
-		return err
-	})
-	t.Cleanup(func() { _, _ = server.Close(), client.Close() })
-	go func() {
-		buffer := make([]byte, 64)
-		for {
-			k, peer, err := server.ReadFromUDP(buffer)
-			if err != nil {
-				return
-			}
-			_, _ = server.WriteToUDP(buffer[:k], peer)
-		}
-	}()
-	go func() {
-		ticker := time.NewTicker(streamEvery)
-		defer ticker.Stop()
-		for t.Context().Err() == nil {
-			<-ticker.C
-			s.mu.Lock()
-			n := len(s.sentAt)
-			s.sentAt, s.answered = append(s.sentAt, time.Now()), append(s.answered, false)
-			s.mu.Unlock()
-			_, _ = client.Write(binary.BigEndian.AppendUint64(nil, uint64(n)))
-		}
-	}()
-	go func() {
-		buffer := make([]byte, 64)
-		for t.Context().Err() == nil {
-			k, err := client.Read(buffer)
-			if err != nil || k != 8 {
-				continue
-			}
-			s.mu.Lock()
-			if n := binary.BigEndian.Uint64(buffer); n < uint64(len(s.answered)) {
-				s.answered[n] = true
-			}
-			s.mu.Unlock()
-		}
-	}()
-	return s
-}
+// strayDatagrams of a flow may be lost in the time of a test, for a busy machine loses one now and then though nothing
+// happens. A cable that changes under its traffic loses tens.
+const strayDatagrams = 2
 
 // traffic of both kinds, both families and both directions between the pods of two machines.
 type traffic struct {
-	streams []*stream
-	tcp     []*flow
-	from    time.Time
+	flows   []*flow
+	stretch stretch
 }
 
 func newTraffic(t *testing.T, a, b *machine) *traffic {
 	t.Helper()
 	out := &traffic{}
 	for i, ends := range [][2]*machine{{a, b}, {b, a}} {
-		for _, address := range []string{ends[1].pods + ".10", "[" + ends[1].pods6 + "::10]"} {
-			address = fmt.Sprintf("%s:%d", address, 7100+i)
-			eventually(t, 20*time.Second, "a path to "+address, func() bool {
-				host, _, _ := net.SplitHostPort(address)
+		for _, host := range []string{ends[1].pods + ".10", ends[1].pods6 + "::10"} {
+			eventually(t, 20*time.Second, "a path to "+host, func() bool {
 				return within(ends[0].pod, "ping -c1 -W1 "+host).Run() == nil
 			})
-			out.streams = append(out.streams, newStream(t, ends[0].pod, ends[1].pod, address))
-			out.tcp = append(out.tcp, tcpFlow(t, ends[0].pod, ends[1].pod, address))
+			address := net.JoinHostPort(host, fmt.Sprint(7100+i))
+			out.flows = append(out.flows, udpFlow(t, ends[0].pod, ends[1].pod, address, address),
+				tcpFlow(t, ends[0].pod, ends[1].pod, address))
 		}
 	}
 	out.begin()
 	return out
 }
 
-func (f *traffic) begin() {
-	f.from = time.Now()
-	for _, c := range f.tcp {
-		_, _, _ = c.reset()
-	}
-}
+func (f *traffic) begin() { f.stretch = begin(f.flows) }
 
 // whole fails the test if anything was lost since it began.
 func (f *traffic) whole(t *testing.T, what string) {
 	t.Helper()
-	time.Sleep(1500 * time.Millisecond) // what was sent in the last second is not judged yet
-	for _, s := range f.streams {
-		lost, sent := s.lost(f.from)
-		t.Logf("%s: %s: %d of %d lost", what, s.name, lost, sent)
-		if lost > strayDatagrams**slow || sent == 0 {
-			t.Errorf("%s: %s: %d of %d datagrams lost, want at most %d", what, s.name, lost, sent, strayDatagrams**slow)
-		}
-	}
-	for _, c := range f.tcp {
-		silence, _, err := c.reset()
-		t.Logf("%s: %s: longest silence %d ms", what, c.name, silence.Milliseconds())
-		if err != nil {
-			t.Errorf("%s: %s: %v", what, c.name, err)
-		}
-	}
+	f.stretch.check(t, what, allowed{lost: strayDatagrams, silence: time.Second})
 	f.begin()
 }
 

@@ -107,7 +107,8 @@ func explain(c v1alpha1.Connection, peer kernel.PeerState) (reason, message stri
 		return v1alpha1.ReasonNoAddress, "the remote gateway publishes no address: waiting for it to dial this one"
 	case peer.LastHandshake.IsZero():
 		return v1alpha1.ReasonNoHandshake,
-			fmt.Sprintf("no handshake with %s yet: check that UDP to that address and port gets through", c.Address)
+			fmt.Sprintf("no handshake with %s yet: check that UDP to that address and port gets through; while this node's "+
+				"clock is behind what it was, only the remote gateway can begin one, which takes it 15 s", c.Address)
 	case c.Status == v1alpha1.ConnectionConnecting:
 		return v1alpha1.ReasonNoProbeAnswered, fmt.Sprintf("handshake done with %s, no probe answered yet", c.Address)
 	}

@@ -5,6 +5,7 @@ package node_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,48 +47,39 @@ func TestANewAgentTakesOver(t *testing.T) {
 	n := newNetwork(t)
 	eventually(t, 20*time.Second, "connected", func() bool { return n.worker1.pings("10.9.0.10", "") })
 	address := n.gw2.pods + ".10:7000"
-	flows := []*flow{udpFlow(t, n.worker1.pod, n.gw2.pod, address, address), tcpFlow(t, n.worker1.pod, n.gw2.pod, address)}
-	check := func(t *testing.T, when string, most time.Duration) {
-		t.Helper()
-		for _, f := range flows {
-			silence, lost, err := f.reset()
-			t.Logf("%s: %s: longest silence %d ms, %d lost", when, f.name, silence.Milliseconds(), lost)
-			if err != nil || silence > most*time.Duration(*slow) {
-				t.Errorf("%s: %s: expected no break and at most %s of silence, found %s: %v", when, f.name, most, silence, err)
-			}
-		}
-	}
+	n.gw1.run(t, fmt.Sprintf("ip route add %s.0/24 via %s", n.worker1.pods, n.worker1.ip)) // by which ICMP errors come
+	flows := []*flow{udpFlow(t, n.worker1.pod, n.gw2.pod, address, address), tcpFlow(t, n.worker1.pod, n.gw2.pod, address),
+		connects(t, n.worker1.pod, n.gw2.pod, n.gw2.pods+".10:7100")}
+	undisturbed := allowed{lost: 100, silence: 500 * time.Millisecond}
 	for _, m := range []*machine{n.gw1, n.worker1} {
 		for name, signal := range map[string]syscall.Signal{"ends": syscall.SIGTERM, "is killed": syscall.SIGKILL} {
 			t.Run(m.name+" "+name, func(t *testing.T) {
 				eventually(t, 10*time.Second, "programmed", func() bool {
 					return m.says(v1alpha1.ReasonNodeProgrammed) && m.turn() == v1alpha1.ReasonProgramming
 				})
-				for _, f := range flows {
-					_, _, _ = f.reset()
-				}
-				before := m.ours(t)
+				waiting, before := begin(flows), m.ours(t)
 				next := m.follow(t)
 				if now := m.ours(t); now != before {
 					t.Errorf("an agent that waits changed the node from\n%s\nto\n%s", before, now)
 				}
-				check(t, "waiting", 500*time.Millisecond)
+				waiting.check(t, "waiting", undisturbed)
+				s := begin(flows)
 				m.stop(t, signal)
 				m.agent = next
-				time.Sleep(3 * time.Second)
-				check(t, "taken over", time.Second)
+				s.lasts(t, 600)
+				s.check(t, "taken over", allowed{lost: 200, silence: time.Second})
 			})
 		}
 	}
 	t.Run("one that is told to end while it waits leaves the node alone", func(t *testing.T) {
-		before, next := n.gw1.ours(t), n.gw1.follow(t)
+		s, before, next := begin(flows), n.gw1.ours(t), n.gw1.follow(t)
 		if err := errors.Join(next.Process.Signal(syscall.SIGTERM), next.Wait()); err != nil {
 			t.Error(err)
 		}
 		if now := n.gw1.ours(t); now != before {
 			t.Errorf("the node changed from\n%s\nto\n%s", before, now)
 		}
-		check(t, "meanwhile", 500*time.Millisecond)
+		s.check(t, "meanwhile", undisturbed)
 	})
 }
 
