@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealane-io/sealane/dataplane/kernel"
+	"github.com/sealane-io/sealane/dataplane/plan"
 )
 
 // tracked is a UDP connection as connection tracking knows it: from source to service, which is translated to
@@ -121,5 +122,40 @@ func TestConnectionsThatAreForgotten(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// A gateway that begins to give what it translates an address of its own, or ceases to, forgets the connections that it
+// has translated to backends on other nodes, and no others.
+func TestTranslationsThatAreForgotten(t *testing.T) {
+	k, key := open(t)
+	node := goldens(t, key)["spine.txtar/a-gw"]
+	node.become(t)
+	alone := node.plan
+	ofSeveral := alone
+	ofSeveral.Tables = slices.Clone(alone.Tables)
+	ofSeveral.Tables[0].Sets = append(slices.Clone(alone.Tables[0].Sets), plan.Set{Name: "transit",
+		Elements: []netip.Prefix{netip.MustParsePrefix("10.8.1.0/24")}})
+	toOthers := tracked{"10.9.0.12", "10.88.0.7", "10.8.1.9", "10.9.0.12"}
+	toOthersMasked := tracked{"10.9.0.13", "10.88.0.7", "10.8.1.9", "169.254.51.64"}
+	toItself := tracked{"10.9.0.14", "10.88.0.7", "10.8.2.9", "10.9.0.14"}
+	fromElsewhere := tracked{"192.0.2.1", "10.88.0.7", "10.8.1.9", "192.0.2.1"}
+	reach(t, k, alone)
+	for _, next := range []plan.Plan{ofSeveral, alone} {
+		all := []tracked{plain, byService, fromThere, toItself, fromElsewhere, toOthers, toOthersMasked}
+		for _, c := range all {
+			c.add(t)
+		}
+		reach(t, k, next)
+		left := connections(t)
+		for _, c := range all {
+			gone := !slices.Contains(left, c)
+			if want := c == toOthers || c == toOthersMasked; gone != want {
+				t.Errorf("%v: expected gone to be %v, found %v", c, want, gone)
+			}
+		}
+		if err := netlink.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -112,8 +112,12 @@ func (d *doing) flush(f plan.ConntrackFlush) error {
 	if err != nil {
 		return err
 	}
+	from, err := setOf(f.From)
+	if err != nil {
+		return err
+	}
 	_, err = d.netlink.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(nlFamily(f.Family)),
-		flushed{of, local, f.Translated})
+		flushed{of, local, from, f.Translated, len(f.From) > 0})
 	return err
 }
 
@@ -127,13 +131,17 @@ func setOf(prefixes []netip.Prefix) (*netipx.IPSet, error) {
 
 // flushed matches the connections that a plan.ConntrackFlush is about.
 type flushed struct {
-	of, local  *netipx.IPSet
-	translated bool
+	of, local, from      *netipx.IPSet
+	translated, services bool
 }
 
 func (f flushed) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	source, backend, answered := addrOf(flow.Forward.SrcIP), addrOf(flow.Reverse.SrcIP), addrOf(flow.Reverse.DstIP)
-	if !f.of.Contains(source) && !f.of.Contains(addrOf(flow.Forward.DstIP)) && !f.of.Contains(backend) {
+	destination := addrOf(flow.Forward.DstIP)
+	if f.services {
+		return destination != backend && f.from.Contains(source) && f.of.Contains(backend)
+	}
+	if !f.of.Contains(source) && !f.of.Contains(destination) && !f.of.Contains(backend) {
 		return false
 	}
 	return !f.translated || answered != source && !f.local.Contains(answered)

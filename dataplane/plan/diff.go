@@ -61,6 +61,9 @@ type ConntrackFlush struct {
 	// Translated spares the connections whose source is their own, or was translated into Local.
 	Translated bool
 	Local      []netip.Prefix
+	// From, unless it is empty, leaves of them those that come from there to a service and were translated to a backend
+	// in Prefixes.
+	From []netip.Prefix
 }
 
 // Diff returns the changes that turn have into want, in an order that is safe to apply one by one. First
@@ -327,6 +330,9 @@ func accepts(p Plan) []ForwardAccept {
 // flushes forgets connections with the prefixes that become remote. What was remote before is known from the
 // routes and from the tables: others delete either, and the next plan brings it back. While a table was away,
 // connections began that others may have masqueraded; those that began before keep their state.
+//
+// A gateway that begins to give what it translates an address of its own, or ceases to, forgets what it has translated
+// to backends on other nodes: their answers have another way now, on which nobody would translate them back.
 func flushes(want, have Plan) []Change {
 	guarded, routed := map[netip.Prefix]bool{}, map[netip.Prefix]bool{}
 	for _, t := range have.Tables {
@@ -357,8 +363,21 @@ func flushes(want, have Plan) []Change {
 				out = append(out, Change{Add, KindConnection, f})
 			}
 		}
+		i := slices.IndexFunc(have.Tables, func(h Table) bool { return h.Family == t.Family })
+		if i < 0 || hasSet(t, setTransit) == hasSet(have.Tables[i], setTransit) {
+			continue
+		}
+		f := ConntrackFlush{Family: t.Family, From: elementsOf(t, setRemote),
+			Prefixes: append(slices.Clone(elementsOf(t, setTransit)), elementsOf(have.Tables[i], setTransit)...)}
+		if len(f.From) > 0 && len(f.Prefixes) > 0 {
+			out = append(out, Change{Add, KindConnection, f})
+		}
 	}
 	return out
+}
+
+func hasSet(t Table, name string) bool {
+	return slices.ContainsFunc(t.Sets, func(s Set) bool { return s.Name == name })
 }
 
 // elementsOf a set of a table.

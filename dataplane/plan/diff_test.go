@@ -275,6 +275,32 @@ add connection flush 192.0.2.1/32
 		name: "routes that a flap took come back without forgetting connections",
 		edit: func(_, have *plan.Plan) { have.Routes = have.Routes[1:] },
 		want: "add route 10.9.0.0/16 dev sl-c0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420\n",
+	}, {
+		name: "what services led to other nodes' backends is forgotten when there is another way for answers",
+		edit: func(want, _ *plan.Plan) { addSet(want, "transit", "10.8.1.0/24") },
+		want: `replace table ip sealane: add transit { 10.8.1.0/24 }
+add connection flush 10.8.1.0/24 that services led to from 10.9.0.0/16, 10.99.0.0/16
+`,
+	}, {
+		name: "and when there is one way only again",
+		edit: func(_, have *plan.Plan) { addSet(have, "transit", "10.8.1.0/24") },
+		want: `replace table ip sealane: delete transit
+add connection flush 10.8.1.0/24 that services led to from 10.9.0.0/16, 10.99.0.0/16
+`,
+	}, {
+		name: "but not when other nodes come",
+		edit: func(want, have *plan.Plan) {
+			addSet(want, "transit", "10.8.1.0/24", "10.8.3.0/24")
+			addSet(have, "transit", "10.8.1.0/24")
+		},
+		want: "replace table ip sealane: add transit { 10.8.3.0/24 }\n",
+	}, {
+		name: "nor when somebody emptied the set",
+		edit: func(want, have *plan.Plan) {
+			addSet(want, "transit", "10.8.1.0/24")
+			addSet(have, "transit")
+		},
+		want: "replace table ip sealane: add transit { 10.8.1.0/24 }\n",
 	}}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -285,6 +311,14 @@ add connection flush 192.0.2.1/32
 			}
 		})
 	}
+}
+
+func addSet(p *plan.Plan, name string, elements ...string) {
+	set := plan.Set{Name: name}
+	for _, e := range elements {
+		set.Elements = append(set.Elements, netip.MustParsePrefix(e))
+	}
+	p.Tables[0].Sets = append(slices.Clone(p.Tables[0].Sets), set)
 }
 
 // TestFirstAndLast: what guards and keeps packets out of the clear is there before the first link, and goes

@@ -194,6 +194,9 @@ func (f ConntrackFlush) String() string {
 	if f.Translated {
 		text += " from a source translated to none of " + join(f.Local)
 	}
+	if len(f.From) > 0 {
+		text += " that services led to from " + join(f.From)
+	}
 	return text
 }
 

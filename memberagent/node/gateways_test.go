@@ -114,7 +114,7 @@ func TestGatewaysMayDie(t *testing.T) {
 	for _, m := range []*machine{n.gw1, n.gw4, n.gw3} {
 		for _, fault := range n.lasting() {
 			t.Run(m.name+" "+fault.name, func(t *testing.T) {
-				most := allowed{lost: 400, silence: 2 * time.Second}
+				most := allowed{lost: 400, outage: 2 * time.Second}
 				// What a gateway has translated comes back to it alone, by the overlay that it does not hear.
 				most.exempt = func(f *flow) bool {
 					return strings.HasPrefix(fault.name, "overlay") && strings.Contains(f.name, serviceOfC2)

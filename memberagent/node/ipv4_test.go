@@ -42,7 +42,7 @@ func TestGatewaysMayDieWithoutIPv6(t *testing.T) {
 						defer n.settled(t)
 						defer fault.repair(t)
 						s.lasts(t, 600)
-						s.check(t, "lost", allowed{lost: 400, silence: 2 * time.Second})
+						s.check(t, "lost", allowed{lost: 400, outage: 2 * time.Second})
 					})
 				}
 			}

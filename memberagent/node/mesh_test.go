@@ -111,9 +111,9 @@ func TestMesh(t *testing.T) {
 	}
 	seen := begin(flows)
 	begin := func() { seen = begin(flows) }
-	check := func(when string, lost int, silence time.Duration) {
+	check := func(when string, lost int, outage time.Duration) {
 		t.Helper()
-		seen.check(t, when, allowed{lost: lost, silence: silence})
+		seen.check(t, when, allowed{lost: lost, outage: outage})
 		begin()
 	}
 	gateways := func() int { return n.gw1.transit(t) + n.gw2.transit(t) }
@@ -192,6 +192,16 @@ func TestMesh(t *testing.T) {
 			})
 		}
 		check("by gateways", 400, 2*time.Second)
+		seen.lasts(t, 200)
+		check("for good, also what gateways translate", 20, time.Second)
+	})
+	t.Run("the mesh begins", func(t *testing.T) {
+		n.mesh = n.all()
+		n.tell(t, v1alpha1.MemberActive)
+		n.settledMesh(t)
+		begin()
+		seen.lasts(t, 200)
+		check("straight, also what gateways translate", 20, time.Second)
 	})
 }
 

@@ -167,7 +167,7 @@ func (f *traffic) begin() { f.stretch = begin(f.flows) }
 // whole fails the test if anything was lost since it began.
 func (f *traffic) whole(t *testing.T, what string) {
 	t.Helper()
-	f.stretch.check(t, what, allowed{lost: strayDatagrams, silence: time.Second})
+	f.stretch.check(t, what, allowed{lost: strayDatagrams, outage: time.Second})
 	f.begin()
 }
 

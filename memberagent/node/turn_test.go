@@ -50,7 +50,7 @@ func TestANewAgentTakesOver(t *testing.T) {
 	n.gw1.run(t, fmt.Sprintf("ip route add %s.0/24 via %s", n.worker1.pods, n.worker1.ip)) // by which ICMP errors come
 	flows := []*flow{udpFlow(t, n.worker1.pod, n.gw2.pod, address, address), tcpFlow(t, n.worker1.pod, n.gw2.pod, address),
 		connects(t, n.worker1.pod, n.gw2.pod, n.gw2.pods+".10:7100")}
-	undisturbed := allowed{lost: 100, silence: 500 * time.Millisecond}
+	undisturbed := allowed{lost: 100, outage: 500 * time.Millisecond}
 	for _, m := range []*machine{n.gw1, n.worker1} {
 		for name, signal := range map[string]syscall.Signal{"ends": syscall.SIGTERM, "is killed": syscall.SIGKILL} {
 			t.Run(m.name+" "+name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestANewAgentTakesOver(t *testing.T) {
 				m.stop(t, signal)
 				m.agent = next
 				s.lasts(t, 600)
-				s.check(t, "taken over", allowed{lost: 200, silence: time.Second})
+				s.check(t, "taken over", allowed{lost: 200, outage: time.Second})
 			})
 		}
 	}
