@@ -31,8 +31,8 @@ const (
 	ReasonInvalidSettings = "InvalidSettings"
 	// ReasonSelectedElsewhere: an older ClusterSet selects the cluster too.
 	ReasonSelectedElsewhere = "SelectedElsewhere"
-	// ReasonClusterNotFound: a cluster that spec.clusterAffinity, spec.services.exporters or spec.topology names
-	// does not exist.
+	// ReasonClusterNotFound: a cluster that spec.clusterAffinity, spec.services.exporters, spec.topology or
+	// spec.rollOut names does not exist.
 	ReasonClusterNotFound = "ClusterNotFound"
 	// ReasonLeaving: a member has not yet said that its nodes are clean.
 	ReasonLeaving = "Leaving"
@@ -102,6 +102,10 @@ type ClusterSetSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	Keys KeysSpec `json:"keys,omitempty"`
+
+	// RollOut of node agents.
+	// +optional
+	RollOut RollOutSpec `json:"rollOut,omitzero"`
 
 	// HealthCheck of the gateways.
 	// +kubebuilder:default={}
@@ -203,7 +207,7 @@ type ClusterSetStatus struct {
 	// +listType=atomic
 	// +optional
 	Problems []Problem `json:"problems,omitempty"`
-	// Conditions: Ready, Connected.
+	// Conditions: Ready, Connected, RolledOut.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

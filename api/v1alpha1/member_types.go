@@ -125,6 +125,9 @@ type MemberStatus struct {
 	// +listType=set
 	// +optional
 	FailedRevisions []string `json:"failedRevisions,omitempty"`
+	// RollOut of node agents in the member; not set where its cluster agent reports none.
+	// +optional
+	RollOut *MemberRollOut `json:"rollOut,omitempty"`
 	// AgentVersion that the member runs.
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`

@@ -63,6 +63,10 @@ type PeeringSpec struct {
 	// +listType=set
 	// +optional
 	FailedRevisions []string `json:"failedRevisions,omitempty"`
+	// RollOut says which node agents may take nodes over from others. Where it is not set, as of an older broker, and of a
+	// member that reports no roll-out, all may.
+	// +optional
+	RollOut *RollOutTurn `json:"rollOut,omitempty"`
 	// Conditions of this cluster's Member that concern its admins: Accepted.
 	// +listType=map
 	// +listMapKey=type
@@ -113,6 +117,9 @@ type PeeringStatus struct {
 	// +listType=set
 	// +optional
 	FailedRevisions []string `json:"failedRevisions,omitempty"`
+	// RollOut says how far the nodes have come with the agents that the DaemonSet brings; not set while there are none.
+	// +optional
+	RollOut *RollOutReport `json:"rollOut,omitempty"`
 	// Conditions that the agent knows: MCSAPI, DNSConfigured, NodesProgrammed, AgentsRunning, GatewaysReady,
 	// NetworksAccepted, ExportsAccepted, ImportsApplied, and in a mesh NodesPublished.
 	// +listType=map

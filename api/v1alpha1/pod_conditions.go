@@ -36,12 +36,13 @@ const (
 	// Of PodNodeKey and PodNodesReached.
 	ReasonKeyPublished = "Published"
 	// Of PodMayProgram: it programs; it does, and has died lately, more than once; it waits and could; it waits, and
-	// another node's of the same revision has failed; it waits and could, and another gateway comes first; it waits and
-	// could not.
+	// another node's of the same revision has failed; it waits and could, and it is not yet its cluster's turn, or that is
+	// over before its time; it waits and could, and another gateway comes first; it waits and could not.
 	ReasonProgramming  = "Programming"
 	ReasonCrashing     = "Crashing"
 	ReasonRehearsed    = "Rehearsed"
 	ReasonHeld         = "Held"
+	ReasonUnreleased   = "Unreleased"
 	ReasonQueued       = "Queued"
 	ReasonNotRehearsed = "NotRehearsed"
 )

@@ -29,6 +29,7 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/controllers/metrics"
+	"github.com/sealane-io/sealane/controllers/rollout"
 	"github.com/sealane-io/sealane/internal/reach"
 	"github.com/sealane-io/sealane/propagation"
 )
@@ -101,7 +102,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.Metrics.Members(set.Name, d.Set.Members, d.Set.AcceptedMembers, d.Set.ConnectedMembers)
 	r.Metrics.Pairs(set.Name, d.Set.Pairs, d.Set.ConnectedPairs, d.UnknownPairs)
-	return ctrl.Result{RequeueAfter: reach.Sooner(again, later)}, nil
+	r.Metrics.RollOut(set.Name, rollout.Count(d.RollOut.Records))
+	return ctrl.Result{RequeueAfter: reach.Sooner(reach.Sooner(again, later), d.RollOut.Again)}, nil
 }
 
 // gather reads everything that Decide needs, and says when to look again.

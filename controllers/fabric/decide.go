@@ -16,6 +16,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
+	"github.com/sealane-io/sealane/controllers/rollout"
 	"github.com/sealane-io/sealane/internal/claim"
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
@@ -61,6 +62,8 @@ type Decision struct {
 	Set v1alpha1.ClusterSetStatus
 	// UnknownPairs is how many pairs of members are not known to be connected or not.
 	UnknownPairs int32
+	// RollOut is the order in which members get new node agents, and when to decide about it anew.
+	RollOut rollout.Decision
 }
 
 // state is one member while Decide is at work.
@@ -123,13 +126,16 @@ func Decide(in Input) Decision {
 		}
 		s.remote = v1alpha1.RemoteCluster{Name: s.name(), Networks: s.force.Networks(), Endpoints: nonNil(s.endpoints)}
 	}
-	t := tallyOf(pairsOf(states))
+	pairs := pairsOf(states)
+	t, order := tallyOf(pairs), rollOut(in, states, pairs)
 	d := Decision{
+		RollOut:  order,
 		Peerings: map[string]v1alpha1.PeeringSpec{},
 		Statuses: map[string]v1alpha1.MemberStatus{},
 	}
 	for _, s := range states {
 		status := memberStatus(s, states, meshes, t.down, in.Now)
+		status.RollOut = order.Records[s.name()]
 		spec, changed := peering(in, s, states, status, meshes)
 		if changed {
 			d.Peerings[s.name()] = spec
@@ -138,6 +144,7 @@ func Decide(in Input) Decision {
 		d.Statuses[s.name()] = status
 	}
 	d.Set, d.UnknownPairs = setStatus(in, states, t, d.Statuses), int32(t.unknown)
+	setRolledOut(&d.Set, order.Condition, in)
 	return d
 }
 
@@ -328,6 +335,9 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
 			}
 		}
 		spec.FailedRevisions = failedElsewhere(s, states)
+		if r := status.RollOut; r != nil {
+			spec.RollOut = &v1alpha1.RollOutTurn{Revision: r.Released}
+		}
 		slices.SortFunc(spec.RemoteClusters, func(a, b v1alpha1.RemoteCluster) int { return strings.Compare(a.Name, b.Name) })
 	}
 	last := s.Record.Status.Revision

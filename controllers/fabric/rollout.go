@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/rollout"
 	"github.com/sealane-io/sealane/internal/clip"
 )
 
@@ -55,4 +59,92 @@ func (s *state) holds() {
 				"have failed there; those that wait in any member are held, and their old ones go on. Repair what failed, "+
 				"install a bundle that works, or the former one", s.name(), clip.List(failed, maxNamed)))
 	}
+}
+
+// rollOut decides in which order members get new node agents.
+func rollOut(in Input, states []*state, pairs []pair) rollout.Decision {
+	input := rollout.Input{Canary: in.Set.Spec.RollOut.Canary, Now: in.Now}
+	connected, cut := reachOf(pairs)
+	for _, s := range states {
+		if !s.accepted || !s.active() {
+			continue
+		}
+		m := rollout.Member{Name: s.name(), Lost: stale(s) != "", Failed: s.failedRevisions(),
+			Connected: connected[s], Cut: cut[s], Record: s.Record.Status.RollOut}
+		if s.Report.Known {
+			m.Report = rollOutReport(s.Report.Status.RollOut)
+			m.Trouble, m.Waits = agentTrouble(s.Report.Status.Conditions)
+		} else if m.Record != nil {
+			m.Report = &m.Record.Report
+		}
+		input.Members = append(input.Members, m)
+	}
+	d := rollout.Decide(input)
+	for _, p := range d.Problems {
+		for _, s := range states {
+			if s.name() == p.Cluster {
+				s.problem(p.Reason, p.Message)
+			}
+		}
+	}
+	return d
+}
+
+// rollOutReport returns what a member reports if it can be so.
+func rollOutReport(r *v1alpha1.RollOutReport) *v1alpha1.RollOutReport {
+	if r == nil || !revisions.MatchString(r.Revision) || min(r.Nodes, r.Updated, r.Outdated) < 0 ||
+		int64(r.Updated)+int64(r.Outdated) > int64(r.Nodes) {
+		return nil
+	}
+	out := *r
+	out.LastNode = clip.Text(clip.Line(r.LastNode), maxNodeName)
+	return &out
+}
+
+// maxNodeName is how long a node's name can be.
+const maxNodeName = 253
+
+// agentTrouble is what a member says is wrong with its node agents, and what they wait for.
+func agentTrouble(conditions []metav1.Condition) (trouble, waits string) {
+	var all []string
+	for _, c := range conditions {
+		switch {
+		case c.Type != v1alpha1.PeeringAgentsRunning && c.Type != v1alpha1.PeeringNodesProgrammed,
+			c.Status != metav1.ConditionFalse:
+		case slices.Contains(troubles(c.Type), c.Reason):
+			all = append(all, c.Message)
+		case c.Type == v1alpha1.PeeringAgentsRunning:
+			waits = c.Message
+		}
+	}
+	return strings.Join(all, "; "), waits
+}
+
+// reachOf returns of each member to which others it is connected, and to which it is known not to be. Left out is one
+// that nobody reaches, of a member that reaches others: it is that one which is cut off.
+func reachOf(pairs []pair) (connected, cut map[*state][]string) {
+	connected, cut = map[*state][]string{}, map[*state][]string{}
+	has, isolated := map[*state]int{}, map[*state]bool{}
+	broken := func(p pair) bool { return badness(p.worse().status) < badness(v1alpha1.ConnectionUnknown) }
+	for _, p := range pairs {
+		for _, s := range []*state{p.a, p.b} {
+			has[s]++
+			isolated[s] = broken(p) && (has[s] == 1 || isolated[s])
+		}
+	}
+	for _, p := range pairs {
+		for _, s := range []*state{p.a, p.b} {
+			other := p.a
+			if s == p.a {
+				other = p.b
+			}
+			switch {
+			case p.worse().status == v1alpha1.ConnectionConnected:
+				connected[s] = append(connected[s], other.name())
+			case broken(p) && (isolated[s] || !isolated[other]):
+				cut[s] = append(cut[s], other.name())
+			}
+		}
+	}
+	return connected, cut
 }

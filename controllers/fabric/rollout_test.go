@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
@@ -52,4 +54,109 @@ func TestAFailedRollOutIsToldToTheOthers(t *testing.T) {
 	check("again", "7d9f  7d9f")
 	w.member("c2").Record.Spec.Phase = v1alpha1.MemberLeaving
 	check("it leaves", "  ")
+}
+
+// TestTheOrderIsToldToMembers: the broker's order as a member's Peering, its record and the ClusterSet say it.
+func TestTheOrderIsToldToMembers(t *testing.T) {
+	w := newWalk(known(1), known(2), known(3))
+	for i := range w.in.Members {
+		m := &w.in.Members[i]
+		for j := range w.in.Members {
+			if i != j {
+				m.Report.Status.Connections = append(m.Report.Status.Connections, v1alpha1.MemberConnection{
+					Cluster: w.in.Members[j].Record.Name, Status: v1alpha1.ConnectionConnected})
+			}
+		}
+	}
+	check := func(when, want, condition string) {
+		t.Helper()
+		w.step()
+		var got []string
+		for _, m := range w.in.Members {
+			text := "all"
+			if r := m.Sent.RollOut; r != nil {
+				text = r.Revision
+			}
+			got = append(got, text)
+		}
+		c := meta.FindStatusCondition(w.d.Set.Conditions, v1alpha1.ClusterSetRolledOut)
+		reason := ""
+		if c != nil {
+			reason = c.Reason
+		}
+		if got := strings.Join(got, " "); got != want || reason != condition {
+			t.Errorf("%s: told %q, %s, want %q, %s", when, got, reason, want, condition)
+		}
+	}
+	report := func(name, revision string, updated, outdated int32) {
+		w.member(name).Report.Status.RollOut = &v1alpha1.RollOutReport{Revision: revision, Nodes: 2, Updated: updated,
+			Outdated: outdated}
+	}
+	check("nobody reports", "all all all", "")
+	report("c1", "a0", 2, 0)
+	report("c2", "a0", 2, 0)
+	check("two do", "a0 a0 all", v1alpha1.ReasonRolledOut)
+	report("c3", "a0", 1, 2)
+	check("more than there are", "a0 a0 all", v1alpha1.ReasonRolledOut)
+	report("c3", "../a0", 2, 0)
+	check("no revision", "a0 a0 all", v1alpha1.ReasonRolledOut)
+	report("c3", "a0", 2, 0)
+	for _, name := range []string{"c1", "c2", "c3"} {
+		report(name, "b1", 0, 2)
+	}
+	w.in.Set.Spec.RollOut.Canary = "c2"
+	check("another bundle", "a0 a0 ", v1alpha1.ReasonRollingOut)
+	check("the canary", "a0 b1 ", v1alpha1.ReasonRollingOut)
+	report("c2", "b1", 1, 1)
+	w.member("c2").Report.Status.Connections[0].Status = v1alpha1.ConnectionError
+	check("it loses c1", "a0 b1 ", v1alpha1.ReasonRollingOut)
+	check("for long", "a0  ", v1alpha1.ReasonRollOutStopped)
+	if text := fmt.Sprint(w.d.Set.Problems); !strings.Contains(text, "stopped at c2") ||
+		!strings.Contains(text, "c1 before") {
+		t.Errorf("problems: %s", text)
+	}
+	w.member("c2").Report.Known = false
+	check("and is silent", "a0 b1 ", v1alpha1.ReasonRollOutStopped)
+	w.member("c2").Report.Known = true
+	w.member("c2").Record.Spec.Phase = v1alpha1.MemberLeaving
+	check("it leaves", "b1 all ", v1alpha1.ReasonRollingOut)
+	if r := w.member("c2").Record.Status.RollOut; r != nil {
+		t.Errorf("%+v of one that leaves", r)
+	}
+}
+
+// TestWhoIsCutOff: of a pair that is broken, one that no other reaches is not the fault of a member that reaches
+// others.
+func TestWhoIsCutOff(t *testing.T) {
+	for _, tt := range []struct{ name, broken, want string }{
+		{"none", "", ""},
+		{"c1 and c2", "1-2", "c1:c2 c2:c1"},
+		{"c3 is down", "1-3 2-3", "c3:c1+c2"},
+		{"c1 loses all", "1-2 1-3", "c1:c2+c3"},
+		{"all are", "1-2 1-3 2-3", "c1:c2+c3 c2:c1+c3 c3:c1+c2"},
+	} {
+		var states []*state
+		for i := range 3 {
+			s := &state{Member: known(i + 1), accepted: true}
+			for j := range 3 {
+				status := v1alpha1.ConnectionConnected
+				if strings.Contains(tt.broken, fmt.Sprintf("%d-%d", min(i, j)+1, max(i, j)+1)) {
+					status = v1alpha1.ConnectionError
+				}
+				s.Report.Status.Connections = append(s.Report.Status.Connections,
+					v1alpha1.MemberConnection{Cluster: fmt.Sprint("c", j+1), Status: status})
+			}
+			states = append(states, s)
+		}
+		_, cut := reachOf(pairsOf(states))
+		var got []string
+		for _, s := range states {
+			if len(cut[s]) > 0 {
+				got = append(got, s.name()+":"+strings.Join(cut[s], "+"))
+			}
+		}
+		if got := strings.Join(got, " "); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
 }

@@ -284,6 +284,18 @@ func setStatus(in Input, states []*state, t tally, statuses map[string]v1alpha1.
 	return status
 }
 
+// setRolledOut takes over whether all members have their new node agents; nil is of a ClusterSet none of whose members
+// tells.
+func setRolledOut(status *v1alpha1.ClusterSetStatus, c *metav1.Condition, in Input) {
+	if c == nil {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ClusterSetRolledOut)
+		return
+	}
+	c.Message = bounded(c.Message)
+	c.ObservedGeneration, c.LastTransitionTime = in.Set.Generation, metav1.NewTime(in.Now)
+	meta.SetStatusCondition(&status.Conditions, *c)
+}
+
 // setPairs counts the pairs, and lists those that are not connected as far as there is room.
 func setPairs(status *v1alpha1.ClusterSetStatus, t tally) {
 	status.Pairs, status.ConnectedPairs = int32(t.connected+len(t.down)), int32(t.connected)

@@ -107,6 +107,11 @@ func Problems(s State, name string) []v1alpha1.Problem {
 				"correct the names, or join these clusters to Karmada: the other pairs are in force", name,
 			clip.List(unknown, maxNamed))
 	}
+	if canary := set.Spec.RollOut.Canary; canary != "" && s.Cluster(canary) == nil {
+		add(canary, v1alpha1.ReasonClusterNotFound, "spec.rollOut.canary of ClusterSet %s names %s, and Karmada has no such "+
+			"cluster; correct the name: until then the first member by name is the first to get new node agents", name,
+			clip.Line(canary))
+	}
 	for _, m := range s.Members {
 		if m.Spec.ClusterSet == name && m.Spec.Phase == v1alpha1.MemberLeaving {
 			add(m.Name, v1alpha1.ReasonLeaving, "cluster %s is leaving and has not yet said that its nodes are clean; if it "+

@@ -4,15 +4,19 @@
 package metrics
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
 // Metrics of the broker.
 type Metrics struct {
 	members  *prometheus.GaugeVec
 	pairs    *prometheus.GaugeVec
+	rollOut  *prometheus.GaugeVec
 	written  *prometheus.CounterVec
 	decide   *prometheus.HistogramVec
 	services *prometheus.GaugeVec
@@ -28,6 +32,10 @@ func New(r prometheus.Registerer) *Metrics {
 		pairs: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "sealane_pairs", Help: "Pairs of accepted members by state: connected, unknown, disconnected.",
 		}, []string{"clusterset", "state"}),
+		rollOut: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sealane_rollout_members",
+			Help: "Members by where they stand with new node agents: done, waiting, turn, stopped.",
+		}, []string{"clusterset", "state"}),
 		written: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sealane_works_written_total", Help: "Works written, by the kind they carry.",
 		}, []string{"kind"}),
@@ -42,7 +50,7 @@ func New(r prometheus.Registerer) *Metrics {
 			Name: "sealane_reports_refused_total", Help: "Reports of members that were refused as a whole or in part, by kind.",
 		}, []string{"kind"}),
 	}
-	r.MustRegister(m.members, m.pairs, m.written, m.decide, m.services, m.refused)
+	r.MustRegister(m.members, m.pairs, m.rollOut, m.written, m.decide, m.services, m.refused)
 	return m
 }
 
@@ -58,6 +66,14 @@ func (m *Metrics) Pairs(set string, all, connected, unknown int32) {
 	m.pairs.WithLabelValues(set, "connected").Set(float64(connected))
 	m.pairs.WithLabelValues(set, "unknown").Set(float64(unknown))
 	m.pairs.WithLabelValues(set, "disconnected").Set(float64(all - connected - unknown))
+}
+
+// RollOut records how many members of a ClusterSet are in each state of a roll-out of node agents.
+func (m *Metrics) RollOut(set string, count map[v1alpha1.RollOutState]int) {
+	for _, state := range []v1alpha1.RollOutState{v1alpha1.RollOutDone, v1alpha1.RollOutWaiting, v1alpha1.RollOutInTurn,
+		v1alpha1.RollOutStopped} {
+		m.rollOut.WithLabelValues(set, strings.ToLower(string(state))).Set(float64(count[state]))
+	}
 }
 
 // Wrote counts a Work that was written.
@@ -82,5 +98,6 @@ func (m *Metrics) Refused(kind string) { m.refused.WithLabelValues(kind).Inc() }
 func (m *Metrics) Forget(set string) {
 	m.members.DeletePartialMatch(prometheus.Labels{"clusterset": set})
 	m.pairs.DeletePartialMatch(prometheus.Labels{"clusterset": set})
+	m.rollOut.DeletePartialMatch(prometheus.Labels{"clusterset": set})
 	m.services.DeletePartialMatch(prometheus.Labels{"clusterset": set})
 }
