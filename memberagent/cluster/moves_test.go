@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -130,7 +131,7 @@ func TestGatewaysAreReplacedInTurn(t *testing.T) {
 				return err
 			}
 			p.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.PodMayProgram, Status: corev1.ConditionFalse,
-				Reason: reason}}
+				Reason: reason, LastTransitionTime: metav1.Now()}}
 			return m.Status().Update(ctx, p)
 		})
 	}
@@ -163,6 +164,12 @@ func TestGatewaysAreReplacedInTurn(t *testing.T) {
 	turns("node-a")
 	m.connects("node-b")
 	waits("node-a", v1alpha1.ReasonProgramming)
+	m.reports("how far the roll-out has come", func(s *v1alpha1.PeeringStatus) error {
+		if s.RollOut == nil {
+			return errors.New("nothing is said")
+		}
+		return expect("roll-out", *s.RollOut, v1alpha1.RollOutReport{Revision: "new", Nodes: 2, LastNode: "node-a"})
+	})
 	turns("")
 	m.connects("node-a")
 	turns("node-b")

@@ -44,8 +44,8 @@ func OpenLock(stateDir string) (*os.File, error) {
 
 // Turn is what an agent says of its right to program the node.
 type Turn struct {
-	// Reason is v1alpha1.ReasonProgramming, ReasonCrashing, ReasonRehearsed, ReasonHeld, ReasonQueued or
-	// ReasonNotRehearsed.
+	// Reason is v1alpha1.ReasonProgramming, ReasonCrashing, ReasonRehearsed, ReasonHeld, ReasonUnreleased,
+	// ReasonQueued or ReasonNotRehearsed.
 	Reason, Message string
 }
 
@@ -54,7 +54,7 @@ func (t Turn) condition(now metav1.Time) corev1.PodCondition {
 		Message:            t.Message,
 		LastTransitionTime: now}
 	switch t.Reason {
-	case v1alpha1.ReasonHeld, v1alpha1.ReasonQueued, v1alpha1.ReasonNotRehearsed:
+	case v1alpha1.ReasonHeld, v1alpha1.ReasonUnreleased, v1alpha1.ReasonQueued, v1alpha1.ReasonNotRehearsed:
 		c.Status = corev1.ConditionFalse
 	}
 	return c
@@ -101,7 +101,7 @@ func (a *Agent) wait(ctx context.Context, file *os.File) error {
 		}
 		a.tellTurn(ctx, &r, err)
 		// One that is held, or comes later, would do its best.
-		a.follows = err == nil || errors.Is(err, errHeld) || errors.Is(err, errQueued)
+		a.follows = err == nil || errors.Is(err, errHeld) || errors.Is(err, errUnreleased) || errors.Is(err, errQueued)
 		if a.follows && !queued {
 			queued = true
 			// It outlives a context that ends, but not the process, which then does too.
@@ -139,6 +139,8 @@ func (a *Agent) tellTurn(ctx context.Context, r *rehearsal, err error) {
 		switch {
 		case errors.Is(err, errHeld):
 			now.Reason = v1alpha1.ReasonHeld
+		case errors.Is(err, errUnreleased):
+			now.Reason = v1alpha1.ReasonUnreleased
 		case errors.Is(err, errQueued):
 			now.Reason = v1alpha1.ReasonQueued
 		}
@@ -190,7 +192,9 @@ func flock(file *os.File, how int) error {
 
 // These are no failures of this agent's.
 var (
-	errHeld   = errors.New("an agent of the same revision has failed on another node")
+	errHeld       = errors.New("an agent of the same revision has failed on another node")
+	errUnreleased = errors.New("it is not this cluster's turn in the roll-out, or the roll-out has stopped: see " +
+		"kubectl karmada sealane show rollout")
 	errQueued = errors.New("another gateway of the cluster comes first, or is not well yet: the cluster agent gives turns")
 )
 
@@ -223,6 +227,9 @@ func (a *Agent) rehearse(ctx context.Context) error {
 	}
 	facts.Current = plan.Current(top, have)
 	plan.Diff(plan.For(top, facts), have)
+	if r := o.Peering.Spec.RollOut; r != nil && a.revision != "" && r.Revision != a.revision {
+		return errUnreleased
+	}
 	if g := o.gateway(a.node); g != nil && len(o.Gateways) > 1 && !g.Spec.Turn {
 		return errQueued
 	}

@@ -205,12 +205,23 @@ func TestATurnIsRehearsed(t *testing.T) {
 	gateways.Gateways[0].Spec.Turn = true
 	cluster.set(gateways, nil)
 	cluster.says(t, v1alpha1.ReasonRehearsed, "")
+	unreleased := peering(v1alpha1.CableWireGuard)
+	unreleased.Peering.Spec.RollOut = &v1alpha1.RollOutTurn{Revision: "before"}
+	cluster.set(unreleased, nil)
+	cluster.says(t, v1alpha1.ReasonUnreleased, "not this cluster's turn")
+	released := peering(v1alpha1.CableWireGuard)
+	released.Peering.Spec.RollOut = &v1alpha1.RollOutTurn{Revision: revision}
+	cluster.set(released, nil)
+	cluster.says(t, v1alpha1.ReasonRehearsed, "")
 	elsewhere := peering(v1alpha1.CableWireGuard)
 	elsewhere.Peering.Spec.FailedRevisions = []string{revision}
 	cluster.set(elsewhere, nil)
 	cluster.says(t, v1alpha1.ReasonHeld, "in another cluster")
 	cluster.set(peering(v1alpha1.CableWireGuard, "others", revision), nil)
 	cluster.says(t, v1alpha1.ReasonHeld, "same revision")
+	unreleased.Gateways = nil
+	cluster.set(unreleased, nil)
+	cluster.says(t, v1alpha1.ReasonUnreleased, "see kubectl")
 	select {
 	case err := <-turn:
 		t.Fatalf("two agents have the turn: %v", err)

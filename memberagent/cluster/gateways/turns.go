@@ -29,7 +29,7 @@ type NodeAgent struct {
 // turn returns the gateway whose agent may be replaced, and after what time to decide anew although nothing has
 // changed. However many nodes the DaemonSet replaces at a time, of the gateways it is one: the next has its turn when
 // those that were replaced before are as well connected as the rest. A gateway that does not come back ends the
-// roll-out on the others.
+// roll-out on the others. Workers go first, as far as the DaemonSet has brought new agents to some.
 func (h *History) turn(in Input) (gateway string, again time.Duration) {
 	var queued []*v1alpha1.Gateway
 	for i := range in.Have {
@@ -47,7 +47,7 @@ func (h *History) turn(in Input) (gateway string, again time.Duration) {
 			queued = append(queued, g)
 		}
 	}
-	if left := h.turned.Add(settle).Sub(in.Now); left > 0 || len(queued) == 0 {
+	if left := h.turned.Add(settle).Sub(in.Now); left > 0 || len(queued) == 0 || in.workerWaits() {
 		return "", again
 	}
 	slices.SortFunc(queued, func(a, b *v1alpha1.Gateway) int { return cmp.Compare(a.Spec.Slot, b.Spec.Slot) })
@@ -57,6 +57,17 @@ func (h *History) turn(in Input) (gateway string, again time.Duration) {
 		}
 	}
 	return "", again
+}
+
+// workerWaits says that on a node that is ready, and no gateway, an agent waits for another to end.
+func (in *Input) workerWaits() bool {
+	for node, agent := range in.Agents {
+		if agent.Next != "" && agent.Revision != "" && isReady(in.Nodes, node) &&
+			!slices.ContainsFunc(in.Have, func(g v1alpha1.Gateway) bool { return g.Name == node }) {
+			return true
+		}
+	}
+	return false
 }
 
 // cameBack says that the other gateways with an agent of a revision are well.

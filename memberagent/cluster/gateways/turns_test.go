@@ -127,6 +127,21 @@ func TestWhatHoldsATurnUp(t *testing.T) {
 			}
 		}, "a"},
 		{"the node whose turn it is goes away", func(r *rollOut) { r.in.Nodes = nodes("a b+ready c+ready") }, "b"},
+		{"a worker waits, too", func(r *rollOut) {
+			r.gateway("a").Spec.Turn = false
+			r.in.Nodes = nodes("a+ready b+ready c+ready d+ready")
+			r.in.Agents["d"] = NodeAgent{Programmed: true, Revision: "old", Next: "new"}
+		}, ""},
+		{"a worker that is not ready", func(r *rollOut) {
+			r.gateway("a").Spec.Turn = false
+			r.in.Nodes = nodes("a+ready b+ready c+ready d")
+			r.in.Agents["d"] = NodeAgent{Revision: "old", Next: "new"}
+		}, "a"},
+		{"a worker whose agent is the only one", func(r *rollOut) {
+			r.gateway("a").Spec.Turn = false
+			r.in.Nodes = nodes("a+ready b+ready c+ready d+ready")
+			r.in.Agents["d"] = NodeAgent{Next: "new"}
+		}, "a"},
 		{"only the last one waits", func(r *rollOut) {
 			r.takesOver("a")
 			r.in.Agents["b"] = NodeAgent{Programmed: true, Revision: "old"}

@@ -55,6 +55,8 @@ type nodeAgent struct {
 	// revision of the DaemonSet that the pod is of, and whether it has taken its node over.
 	revision string
 	took     bool
+	// created is when the pod was made, turned when its agent last said whether it programs the node: Unix time.
+	created, turned int64
 	// crashing says that agents of the pod have died, one after the other.
 	crashing bool
 	// waits says that the agent waits for another to end, and queued that it is another gateway's turn.
@@ -131,7 +133,7 @@ func ofNodeAgent(p *corev1.Pod) bool {
 
 func agentOf(p *corev1.Pod) nodeAgent {
 	a := nodeAgent{pod: p.Name, node: nodeOf(p), ending: p.DeletionTimestamp != nil,
-		revision: p.Labels[appsv1.ControllerRevisionHashLabelKey], waits: true}
+		revision: p.Labels[appsv1.ControllerRevisionHashLabelKey], waits: true, created: p.CreationTimestamp.Unix()}
 	for _, c := range p.Status.Conditions {
 		switch {
 		case c.Type == corev1.PodReady:
@@ -139,6 +141,7 @@ func agentOf(p *corev1.Pod) nodeAgent {
 		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
 			a.failing = clip.Text(c.Reason+": "+c.Message, maxFailing)
 		case c.Type == v1alpha1.PodMayProgram:
+			a.turned = c.LastTransitionTime.Unix()
 			a.started, a.took = c.Status == corev1.ConditionTrue, c.Reason == v1alpha1.ReasonProgramming
 			a.waits, a.queued = !a.took && c.Reason != v1alpha1.ReasonCrashing, c.Reason == v1alpha1.ReasonQueued
 			if c.Reason == v1alpha1.ReasonNotRehearsed || c.Reason == v1alpha1.ReasonCrashing {

@@ -42,6 +42,8 @@ type Input struct {
 	DNS, Nodes, Agents, Accepted, Ready metav1.Condition
 	// FailedRevisions of the node agents, sorted.
 	FailedRevisions []string
+	// RollOut says how far the node agents have come with what their DaemonSet brings; nil while there are none.
+	RollOut *v1alpha1.RollOutReport
 	// ImportProblems are the imports that do not exist or cannot be used, sorted.
 	ImportProblems []v1alpha1.ImportProblem
 	// RefusedExports names the ServiceExports that are not exported as they ask, with the reasons. Sorted.
@@ -67,6 +69,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		out.Cleaned = len(in.Remaining) == 0
 		wanted = append(wanted, cleaned(in.Remaining))
 	} else {
+		out.RollOut = in.RollOut
 		wanted = append(wanted, in.Nodes, in.Agents, in.Accepted, in.Ready, exported(in.RefusedExports))
 		if meshed(in.Peering) {
 			var published metav1.Condition

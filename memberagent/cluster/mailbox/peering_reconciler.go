@@ -132,6 +132,7 @@ const rollOutPace = 10 * time.Second
 // paceOf a report: where only nodes come and go, as they do one after the other in an upgrade, there is no hurry.
 func paceOf(before, after v1alpha1.PeeringStatus) time.Duration {
 	before.Conditions, after.Conditions = slices.Clone(before.Conditions), slices.Clone(after.Conditions)
+	before.RollOut, after.RollOut = nil, nil
 	before.Connections, after.Connections = uncounted(before.Connections), uncounted(after.Connections)
 	for _, t := range []string{v1alpha1.PeeringNodesProgrammed, v1alpha1.PeeringAgentsRunning,
 		v1alpha1.PeeringNetworksAccepted, v1alpha1.PeeringGatewaysReady} {
@@ -177,7 +178,7 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 		again = reach.Sooner(again, rollOutPace) // the DaemonSet's status is not watched
 	}
 	in.FailedRevisions, in.Ready = failedRevisions(agents), gatewayset.Condition(nodes.Items, gateways.Items)
-	in.Members, in.Keys = nodes.Items, keysOf(agents)
+	in.Members, in.Keys, in.RollOut = nodes.Items, keysOf(agents), rollOut(agents, nodes.Items)
 	agents = speaking(agents)
 	in.Reached = reached(agents)
 	in.Nodes, in.Accepted = nodesProgrammed(agents, desired), networksAccepted(agents)
