@@ -103,9 +103,18 @@ func clusterSetProblems(f *fleet, set *v1alpha1.ClusterSet) []problemRow {
 	}
 	// What the rows above say in detail the conditions sum up.
 	if len(set.Status.Problems) == 0 && len(set.Status.UnconnectedPairs) == 0 {
-		rows = append(rows, conditionProblems("", object, set.Status.Conditions)...)
+		rows = append(rows, conditionProblems("", object, set.Status.Conditions, besides(set)...)...)
 	}
 	return rows
+}
+
+// besides is what needs nobody though it is not so: members that get new node agents.
+func besides(set *v1alpha1.ClusterSet) []string {
+	if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ClusterSetRolledOut); c != nil &&
+		c.Reason == v1alpha1.ReasonRollingOut {
+		return []string{c.Type}
+	}
+	return nil
 }
 
 // conditionProblems are conditions that are not True: all of ours are positive.

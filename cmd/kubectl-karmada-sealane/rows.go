@@ -98,6 +98,24 @@ func (r endpointRow) cells() []string {
 		number(r.MTU), r.PublicKey}
 }
 
+type rollOutRow struct {
+	Cluster string `json:"cluster"`
+	// State is where the member stands; "Unknown" of one that does not tell.
+	State string `json:"state"`
+	// Updated nodes, of how many.
+	Updated int32 `json:"updatedNodes"`
+	Nodes   int32 `json:"nodes"`
+	// Since is for how long no more nodes have had new agents.
+	Since    string `json:"since,omitempty"`
+	Message  string `json:"message,omitempty"`
+	Revision string `json:"revision,omitempty"`
+	LastNode string `json:"lastNode,omitempty"`
+}
+
+func (r rollOutRow) cells() []string {
+	return []string{r.Cluster, r.State, number(r.Updated) + "/" + number(r.Nodes), r.Since, r.Message, r.Revision, r.LastNode}
+}
+
 type gatewayRow struct {
 	Cluster        string `json:"cluster"`
 	Gateway        string `json:"gateway,omitempty"`

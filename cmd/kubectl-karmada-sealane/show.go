@@ -39,6 +39,8 @@ func showSubjects() []shown {
 		{"endpoints", "gateways as the other clusters see them", gateways, endpointTable},
 		{"gateways", "gateway nodes and their part in their cluster", gateways, gatewayTable},
 		{"networks", "pod and service networks of each member", subjects{}, networkTable},
+		{"rollout", "how far each member has come with new node agents, whose turn it is, and what holds it up", subjects{},
+			rollOutTable},
 		{"services", "exported services: from which clusters, how far each export has come, and who imports it",
 			subjects{bundles: true, exports: true, services: true}, serviceTable},
 		{"problems",
@@ -156,6 +158,10 @@ func endpointTable(f *fleet) table {
 func gatewayTable(f *fleet) table {
 	return newTable("gateways", gatewayRows(f), 8, "CLUSTER", "GATEWAY", "SLOT", "HA", "READY", "CABLE", "KEY",
 		"SUMMARY", "VERSION", "KEY-MADE-AT", "FLOWS-BY")
+}
+
+func rollOutTable(f *fleet) table {
+	return newTable("rollout", rollOutRows(f), 5, "CLUSTER", "STATE", "NODES", "SINCE", "MESSAGE", "REVISION", "LAST-NODE")
 }
 
 func networkTable(f *fleet) table {

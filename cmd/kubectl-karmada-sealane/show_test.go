@@ -102,6 +102,13 @@ func connectedMember(reported time.Time, name, remote, pods, services, ip string
 		}},
 	}
 	m.bundles = []v1alpha1.Bundle{memberBundle(name)}
+	m.Status.RollOut = &v1alpha1.MemberRollOut{State: v1alpha1.RollOutWaiting, Message: "it is the turn of c2",
+		Report:       v1alpha1.RollOutReport{Revision: "7d9f", Nodes: 3, Outdated: 3},
+		ProgressedAt: metav1.NewTime(reported.Add(-time.Minute))}
+	if name == "c2" {
+		m.Status.RollOut.State, m.Status.RollOut.Message = v1alpha1.RollOutInTurn, "2 of 3 nodes"
+		m.Status.RollOut.Report.Updated, m.Status.RollOut.Report.LastNode = 2, "c2-gw"
+	}
 	return m
 }
 

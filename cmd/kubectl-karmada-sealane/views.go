@@ -5,6 +5,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -230,6 +231,31 @@ func gatewaySummary(f *fleet, g *v1alpha1.Gateway) string {
 		}
 	}
 	return fmt.Sprintf("%d of %d connections are up", up, len(g.Status.Connections))
+}
+
+// rollOutRows are where members stand with new node agents, those first that others wait for.
+func rollOutRows(f *fleet) []rollOutRow {
+	rank := []v1alpha1.RollOutState{v1alpha1.RollOutStopped, v1alpha1.RollOutInTurn, v1alpha1.RollOutWaiting,
+		v1alpha1.RollOutDone}
+	var rows []rollOutRow
+	for i := range f.members {
+		m := &f.members[i]
+		r := m.Status.RollOut
+		if r == nil {
+			rows = append(rows, rollOutRow{Cluster: m.Name, State: string(metav1.ConditionUnknown),
+				Message: "the member tells nothing of its node agents: they take over when they can"})
+			continue
+		}
+		row := rollOutRow{Cluster: m.Name, State: string(r.State), Updated: r.Report.Updated, Nodes: r.Report.Nodes,
+			Message: r.Message, Revision: r.Report.Revision, LastNode: r.Report.LastNode}
+		if r.State != v1alpha1.RollOutDone {
+			row.Since = f.now.Sub(r.ProgressedAt.Time).Round(time.Second).String()
+		}
+		rows = append(rows, row)
+	}
+	place := func(r rollOutRow) int { return slices.Index(rank, v1alpha1.RollOutState(r.State)) }
+	slices.SortStableFunc(rows, func(a, b rollOutRow) int { return cmp.Compare(place(a), place(b)) })
+	return rows
 }
 
 func networkRows(f *fleet) []networkRow {
