@@ -68,23 +68,24 @@ func TestAnAgentThatDoesNotStartChangesNothing(t *testing.T) {
 				"False/AgentsFailing", typo)
 		}
 		suite.WaitContains(t, "karmada", suite.ConditionText("Connected"), []string{"clusterset", "default"}, "True/")
-		suite.WaitContains(t, "karmada", "{.status.problems}", []string{"clusterset", "default"}, "AgentsFailing", typo)
+		suite.WaitContains(t, "karmada", "{.status.problems}", []string{"clusterset", "default"}, "AgentsFailing", typo,
+			"RollOutStopped", "stopped at c1")
 	})
 	for _, c := range suite.Lab().Topology.Clusters {
 		suite.WaitContains(t, "karmada", suite.ConditionText("AgentsRunning"), []string{"member", c.Name}, "True/Running")
 	}
 }
 
-// TestARollOut replaces every agent of every cluster, also those of the only gateways. At both ends that is at the same
-// time, on processors that all clusters of the lab share.
+// TestARollOut replaces every agent of every cluster, also those of the only gateways, one cluster after the other.
 func TestARollOut(t *testing.T) {
 	// The mark stays: taking it back would be another roll-out, which shows no more than this one.
 	mark := fmt.Sprintf("%d", time.Now().UnixNano())
-	suite.ConnectionSurvives(t, 60*time.Second, 3*time.Second, func() {
+	suite.ConnectionSurvives(t, 90*time.Second, 3*time.Second, func() {
 		template(t, fmt.Sprintf(`{"metadata":{"annotations":{"rolled":%q}}}`, mark))
 		inAllMembers(t, "{.spec.template.metadata.annotations.rolled}", mark)
 		rolledOut(t)
 	})
+	suite.WaitContains(t, "karmada", suite.ConditionText("RolledOut"), []string{"clusterset", "default"}, "True/RolledOut")
 }
 
 // TestAnAgentThatCrashesKeepsItsCable: again and again, on the only gateway of its cluster.
