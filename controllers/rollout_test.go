@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -76,8 +75,7 @@ func TestMembersAreReleasedOneByOne(t *testing.T) {
 	f.start()
 	failed := rolls(1, "new", 1)
 	failed.FailedRevisions = []string{"new"}
-	failed.Conditions = []metav1.Condition{{Type: v1alpha1.PeeringAgentsRunning, Status: metav1.ConditionFalse,
-		Reason: v1alpha1.ReasonAgentsFailing, Message: "pod p of node n1 fails", LastTransitionTime: metav1.Now()}}
+	failed.RollOut.Failing = "pod p of node n1 fails"
 	f.report("c1", failed)
 	is("it fails there", "False/RollOutStopped", " old")
 	if _, message := f.rolledOut(); !strings.Contains(message, "at c1: 1 of 2 nodes") ||

@@ -35,6 +35,11 @@ type RollOutReport struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	LastNode string `json:"lastNode,omitempty"`
+	// Failing says what is wrong with agents of Revision, and on which nodes. What is wrong with those of other revisions
+	// is what they may repair.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Failing string `json:"failing,omitempty"`
 }
 
 // RollOutState is where a member stands in a roll-out.

@@ -113,7 +113,8 @@ type rollOutRow struct {
 }
 
 func (r rollOutRow) cells() []string {
-	return []string{r.Cluster, r.State, number(r.Updated) + "/" + number(r.Nodes), r.Since, r.Message, r.Revision, r.LastNode}
+	return []string{r.Cluster, r.State, number(r.Updated) + "/" + number(r.Nodes), r.Since, r.Message,
+		r.Revision, r.LastNode}
 }
 
 type gatewayRow struct {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -73,9 +73,12 @@ func rollOut(in Input, states []*state, pairs []pair) rollout.Decision {
 			Connected: connected[s], Cut: cut[s], Record: s.Record.Status.RollOut}
 		if s.Report.Known {
 			m.Report = rollOutReport(s.Report.Status.RollOut)
-			m.Trouble, m.Waits = agentTrouble(s.Report.Status.Conditions)
+			m.Waits = agentsWait(s.Report.Status.Conditions)
 		} else if m.Record != nil {
 			m.Report = &m.Record.Report
+		}
+		if m.Report != nil {
+			m.Trouble = m.Report.Failing
 		}
 		input.Members = append(input.Members, m)
 	}
@@ -97,27 +100,20 @@ func rollOutReport(r *v1alpha1.RollOutReport) *v1alpha1.RollOutReport {
 		return nil
 	}
 	out := *r
-	out.LastNode = clip.Text(clip.Line(r.LastNode), maxNodeName)
+	out.LastNode, out.Failing = clip.Text(clip.Line(r.LastNode), maxNodeName), bounded(clip.Line(r.Failing))
 	return &out
 }
 
 // maxNodeName is how long a node's name can be.
 const maxNodeName = 253
 
-// agentTrouble is what a member says is wrong with its node agents, and what they wait for.
-func agentTrouble(conditions []metav1.Condition) (trouble, waits string) {
-	var all []string
-	for _, c := range conditions {
-		switch {
-		case c.Type != v1alpha1.PeeringAgentsRunning && c.Type != v1alpha1.PeeringNodesProgrammed,
-			c.Status != metav1.ConditionFalse:
-		case slices.Contains(troubles(c.Type), c.Reason):
-			all = append(all, c.Message)
-		case c.Type == v1alpha1.PeeringAgentsRunning:
-			waits = c.Message
-		}
+// agentsWait is what a member says that its node agents wait for.
+func agentsWait(conditions []metav1.Condition) string {
+	if c := meta.FindStatusCondition(conditions, v1alpha1.PeeringAgentsRunning); c != nil &&
+		c.Status == metav1.ConditionFalse {
+		return c.Message
 	}
-	return strings.Join(all, "; "), waits
+	return ""
 }
 
 // reachOf returns of each member to which others it is connected, and to which it is known not to be. Left out is one

@@ -54,10 +54,10 @@ type Member struct {
 	Lost bool
 	// Failed are the revisions of which agents took nodes over and have failed there.
 	Failed []string
-	// Trouble is what the member says is wrong with its agents, and Waits what they wait for; "" if nothing.
+	// Trouble is what the member says is wrong with its new agents, and Waits what they wait for; "" if nothing.
 	Trouble, Waits string
-	// Connected are the clusters to which it is connected as both see it, and Cut those to which it is known not to be, and
-	// which are not themselves cut off from all.
+	// Connected are the clusters to which it is connected as both see it, and Cut those to which it is known not to be,
+	// and which are not themselves cut off from all.
 	Connected, Cut []string
 	// Record is what was decided before.
 	Record *v1alpha1.MemberRollOut
@@ -159,8 +159,8 @@ func (c *decider) add(m Member) {
 	c.members = append(c.members, &member{m, r})
 }
 
-// order of members: one where the revision before has failed, of which this is the repair, then the canary, and the rest
-// by name.
+// order of members: one where the revision before has failed, of which this is the repair, then the canary, and the
+// rest by name.
 func (c *decider) order(a, b *member) int {
 	rank := func(m *member) int {
 		switch {

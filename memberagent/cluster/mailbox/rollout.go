@@ -4,11 +4,14 @@ package mailbox
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
 	gatewayset "github.com/sealane-io/sealane/memberagent/cluster/gateways"
 )
 
@@ -26,12 +29,15 @@ func rollOut(agents []nodeAgent, nodes []corev1.Node) *v1alpha1.RollOutReport {
 		ready[nodes[i].Name] = gatewayset.Ready(&nodes[i])
 	}
 	has, updated, outdated := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	last := int64(0)
+	last, failing := int64(0), []string(nil)
 	for _, a := range agents {
 		if !ready[a.node] {
 			continue
 		}
 		has[a.node] = true
+		if a.revision == r.Revision && a.trouble() != "" {
+			failing = append(failing, fmt.Sprintf("pod %s of node %s: %s", a.pod, a.node, a.trouble()))
+		}
 		switch {
 		case a.revision != r.Revision:
 			outdated[a.node] = true
@@ -42,7 +48,7 @@ func rollOut(agents []nodeAgent, nodes []corev1.Node) *v1alpha1.RollOutReport {
 			last, r.LastNode = a.turned, a.node
 		}
 	}
-	r.Nodes = int32(len(has))
+	r.Nodes, r.Failing = int32(len(has)), clip.Text(strings.Join(failing[:min(few, len(failing))], "; "), maxRollOut)
 	for node := range has {
 		switch {
 		case updated[node]:
@@ -52,6 +58,20 @@ func rollOut(agents []nodeAgent, nodes []corev1.Node) *v1alpha1.RollOutReport {
 		}
 	}
 	return r
+}
+
+// maxRollOut bounds, in bytes, what is told of agents that fail.
+const maxRollOut = 1024
+
+// trouble is why an agent does not do what it is to, "" if it does or is about to.
+func (a *nodeAgent) trouble() string {
+	switch {
+	case a.failing != "":
+		return a.failing
+	case a.programmed == v1alpha1.ReasonProgrammingFailed:
+		return cmp.Or(a.message, v1alpha1.ReasonProgrammingFailed)
+	}
+	return ""
 }
 
 // newest of some agents; of two pods of the same second one that waits for the other.

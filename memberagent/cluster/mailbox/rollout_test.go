@@ -72,6 +72,13 @@ func TestRollOut(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
+	failing := agentsFrom(t, "a old takes, b old programs, a new takes, b new waits")
+	failing[0].programmed, failing[0].message = v1alpha1.ReasonProgrammingFailed, "of before"
+	failing[2].programmed, failing[2].message = v1alpha1.ReasonProgrammingFailed, "read-only"
+	failing[3].failing = "ErrImagePull"
+	if r := rollOut(failing, nodes); r.Failing != "pod p2 of node a: read-only; pod p3 of node b: ErrImagePull" {
+		t.Errorf("failing: %s", r.Failing)
+	}
 	same := agentsFrom(t, "a old programs, a new waits")
 	same[1].created = same[0].created
 	if r := rollOut(same, nodes); r.Revision != "new" {
