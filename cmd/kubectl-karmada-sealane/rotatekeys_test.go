@@ -3,12 +3,16 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -76,4 +80,96 @@ func TestRotateKeys(t *testing.T) {
 		last = at
 	}
 	k.fails(t, []string{"c1: not known"}, "rotate-keys", "c1", "--timeout=2s")
+}
+
+// TestRotateKeysWaits until the gateway has one key, which was made since it was asked for, and says how far it is.
+func TestRotateKeysWaits(t *testing.T) {
+	k := newKarmada(t)
+	k.proxied(t)
+	k.install(t)
+	k.report(t, []string{"c1"})
+	crds, err := memberCRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.apply(t.Context(), crds...); err != nil {
+		t.Fatal(err)
+	}
+	gateway := &v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw"}}
+	k.create(t, gateway)
+	defer func() { _ = k.Delete(context.WithoutCancel(t.Context()), gateway) }()
+	becomes := func(phase v1alpha1.KeyPhase, madeAt time.Time, message string) {
+		t.Helper()
+		k.get(t, gateway)
+		reported := metav1.Now()
+		c := metav1.Condition{Type: v1alpha1.GatewayKeyCurrent, Status: metav1.ConditionFalse, Reason: "Test",
+			Message: message, LastTransitionTime: reported}
+		gateway.Status.ReportedAt, gateway.Status.Conditions = &reported, []metav1.Condition{c}
+		gateway.Status.Keys = &v1alpha1.GatewayKeys{Phase: phase, MadeAt: metav1.NewTime(madeAt), Peers: 1}
+		if err := k.Status().Update(t.Context(), gateway); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := time.Now().Add(-time.Hour)
+	becomes(v1alpha1.KeyCurrent, before, "one key")
+	var out transcript
+	done := make(chan int, 1)
+	go func() {
+		done <- run([]string{"kubectl-karmada-sealane", "--kubeconfig=" + k.kubeconfig, "--karmada-context=karmada",
+			"--timeout=3m", "rotate-keys", "c1"}, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})
+	}()
+	says := func(words string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if until(ctx, func(context.Context) (bool, error) { return out.says(words), nil }) != nil {
+			t.Fatalf("rotate-keys does not say %q next: %s", words, &out.text)
+		}
+	}
+	says("c1: asked for new keys")
+	says("c1/gw: has not heard of the request")
+	m := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}
+	k.get(t, m)
+	asked, err := time.Parse(time.RFC3339, m.Annotations[v1alpha1.AnnotationRotateKeys])
+	if err != nil {
+		t.Fatal(err)
+	}
+	becomes(v1alpha1.KeyOffered, before, "0 of 1 have moved")
+	says("c1/gw: Offered: 0 of 1 have moved")
+	becomes(v1alpha1.KeyPromoted, asked, "1 of 1 use the new key")
+	says("c1/gw: Promoted: 1 of 1 use the new key")
+	select {
+	case code := <-done:
+		t.Fatalf("rotate-keys has ended before the former key is of no use any more: exit code %d", code)
+	default:
+	}
+	becomes(v1alpha1.KeyCurrent, asked, "one key")
+	says("c1/gw: has its new key")
+	says("every gateway has its new key, and no other cluster uses a former one")
+	if code := <-done; code != 0 {
+		t.Errorf("exit code %d, expected 0", code)
+	}
+}
+
+// transcript is what a command has said so far, while it runs.
+type transcript struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *transcript) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// says whether it contains words, and goes on after them if so.
+func (s *transcript) says(words string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := strings.Index(s.text.String(), words)
+	if i >= 0 {
+		s.text.Next(i + len(words))
+	}
+	return i >= 0
 }
