@@ -91,6 +91,10 @@ bench: prerequisites lab-deps ## Run the benchmarks; results go to docs/benchmar
 bench-failover: prerequisites lab-deps ## Measure what traffic sees while gateways fail; results go to docs/benchmarks/failover.md.
 	go run -C e2e ./cmd/failover
 
+.PHONY: bench-gateways
+bench-gateways: prerequisites test-deps ## Measure what several gateways let through, each with the same share of a processor.
+	go test -count=1 -timeout 30m -v -run '^TestThroughput$$' ./memberagent/node -args -throughput 5
+
 ##@ Try it
 
 .PHONY: demo

@@ -31,6 +31,7 @@ var (
 	inNamespace = flag.Bool("in-namespace", false, "set by the test for its own child")
 	wanted      = flag.String("implementation", "", "of WireGuard that the agents must find; empty is any")
 	slow        = flag.Int("slow", 1, "how many times slower than usual this machine is")
+	rounds      = flag.Int("throughput", 0, "how many rounds TestThroughput measures; 0 is none")
 	peers       = flag.String("peers", "", "run gateways to probe: set by a benchmark for its own child")
 	agentDir    = flag.String("agent", "", "run an agent on this directory: set by the test for its own children")
 )

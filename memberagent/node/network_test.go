@@ -43,6 +43,8 @@ type network struct {
 	gw1, worker1, gw2, gw3, gw4, worker2 *machine
 	// mesh are the machines that are published to the nodes of the other cluster.
 	mesh []*machine
+	// mode of all clusters; empty is the default.
+	mode v1alpha1.GatewayMode
 	// keys that clusters are asked for, and the machines that hear of nothing; a relay's mutex guards them.
 	keys map[string]v1alpha1.PeeringKeys
 	deaf map[*machine]bool
@@ -240,6 +242,7 @@ func (n *network) tellSome(t *testing.T, phase v1alpha1.MemberPhase, some ...*ma
 				Phase: phase, ClusterSet: "default", ClusterID: m.cluster, Networks: networks[m.cluster],
 				Cable:       v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
 				HealthCheck: v1alpha1.HealthCheckSpec{IntervalMilliseconds: 100, FailureThreshold: 3},
+				Gateways:    v1alpha1.GatewaysSpec{Mode: n.mode},
 				Keys:        n.keys[m.cluster],
 				RemoteClusters: []v1alpha1.RemoteCluster{{
 					Name: other, Networks: networks[other], Endpoints: endpoints[other],
