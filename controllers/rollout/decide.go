@@ -122,9 +122,8 @@ type decider struct {
 	now     metav1.Time
 	members []*member
 	// turn is the member that all others wait for.
-	turn     *member
-	problems []v1alpha1.Problem
-	again    time.Duration
+	turn  *member
+	again time.Duration
 }
 
 // left says how long it takes until something is so old, and if it is not so already sees to it that it is asked again.

@@ -56,7 +56,7 @@ func faults() []fault {
 		{name: "rebooted", do: reboot, repair: nothing, traffic: 15 * time.Second},
 		{name: "pod deleted", do: deletePod, repair: nothing},
 		{name: "label removed", do: label(v1alpha1.LabelGateway + "-"), repair: label(v1alpha1.LabelGateway + "=true")},
-		{name: "roll-out in all clusters", do: rollOut, repair: nothing, traffic: 75 * time.Second},
+		{name: "roll-out in all clusters", do: rollOut, repair: nothing, traffic: 180 * time.Second},
 		{name: "10 % of packets lost", do: lose(10), repair: uncut},
 		{name: "30 % of packets lost", do: lose(30), repair: uncut},
 		{name: "50 % of packets lost", do: lose(50), repair: uncut},
