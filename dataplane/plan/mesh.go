@@ -42,7 +42,7 @@ func meshPeers(t topology.Topology, n NodeFacts) []meshPeer {
 func straight(peers []meshPeer, n NodeFacts) map[string][]string {
 	var out map[string][]string
 	for _, p := range peers {
-		if !n.Straight[p.id()] {
+		if p.node.Leaving || !n.Straight[p.id()] {
 			continue
 		}
 		if out == nil {
@@ -104,21 +104,26 @@ func (v *view) meshAddresses() []Address {
 }
 
 // meshTunnels has one device for all nodes of all clusters: unlike gateways, no two of them have the same pods, so that
-// allowed IPs leave no doubt, and bind each source to the node that it is on. There are no keepalive packets: probes
-// keep open what there is to be kept open, and a peer that is not probed is to cost nothing.
+// allowed IPs leave no doubt, and bind each source to the node that it is on. The probes of a node that leaves are not
+// among them. There are no keepalive packets: probes keep open what there is to be kept open, and a peer that is not
+// probed is to cost nothing.
 func (v *view) meshTunnels() []Tunnel {
 	if len(v.mesh) == 0 {
 		return nil
 	}
 	t := Tunnel{Link: MeshLink, ListenPort: v.Cable.MeshPort, ID: v.facts.ID}
 	for _, m := range v.mesh {
-		p := Peer{ID: m.id(), Cluster: m.remote.Name, Node: m.node.Name, Active: v.facts.Straight[m.id()]}
+		p := Peer{ID: m.id(), Cluster: m.remote.Name, Node: m.node.Name,
+			Active: !m.node.Leaving && v.facts.Straight[m.id()]}
 		for _, a := range m.node.Addresses {
 			if a.Is4() || v.facts.IPv6 {
 				p.Candidates = append(p.Candidates, netip.AddrPortFrom(a, v.Cable.MeshPort))
 			}
 		}
-		p.AllowedIPs = append(slices.Clip(m.node.Pods), host(MeshULA(m.id())))
+		p.AllowedIPs = slices.Clone(m.node.Pods)
+		if !m.node.Leaving {
+			p.AllowedIPs = append(p.AllowedIPs, host(MeshULA(m.id())))
+		}
 		slices.SortFunc(p.AllowedIPs, netfacts.Compare)
 		t.Peers = append(t.Peers, p)
 	}
@@ -128,11 +133,14 @@ func (v *view) meshTunnels() []Tunnel {
 
 // meshRoutes lead to the pods of the nodes that answer, for what this node's own pods send. Their MTU is that of the
 // way by gateways if that is smaller, so that connections move between the two without a packet that is too big. The
-// addresses of probes are routed whether they answer or not.
+// addresses of probes are routed whether they answer or not, but for nodes that leave.
 func (v *view) meshRoutes() []Route {
 	var out []Route
 	hop := []NextHop{{Link: MeshLink, Weight: 1}}
 	for _, m := range v.mesh {
+		if m.node.Leaving {
+			continue
+		}
 		out = append(out, Route{Table: OutboundTable, Dst: host(MeshULA(m.id())), Metric: RouteMetric, Type: Unicast,
 			NextHops: hop, Source: MeshULA(v.facts.ID)})
 		if !v.facts.Straight[m.id()] {

@@ -134,3 +134,34 @@ func takes(plans []plan.Plan, id, from plan.PeerID, source netip.Prefix) bool {
 	}
 	return false
 }
+
+// TestANodeLeavesAMesh: nothing is sent to a node that leaves, and its probes are not answered; what it sends is taken.
+func TestANodeLeavesAMesh(t *testing.T) {
+	facts := plan.NodeFacts{Name: "n1", ID: "n1", IPv6: true, UnderlayMTU: 1500, Straight: map[plan.PeerID]bool{}}
+	top := topology.Build(meshOf(1, 2, 3))
+	for _, n := range top.Remotes[0].Nodes {
+		facts.Straight[plan.PeerID(n.PublicKey[:])] = true
+	}
+	before := plan.For(top, facts)
+	leaving := plan.PeerID(top.Remotes[0].Nodes[2].PublicKey[:])
+	top.Remotes[0].Nodes[2].Leaving = true
+	after := plan.For(top, facts)
+
+	probes := netip.PrefixFrom(plan.MeshULA(leaving), 128)
+	for _, c := range plan.Diff(after, before) {
+		peer, isPeer := c.Element.(plan.TunnelPeer)
+		route, isRoute := c.Element.(plan.Route)
+		switch {
+		case isPeer && c.Op == plan.Replace && peer.ID == leaving && !peer.Active:
+			if len(peer.AllowedIPs) != 2 || slices.Contains(peer.AllowedIPs, probes) {
+				t.Errorf("takes %v, want its pods' packets and no probes", peer.AllowedIPs)
+			}
+		case isRoute && c.Op == plan.Delete && (route.Table == plan.MeshTable || route.Dst == probes):
+		default:
+			t.Errorf("changes %s", c)
+		}
+	}
+	if got := len(plan.Diff(after, before)); got != 4 {
+		t.Errorf("%d changes, want its peer, two networks and the address of its probes", got)
+	}
+}

@@ -73,6 +73,9 @@ type MeshNode struct {
 	Pods []netip.Prefix
 	// MTU inside the node's cables; 0 when unknown.
 	MTU int
+	// Leaving says that the node is one of the mesh no more: nothing is sent to it, and its probes are not answered, but
+	// what it still sends is taken.
+	Leaving bool
 }
 
 // Gateway is a node that carries cables.

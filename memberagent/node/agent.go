@@ -90,10 +90,10 @@ type Agent struct {
 	inherited map[string][]int
 	// steppedDown is when this gateway, which is to be none any more, has withdrawn; zero if it has not.
 	steppedDown time.Time
-	// leaving are the remote gateways that are none any more, and since when.
-	leaving map[plan.PeerID]time.Time
-	state   NodeState // as last handed over
-	started time.Time
+	// leaving are the remote gateways that are none any more, and since when, and leavingMesh the nodes of a mesh.
+	leaving, leavingMesh map[plan.PeerID]time.Time
+	state                NodeState // as last handed over
+	started              time.Time
 	// follows another agent, which has ended; before it did, this one has looked at the node and could have programmed it.
 	follows bool
 

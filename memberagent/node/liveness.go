@@ -75,7 +75,7 @@ func (a *Agent) choose(have plan.Plan) {
 			t.Peers[i].Candidates = a.proven.first(t.Link, p.ID, p.Candidates)
 		}
 	}
-	a.remotes, a.mesh = a.staying(remotes(a.top, a.plan)), meshOf(a.plan)
+	a.remotes, a.mesh = a.staying(remotes(a.top, a.plan)), a.meshOf(a.plan)
 }
 
 // alive returns the slots of the gateways, by cluster, that are alive: they answer probes, or are current since before

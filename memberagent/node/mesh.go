@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,13 +15,18 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/dataplane/topology"
 )
 
-// meshOf returns the nodes of other clusters that a plan connects this one to.
-func meshOf(p plan.Plan) []plan.Peer {
+// meshOf returns the nodes of other clusters that a plan connects this one to, but for those that leave, which are
+// neither probed nor counted.
+func (a *Agent) meshOf(p plan.Plan) []plan.Peer {
 	for _, t := range p.Tunnels {
 		if t.Link == plan.MeshLink {
-			return t.Peers
+			return slices.DeleteFunc(slices.Clone(t.Peers), func(p plan.Peer) bool {
+				_, leaving := a.leavingMesh[p.ID]
+				return leaving
+			})
 		}
 	}
 	return nil
@@ -149,4 +155,59 @@ func nodesReached(mesh []plan.Peer) string {
 	}
 	text, _ := json.Marshal(count) // of text and numbers, it cannot fail
 	return string(text)
+}
+
+// lingerMesh does what linger does, for nodes of other clusters. They send no more to this node when it does not answer
+// them.
+func (a *Agent) lingerMesh(next *topology.Topology, now time.Time) {
+	before := a.leavingMesh
+	a.leavingMesh = map[plan.PeerID]time.Time{}
+	var present []topology.MeshNode
+	for _, r := range next.Remotes {
+		present = append(present, r.Nodes...)
+	}
+	for i := range next.Remotes {
+		r := &next.Remotes[i]
+		was := slices.IndexFunc(a.top.Remotes, func(o topology.Remote) bool { return o.Name == r.Name })
+		if was < 0 || next.Cable.MeshPort == 0 {
+			continue
+		}
+		nodes := slices.Clone(r.Nodes)
+		for _, n := range a.top.Remotes[was].Nodes {
+			if replaced(n, present) || !behind(n, *r) {
+				continue
+			}
+			id := plan.PeerID(n.PublicKey[:])
+			since, known := before[id]
+			if !known {
+				since = now
+				time.AfterFunc(lingering, a.Poke)
+			}
+			if now.Sub(since) < lingering {
+				a.leavingMesh[id] = since
+				n.Leaving = true
+				nodes = append(nodes, n)
+			}
+		}
+		slices.SortFunc(nodes, func(a, b topology.MeshNode) int { return strings.Compare(a.Name, b.Name) })
+		r.Nodes = nodes
+	}
+}
+
+// replaced says that another node, or the node itself under this or another key, is in the place of one that leaves.
+func replaced(leaving topology.MeshNode, present []topology.MeshNode) bool {
+	return slices.ContainsFunc(present, func(n topology.MeshNode) bool {
+		return n.PublicKey == leaving.PublicKey || slices.ContainsFunc(n.Pods, func(p netip.Prefix) bool {
+			return slices.ContainsFunc(leaving.Pods, p.Overlaps)
+		})
+	})
+}
+
+// behind says whether all pods of a node are still in the networks of its cluster.
+func behind(n topology.MeshNode, r topology.Remote) bool {
+	return !slices.ContainsFunc(n.Pods, func(p netip.Prefix) bool {
+		return !slices.ContainsFunc(r.Routed, func(o netip.Prefix) bool {
+			return o.Bits() <= p.Bits() && o.Contains(p.Addr())
+		})
+	})
 }

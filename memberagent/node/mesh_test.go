@@ -170,16 +170,27 @@ func TestMesh(t *testing.T) {
 		n.settledMesh(t)
 		check("killed and returned", 400, 2*time.Second)
 	})
+	t.Run("an agent ends, and its cables with it", func(t *testing.T) {
+		loseNothing(t, flows, func(s stretch) {
+			n.worker1.stop(t, syscall.SIGTERM)
+			s.lasts(t, 200)
+			n.worker1.start(t)
+			n.settledMesh(t)
+		})
+	})
 	t.Run("a node that forges another's source", func(t *testing.T) { n.forgesSource(t) })
 	t.Run("a node leaves", func(t *testing.T) {
-		begin()
-		n.mesh = slices.DeleteFunc(n.mesh, func(m *machine) bool { return m == n.worker2 })
-		n.tell(t, v1alpha1.MemberActive)
-		eventually(t, 10*time.Second, "nothing is left of it", func() bool {
-			return !n.worker1.straightTo(n.worker2) && n.worker1.command(
-				"ip -6 route show dev sl-cmesh table 5100 | grep -c ^fd51 | grep -qx 1").Run() == nil
+		loseNothing(t, flows, func(stretch) {
+			n.mesh = n.all()
+			n.tell(t, v1alpha1.MemberActive)
+			n.settledMesh(t)
+			n.mesh = slices.DeleteFunc(n.mesh, func(m *machine) bool { return m == n.worker2 })
+			n.tell(t, v1alpha1.MemberActive)
+			eventually(t, 10*time.Second, "nothing is left of it", func() bool {
+				return !n.worker1.straightTo(n.worker2) && !n.worker2.straightTo(n.worker1) && n.worker1.command(
+					fmt.Sprintf("nft list set ip sealane mesh | grep -c %s | grep -qx 0", n.worker2.pods)).Run() == nil
+			})
 		})
-		check("by gateways", 400, 2*time.Second)
 	})
 	t.Run("the mesh ends", func(t *testing.T) {
 		begin()

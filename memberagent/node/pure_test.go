@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -362,5 +364,53 @@ func TestPublicAddresses(t *testing.T) {
 	delete(b, "cables")
 	if err := p.resolve(t.Context(), "lb:cables", b, now.Add(publicEvery)); err == nil || len(p.addresses()) != 1 {
 		t.Errorf("a source that fails loses its last answer: %v, %v", p.addresses(), err)
+	}
+}
+
+// TestANodeOfAMeshLingers: what a node sends is taken for a while when it is one of the mesh no more, and neither is it
+// sent to nor are its probes answered. One that another has the place of is gone at once.
+func TestANodeOfAMeshLingers(t *testing.T) {
+	pods := func(cidr string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(cidr)} }
+	n1 := topology.MeshNode{Name: "n1", PublicKey: topology.Key{1}, Pods: pods("10.9.1.0/24")}
+	n2 := topology.MeshNode{Name: "n2", PublicKey: topology.Key{2}, Pods: pods("10.9.2.0/24")}
+	newKey, elsewhere := n2, n2
+	newKey.PublicKey = topology.Key{3}
+	elsewhere.Pods = pods("10.10.2.0/24")
+	left := n2
+	left.Leaving = true
+	with := func(nodes ...topology.MeshNode) topology.Topology {
+		return topology.Topology{Cable: topology.Cable{MeshPort: 4532}, Remotes: []topology.Remote{
+			{Name: "c2", Routed: pods("10.9.0.0/16"), Nodes: nodes}}}
+	}
+	start := time.Unix(1000, 0)
+	for _, c := range []struct {
+		name       string
+		before     topology.Topology
+		next, want []topology.MeshNode
+	}{
+		{"nothing changes", with(n1, n2), []topology.MeshNode{n1, n2}, []topology.MeshNode{n1, n2}},
+		{"one leaves", with(n1, n2), []topology.MeshNode{n1}, []topology.MeshNode{n1, left}},
+		{"all leave", with(n2), nil, []topology.MeshNode{left}},
+		{"one has another key", with(n1, n2), []topology.MeshNode{n1, newKey}, []topology.MeshNode{n1, newKey}},
+		{"one is behind its cluster no more", with(n1, elsewhere), []topology.MeshNode{n1}, []topology.MeshNode{n1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := &Agent{poke: make(chan struct{}, 1), top: c.before}
+			for _, step := range []struct {
+				after time.Duration
+				want  []topology.MeshNode
+			}{{0, c.want}, {lingering - 1, c.want}, {lingering, c.next}} {
+				next := with(c.next...)
+				a.lingerMesh(&next, start.Add(step.after))
+				if diff := cmp.Diff(step.want, next.Remotes[0].Nodes, cmpopts.EquateEmpty(),
+					cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+					t.Errorf("after %s: (-want +got)\n%s", step.after, diff)
+				}
+				a.top = next
+			}
+			if len(a.leavingMesh) != 0 {
+				t.Errorf("not forgotten: %v", a.leavingMesh)
+			}
+		})
 	}
 }

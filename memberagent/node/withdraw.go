@@ -18,29 +18,29 @@ const (
 	// withdrawLeast and withdrawMost bound the time that a gateway goes on carrying after it has withdrawn.
 	withdrawLeast = 1500 * time.Millisecond
 	withdrawMost  = 10 * time.Second
-	// lingering is for how long the packets of a remote gateway that is none any more are still taken: longer than its
-	// own nodes need to hear of it.
+	// lingering is for how long the packets of a remote gateway that is none any more are still taken, and of a node of a
+	// mesh: longer than nodes of its own cluster, or it itself, need to hear of it.
 	lingering = 3 * time.Second
 )
 
-// withdraw, after SIGTERM, takes this gateway's address from its cables, so that its probes are answered no more, and
-// goes on carrying what still comes until everybody has gone elsewhere: userspace cables end with its pod. Only the
-// sole gateway of a cluster does not, nor the last: nobody has anywhere to go, and remote gateways that find none
-// alive hand over to each other in vain.
+// withdraw, after SIGTERM, takes this node's addresses from its cables, so that its probes are answered no more, and
+// goes on carrying what still comes until everybody has gone elsewhere: userspace cables end with its pod. What its own
+// pods send to nodes of a mesh goes by gateways at once. Only the sole gateway of a cluster does not withdraw, nor the
+// last: nobody has anywhere to go, and remote gateways that find none alive hand over to each other in vain.
 func (a *Agent) withdraw(ctx context.Context) {
 	log := logr.FromContextOrDiscard(ctx)
-	withdrawn, err := a.withdrawFor(ctx, a.top.Local.Gateways)
+	withdrawn, err := a.withdrawFor(ctx, a.top.Local.Gateways, true)
 	if err != nil {
-		log.Error(err, "this gateway was not withdrawn")
+		log.Error(err, "this node was not withdrawn")
 	}
 	if withdrawn {
 		time.Sleep(a.carryOn())
 	}
 }
 
-// withdrawFor withdraws if one of the other gateways answers, though it may have to for longer until it counts as
-// alive.
-func (a *Agent) withdrawFor(ctx context.Context, others []topology.Gateway) (bool, error) {
+// withdrawFor withdraws this node as a gateway, and maybe as a node of a mesh, if one of the other gateways answers,
+// though it may have to for longer until it counts as alive.
+func (a *Agent) withdrawFor(ctx context.Context, others []topology.Gateway, mesh bool) (bool, error) {
 	if !slices.ContainsFunc(others, func(g topology.Gateway) bool {
 		return g.Node != a.node && a.prober.answers(plan.LocalProbe(a.top, a.facts, g))
 	}) {
@@ -48,7 +48,7 @@ func (a *Agent) withdrawFor(ctx context.Context, others []topology.Gateway) (boo
 	}
 	var changes []plan.Change
 	for _, address := range a.plan.Addresses {
-		if address.Link != plan.OverlayLink && address.Link != plan.MeshLink &&
+		if address.Link != plan.OverlayLink && (mesh || address.Link != plan.MeshLink) &&
 			plan.IsProbe(address.Prefix.Addr()) {
 			changes = append(changes, plan.Change{Op: plan.Delete, Kind: plan.KindAddress, Element: address})
 		}
@@ -56,10 +56,15 @@ func (a *Agent) withdrawFor(ctx context.Context, others []topology.Gateway) (boo
 	if len(changes) == 0 {
 		return false, nil // nothing of it is in the kernel yet
 	}
+	for _, r := range a.plan.Routes {
+		if mesh && r.Table == plan.MeshTable {
+			changes = append(changes, plan.Change{Op: plan.Delete, Kind: plan.KindRoute, Element: r})
+		}
+	}
 	if err := a.kernel.Do(ctx, changes); err != nil {
 		return false, err
 	}
-	logr.FromContextOrDiscard(ctx).Info("withdrawn: carrying on until traffic has gone to the other gateways", "for",
+	logr.FromContextOrDiscard(ctx).Info("withdrawn: carrying on until traffic has gone elsewhere", "for",
 		a.carryOn().String())
 	return true, nil
 }
@@ -67,6 +72,9 @@ func (a *Agent) withdrawFor(ctx context.Context, others []topology.Gateway) (boo
 // carryOn is for how long a gateway that has withdrawn carries on.
 func (a *Agent) carryOn() time.Duration {
 	interval, threshold := a.patience()
+	if len(a.mesh) > 0 {
+		interval = max(interval, meshInterval)
+	}
 	return min(max(2*interval*time.Duration(threshold), withdrawLeast), withdrawMost)
 }
 
@@ -81,7 +89,7 @@ func (a *Agent) stepsDown(ctx context.Context, next topology.Topology) (bool, er
 		return false, nil
 	}
 	if a.steppedDown.IsZero() {
-		withdrawn, err := a.withdrawFor(ctx, next.Local.Gateways)
+		withdrawn, err := a.withdrawFor(ctx, next.Local.Gateways, false)
 		if err != nil || !withdrawn {
 			return false, err
 		}
@@ -125,6 +133,7 @@ func (a *Agent) linger(next *topology.Topology, now time.Time) {
 		r.Gateways = gateways
 	}
 	a.remotes = a.staying(a.remotes)
+	a.lingerMesh(next, now)
 }
 
 // staying leaves out the gateways that linger, which are neither probed nor reported.
