@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 
@@ -153,17 +154,23 @@ func (a *Agent) failOver(ctx context.Context) {
 		before := a.plan
 		a.choose(before)
 		if changes := plan.Diff(a.plan, before); len(changes) > 0 {
-			log := logr.FromContextOrDiscard(ctx)
-			if err := a.kernel.Do(ctx, changes); err != nil {
-				log.Error(err, "traffic was not moved to the gateways that are alive")
+			log := logr.FromContextOrDiscard(ctx).WithValues("changes", len(changes))
+			switch err := a.kernel.Do(ctx, changes); {
+			case err != nil:
+				log.Error(err, "the network was not changed to what probes have found")
+			case moved(before.Active, a.plan.Active):
+				log.Info("moved traffic to the gateways that are alive", "active", a.plan.Active.String())
+			default:
+				log.Info("changed the sizes of packets to what probes have found")
 			}
-			log.Info("moved traffic to the gateways that are alive", "changes", len(changes), "active",
-				a.plan.Active.String())
 		}
 		a.probe()
 	}
 	a.Poke()
 }
+
+// moved says whether traffic goes by other gateways, or nodes of a mesh, than before. Probes also find sizes.
+func moved(before, after plan.Active) bool { return !reflect.DeepEqual(before, after) }
 
 const (
 	// usualInterval and usualThreshold are what a Peering without health check gets.

@@ -414,3 +414,29 @@ func TestANodeOfAMeshLingers(t *testing.T) {
 		})
 	}
 }
+
+// TestMoved: traffic moves when another gateway carries it, and not when the size of packets changes.
+func TestMoved(t *testing.T) {
+	gateway := func(slot int) topology.Gateway {
+		return topology.Gateway{Node: string(rune('a' + slot)), Slot: slot, PublicKey: topology.Key{byte(slot + 1)}}
+	}
+	top := topology.Topology{Cluster: "c1", Cable: topology.Cable{Driver: "wireguard", Port: 4500},
+		Local: topology.Local{Pods: []netip.Prefix{netip.MustParsePrefix("10.8.0.0/16")},
+			Announced: []netip.Prefix{netip.MustParsePrefix("10.8.0.0/16")},
+			Nodes:     []topology.Node{{Name: "n1", Addresses: []netip.Addr{netip.MustParseAddr("172.31.1.1")}}},
+			Gateways:  []topology.Gateway{{Node: "n1", PublicKey: topology.Key{9}}}},
+		Remotes: []topology.Remote{{Name: "c2", Routed: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")},
+			Gateways: []topology.Gateway{gateway(0), gateway(1)}}}}
+	with := func(size int, alive ...int) plan.Plan {
+		return plan.For(top, plan.NodeFacts{Name: "n1", ID: "n1", UnderlayMTU: 1500, IPv6: true,
+			Alive:   map[string][]int{"c2": alive},
+			PathMTU: map[plan.PeerID]int{plan.PeerOf(gateway(0)): size}})
+	}
+	both, smaller, one := with(1420, 0, 1), with(1300, 0, 1), with(1420, 1)
+	if len(plan.Diff(smaller, both)) == 0 || moved(both.Active, smaller.Active) {
+		t.Error("a smaller size changes nothing, or moves traffic")
+	}
+	if !moved(both.Active, one.Active) {
+		t.Error("a gateway that is dead does not move traffic")
+	}
+}
