@@ -88,7 +88,8 @@ type MemberRollOut struct {
 	Connected []string `json:"connected,omitempty"`
 }
 
-// ClusterSetRolledOut is a condition: in all members that tell, every node has the agent that the member's DaemonSet brings.
+// ClusterSetRolledOut is a condition: in all members that tell, every node has the agent that the member's DaemonSet
+// brings.
 const ClusterSetRolledOut = "RolledOut"
 
 // Reasons of ClusterSetRolledOut; the second is one of problems, too.
