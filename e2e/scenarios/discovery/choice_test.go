@@ -27,6 +27,8 @@ func remoteClustersShare(t *testing.T) {
 		s.Export(cluster)
 	}
 	s.WaitEndpoints("c1", map[string]int{"c2": 1, "c3": 1})
+	// Once both answer kube-proxy knows both, of which it may have learnt a second apart.
+	suite.AnsweredByAll(t, "c1", "http://"+s.DNSName(), 20, "c2", "c3")
 	found := suite.AnsweredByAll(t, "c1", "http://"+s.DNSName(), 60, "c2", "c3")
 	if found["c2"] < 10 || found["c3"] < 10 {
 		t.Errorf("expected about 30 answers of each cluster, found %v", found)
