@@ -26,7 +26,7 @@ const (
 // withdraw, after SIGTERM, takes this node's addresses from its cables, so that its probes are answered no more, and
 // goes on carrying what still comes until everybody has gone elsewhere: userspace cables end with its pod. What its own
 // pods send to nodes of a mesh goes by gateways at once. Only the sole gateway of a cluster does not withdraw, nor the
-// last: nobody has anywhere to go, and remote gateways that find none alive hand over to each other in vain.
+// last: nobody has anywhere to go.
 func (a *Agent) withdraw(ctx context.Context) {
 	log := logr.FromContextOrDiscard(ctx)
 	withdrawn, err := a.withdrawFor(ctx, a.top.Local.Gateways, true)
