@@ -396,7 +396,7 @@ func (p *Plan) sort() {
 	p.Routes = slices.CompactFunc(p.Routes, func(a, b Route) bool { return compareRoute(a, b) == 0 })
 	slices.SortFunc(p.Rules, func(a, b Rule) int {
 		return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.IIF, b.IIF),
-			netfacts.Compare(a.From, b.From))
+			netfacts.Compare(a.From, b.From), cmp.Compare(a.Mark, b.Mark), cmp.Compare(a.Table, b.Table))
 	})
 }
 
