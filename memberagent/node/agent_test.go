@@ -19,6 +19,7 @@ import (
 )
 
 func TestTwoClusters(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	eventually(t, time.Minute, "gateways connected", func() bool { return n.gw1.connected() && n.gw2.connected() })
 	eventually(t, 5*time.Second, "gateway to gateway", func() bool { return n.gw1.pings("10.9.0.10", "") })

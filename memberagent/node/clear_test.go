@@ -38,12 +38,12 @@ const (
 // a capture of the underlay: the count of packets by the comments above.
 func (n *network) withDefaultRoute(t *testing.T) func(comment string) int {
 	t.Helper()
-	run(t, fmt.Sprintf("ip addr add %s/24 dev under; ip addr add %s/64 dev under nodad", outside, outside6))
+	n.run(t, fmt.Sprintf("ip addr add %s/24 dev under; ip addr add %s/64 dev under nodad", outside, outside6))
 	for _, m := range n.all() {
 		m.run(t, fmt.Sprintf(`ip route add default via %s; ip -6 route add default via %s`, outside, outside6))
 		m.forwardsItsPods(t)
 	}
-	run(t, fmt.Sprintf(`nft -f - <<EOF
+	n.run(t, fmt.Sprintf(`nft -f - <<EOF
 table bridge capture {
 	set flows { type ipv4_addr . ipv4_addr . inet_proto; flags dynamic; size 256; }
 	set flows6 { type ipv6_addr . ipv6_addr . inet_proto; flags dynamic; size 256; }
@@ -58,9 +58,8 @@ table bridge capture {
 	}
 }
 EOF`, inClear, inClear6, ofNodes, ofPods, ofNodes6, ofPods6, elsewhere, elsewhere6))
-	t.Cleanup(func() { run(t, "nft delete table bridge capture") })
 	return func(comment string) int {
-		return counted(t, exec.CommandContext(t.Context(), "nft", "list", "table", "bridge", "capture"), comment)
+		return counted(t, n.command("nft list table bridge capture"), comment)
 	}
 }
 
@@ -141,12 +140,13 @@ func inNetworkOf(t *testing.T, holder *exec.Cmd, f func() error) {
 // TestNothingLeavesInClear: while packets flow from a pod on a worker, from the gateway's own pod and from the
 // hosts, agents are killed, links deleted, the gateway is as after a reboot, and the remote has no gateway.
 func TestNothingLeavesInClear(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	packets := n.withDefaultRoute(t)
 	for _, to := range []string{podOfC2, podOfC26} {
 		eventually(t, time.Minute, "traffic", func() bool { return n.worker1.pings(to, "") })
 	}
-	run(t, "nft flush set bridge capture flows; nft flush set bridge capture flows6")
+	n.run(t, "nft flush set bridge capture flows; nft flush set bridge capture flows6")
 	began := packets(allInClear)
 	flood(t, n.worker1.holder, n.worker1.pod, n.gw1.holder, n.gw1.pod)
 	again := func() {
@@ -232,7 +232,7 @@ func TestNothingLeavesInClear(t *testing.T) {
 				}
 			}
 			if leaked := packets(allInClear) - began; leaked != 0 {
-				t.Errorf("%d packets left in clear:\n%s", leaked, leakedFlows(t))
+				t.Errorf("%d packets left in clear:\n%s", leaked, n.leakedFlows(t))
 				began = packets(allInClear)
 			}
 		})
@@ -243,10 +243,9 @@ func TestNothingLeavesInClear(t *testing.T) {
 }
 
 // leakedFlows lists the flows that the capture has seen in clear.
-func leakedFlows(t *testing.T) string {
+func (n *network) leakedFlows(t *testing.T) string {
 	t.Helper()
-	out, _ := exec.CommandContext(t.Context(), "sh", "-c",
-		"nft list set bridge capture flows; nft list set bridge capture flows6").CombinedOutput()
+	out, _ := n.command("nft list set bridge capture flows; nft list set bridge capture flows6").CombinedOutput()
 	return string(out)
 }
 
@@ -266,6 +265,7 @@ func (n *network) marked(t *testing.T) int {
 // agent falls back to what the API server said last. Packets of nodes and pods flow all the time: before the agent
 // runs they leave in clear, and from when it is closed on none does.
 func TestClosedFromBootOn(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	packets := n.withDefaultRoute(t)
 	for _, m := range []*machine{n.worker1, n.gw1} {
@@ -274,11 +274,11 @@ func TestClosedFromBootOn(t *testing.T) {
 		}
 	}
 	for _, m := range []*machine{n.worker1, n.gw1} {
-		t.Run(m.name, func(t *testing.T) { m.bootsClosed(t, packets) })
+		t.Run(m.name, func(t *testing.T) { n.bootsClosed(t, m, packets) })
 	}
 }
 
-func (m *machine) bootsClosed(t *testing.T, packets func(comment string) int) {
+func (n *network) bootsClosed(t *testing.T, m *machine, packets func(comment string) int) {
 	flood(t, m.holder, m.pod)
 	m.stop(t, syscall.SIGKILL)
 	if err := os.Rename(m.path("cluster.json"), m.path("away.json")); err != nil {
@@ -307,12 +307,12 @@ func (m *machine) bootsClosed(t *testing.T, packets func(comment string) int) {
 	if ours := m.ours(t); strings.Contains(ours, "sl-") {
 		t.Errorf("the agent has not waited for the API server:\n%s", ours)
 	}
-	run(t, "nft flush set bridge capture flows; nft flush set bridge capture flows6")
+	n.run(t, "nft flush set bridge capture flows; nft flush set bridge capture flows6")
 	for _, to := range []string{podOfC2, podOfC26} {
 		eventually(t, 20*time.Second, "traffic again to "+to, func() bool { return m.pings(to, "") })
 	}
 	if leaked := packets(allInClear) - closed; leaked != 0 {
-		t.Errorf("%d packets left in clear after it was closed:\n%s", leaked, leakedFlows(t))
+		t.Errorf("%d packets left in clear after it was closed:\n%s", leaked, n.leakedFlows(t))
 	}
 	if err := os.Rename(m.path("away.json"), m.path("cluster.json")); err != nil {
 		t.Fatal(err)

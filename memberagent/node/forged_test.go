@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -101,11 +100,11 @@ EOF`)
 // TestForgedPacketsAreDropped: round the guard of the overlay by a translation, in four ways, by a node's
 // source, from a remote source on the underlay, and by a cluster that would have another relay for it.
 func TestForgedPacketsAreDropped(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	n.withDefaultRoute(t)
 	eventually(t, time.Minute, "traffic", func() bool { return n.worker1.pings("10.9.0.10", "") })
 	n.services(t)
-	self := namespaceOf(os.Getpid())
 	for _, m := range n.all() {
 		// Nothing here is to be the work of rp_filter.
 		m.run(t, `for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done`)
@@ -149,20 +148,20 @@ func TestForgedPacketsAreDropped(t *testing.T) {
 	}{
 		{"a ClusterIP to the own node", n.worker1.pod, sendUDP("10.88.0.2:53", onWorker), n.worker1, notNode},
 		{"a ClusterIP to another node", n.worker1.pod, sendUDP("10.88.0.1:53", onGateway), n.worker1, forwarded},
-		{"a NodePort to the gateway", self, sendUDP("172.31.1.1:30001", onGateway), n.gw1, notNode},
-		{"a NodePort to a worker", self, sendUDP("172.31.1.1:30002", onWorker), n.gw1, forwarded},
+		{"a NodePort to the gateway", n.underlay, sendUDP("172.31.1.1:30001", onGateway), n.gw1, notNode},
+		{"a NodePort to a worker", n.underlay, sendUDP("172.31.1.1:30002", onWorker), n.gw1, forwarded},
 		{"to a node's own address within", n.worker1.pod, sendUDP("10.88.0.2:53", toNode), n.worker1, notNode},
 		{"from another cluster to the gateway", n.gw2.pod, sendUDP("10.88.0.1:53", onGateway), n.gw1, notNode},
 		{"from another cluster to a worker", n.gw2.pod, sendUDP("10.88.0.2:53", onWorker), n.gw1, forwarded},
 		{"with a node's source from a pod", n.worker1.pod, sendRaw(udp4("172.31.1.1", "172.31.1.2", 4800, onWorker)),
 			n.worker1, notThere},
-		{"a remote source from the underlay", self, sendRaw(udp4(forgedSource, "10.8.1.10", 7777, nil)), n.worker1,
+		{"a remote source from the underlay", n.underlay, sendRaw(udp4(forgedSource, "10.8.1.10", 7777, nil)), n.worker1,
 			`iifname != "lo" iifname != "sl-*" ip saddr @remote`},
 		{"a service whose backend is the sender's cluster", n.gw2.pod, sendUDP("10.88.0.9:53", []byte("x")), n.gw1,
 			`iifname "sl-c*" oifname "sl-c*"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			run(t, "ip route replace 10.8.1.0/24 via 172.31.1.2")
+			n.run(t, "ip route replace 10.8.1.0/24 via 172.31.1.2")
 			before, relayed, dropped := arrived("forged"), arrived("relayed"), c.on.dropped(t, c.rule)
 			inNetworkOf(t, c.from, c.send)
 			eventually(t, 5*time.Second, "dropped by "+c.rule, func() bool { return c.on.dropped(t, c.rule) > dropped })
@@ -180,6 +179,7 @@ func TestForgedPacketsAreDropped(t *testing.T) {
 // the forward chain lets it pass; what the node makes itself, with a source that no other cluster knows, gets the
 // node's address among the pods.
 func TestOnlyTheNodesOwnPacketsGetItsSource(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	n.withDefaultRoute(t)
 	m := n.worker1
@@ -234,4 +234,3 @@ func TestOnlyTheNodesOwnPacketsGetItsSource(t *testing.T) {
 	}
 }
 
-func namespaceOf(pid int) *exec.Cmd { return &exec.Cmd{Process: &os.Process{Pid: pid}} }

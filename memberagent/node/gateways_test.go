@@ -48,9 +48,9 @@ func (m *machine) carries(prefix string, hops ...string) bool {
 func highlyAvailable(t *testing.T, ipv4Only ...string) *network {
 	t.Helper()
 	n := newNetwork(t, ipv4Only...)
-	n.gw3 = newMachine(t, "gw3", "c2", 4, "10.9.1", "fd09:0:0:1")
-	n.gw4 = newMachine(t, "gw4", "c1", 5, "10.8.2", "fd08:0:0:2")
-	n.worker2 = newMachine(t, "worker2", "c2", 6, "10.9.2", "fd09:0:0:2")
+	n.gw3 = n.newMachine(t, "gw3", "c2", 4, "10.9.1", "fd09:0:0:1")
+	n.gw4 = n.newMachine(t, "gw4", "c1", 5, "10.8.2", "fd08:0:0:2")
+	n.worker2 = n.newMachine(t, "worker2", "c2", 6, "10.9.2", "fd09:0:0:2")
 	n.disableIPv6(t, ipv4Only)
 	n.tell(t, v1alpha1.MemberActive)
 	for _, m := range []*machine{n.gw3, n.gw4, n.worker2} {
@@ -109,6 +109,7 @@ func (n *network) settled(t *testing.T) {
 // TestGatewaysMayDie: of two gateways in each cluster any one is lost in any way, and no connection breaks, nor does a
 // new one fail.
 func TestGatewaysMayDie(t *testing.T) {
+	t.Parallel()
 	n := highlyAvailable(t)
 	flows := n.flows(t)
 	for _, m := range []*machine{n.gw1, n.gw4, n.gw3} {
@@ -162,6 +163,7 @@ func (m *machine) hasCable() bool { return m.command("ip link show sl-c0").Run()
 
 // TestGatewaysLeave: a gateway ends, or is to be none any more, and not a datagram is lost.
 func TestGatewaysLeave(t *testing.T) {
+	t.Parallel()
 	n := highlyAvailable(t)
 	flows := n.flows(t)
 	for i, m := range []*machine{n.gw1, n.gw4, n.gw3, n.gw2, n.gw1} {

@@ -5,7 +5,6 @@ package node_test
 import (
 	"fmt"
 	"net"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -109,6 +108,7 @@ func (m *machine) mtu(prefix string) string {
 // TestLargePacketsVanish between two gateways, without a word: bulk transfers of both families and in both directions
 // hang, and flow again. When the path heals, the size returns.
 func TestLargePacketsVanish(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	for _, m := range []*machine{n.gw1, n.gw2} {
 		m.run(t, "ip link set eth0 gso_max_segs 1") // else what is measured and dropped are batches of packets
@@ -131,7 +131,7 @@ func TestLargePacketsVanish(t *testing.T) {
 	}
 
 	// 60 bytes around an inner packet, which is filled up to a multiple of 16: 1328 of the 1340.
-	run(t, `nft -f - <<EOF
+	n.run(t, `nft -f - <<EOF
 table bridge hole {
 	chain between {
 		type filter hook forward priority 0;
@@ -139,9 +139,8 @@ table bridge hole {
 	}
 }
 EOF`)
-	defer func() { _ = exec.CommandContext(t.Context(), "nft", "delete", "table", "bridge", "hole").Run() }()
 	vanished := func() int {
-		return counted(t, exec.CommandContext(t.Context(), "nft", "list", "table", "bridge", "hole"), "vanished")
+		return counted(t, n.command("nft list table bridge hole"), "vanished")
 	}
 	eventually(t, 5*time.Second, "large packets vanish, or this could not fail", func() bool { return vanished() > 0 })
 	const wantMTU = 1328
@@ -178,7 +177,7 @@ EOF`)
 		}
 	})
 
-	run(t, "nft delete table bridge hole")
+	n.run(t, "nft delete table bridge hole")
 	took := eventually(t, time.Minute, "the size returns", func() bool {
 		one, two := n.relay(t, n.gw1), n.relay(t, n.gw2)
 		return one.Connections[0].MTU == 0 && two.Connections[0].MTU == 0 && n.worker1.mtu("fd09::/48") == "1420" &&

@@ -13,6 +13,7 @@ import (
 // TestGatewaysMayDieWithoutIPv6: where nodes have IPv6 disabled, gateways are lost as on those that have it: those
 // without, and those that probe them or are probed beside them.
 func TestGatewaysMayDieWithoutIPv6(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		ipv4Only []string
@@ -22,6 +23,7 @@ func TestGatewaysMayDieWithoutIPv6(t *testing.T) {
 		{"a gateway", []string{"gw4"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			n := highlyAvailable(t, c.ipv4Only...)
 			for _, m := range []*machine{n.gw1, n.gw2, n.gw3, n.gw4} {
 				m.isMeasured(t)

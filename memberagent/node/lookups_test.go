@@ -16,13 +16,14 @@ import (
 )
 
 // silentNameServer answers no query, and counts them.
-func silentNameServer(t *testing.T) *atomic.Int64 {
+func (n *network) silentNameServer(t *testing.T) *atomic.Int64 {
 	t.Helper()
-	run(t, "ip addr add "+silentResolver+"/24 dev under")
-	c, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp4", silentResolver+":53")
-	if err != nil {
-		t.Fatal(err)
-	}
+	n.run(t, "ip addr add "+silentResolver+"/24 dev under")
+	var c net.PacketConn
+	inNetworkOf(t, n.underlay, func() (err error) {
+		c, err = new(net.ListenConfig).ListenPacket(t.Context(), "udp4", silentResolver+":53")
+		return err
+	})
 	t.Cleanup(func() { _ = c.Close() })
 	queries := &atomic.Int64{}
 	go func() {
@@ -57,11 +58,12 @@ func (m *machine) publishes(t *testing.T, sources string) {
 // TestFailoverWaitsForNoLookup: a gateway whose name server, or whose API server asked for a load balancer, never
 // answers changes its routes as fast as one that asks for nothing, when a remote gateway dies.
 func TestFailoverWaitsForNoLookup(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
-	n.gw3 = newMachine(t, "gw3", "c2", 4, "10.9.1", "fd09:0:0:1")
+	n.gw3 = n.newMachine(t, "gw3", "c2", 4, "10.9.1", "fd09:0:0:1")
 	n.tell(t, v1alpha1.MemberActive)
 	n.gw3.start(t)
-	queries := silentNameServer(t)
+	queries := n.silentNameServer(t)
 	lookedUp := func() bool { _, err := os.Stat(n.gw1.path("asked")); return err == nil }
 	for _, c := range []struct {
 		name, sources string

@@ -21,6 +21,7 @@ func (m *machine) dropsMesh(t *testing.T, from *machine) {
 // TestANodeThatDoesNotAnswerRests: two nodes that do not reach each other stop trying after a while, the others go on;
 // when the path is there, they find each other by themselves.
 func TestANodeThatDoesNotAnswerRests(t *testing.T) {
+	t.Parallel()
 	n := meshedNetwork(t)
 	pair := []*machine{n.worker1, n.worker2}
 	arrived := func() int {
@@ -57,6 +58,7 @@ func TestANodeThatDoesNotAnswerRests(t *testing.T) {
 
 // TestMeshOverIPv6: the nodes have IPv6 addresses alone.
 func TestMeshOverIPv6(t *testing.T) {
+	t.Parallel()
 	n := meshedNetwork(t)
 	before := map[*machine]string{}
 	for _, m := range n.all() {

@@ -66,7 +66,7 @@ const serviceOfGw2 = "10.99.0.8"
 func meshedNetwork(t *testing.T) *network {
 	t.Helper()
 	n := newNetwork(t)
-	n.worker2 = newMachine(t, "worker2", "c2", 6, "10.9.2", "fd09:0:0:2")
+	n.worker2 = n.newMachine(t, "worker2", "c2", 6, "10.9.2", "fd09:0:0:2")
 	n.mesh = n.all()
 	n.tell(t, v1alpha1.MemberActive)
 	n.worker2.start(t)
@@ -102,6 +102,7 @@ func (m *machine) transit(t *testing.T) int {
 // TestMesh: the nodes of two clusters talk without gateways; where a pair of them cannot, by the gateways, and no
 // connection breaks on the way there and back.
 func TestMesh(t *testing.T) {
+	t.Parallel()
 	n := meshedNetwork(t)
 	flows := n.flows(t)
 	for _, from := range []*machine{n.worker1, n.gw1} {

@@ -40,6 +40,8 @@ type machine struct {
 // network is two clusters of both families on one underlay: c1 with a gateway and a worker, c2 with a gateway. With
 // gw3 c2 has a second, with gw4 c1, and with worker2 c2 has a worker.
 type network struct {
+	// underlay is the network namespace with the bridge between the machines, whose links are named as they are.
+	underlay *exec.Cmd
 	gw1, worker1, gw2, gw3, gw4, worker2 *machine
 	// mesh are the machines that are published to the nodes of the other cluster.
 	mesh []*machine
@@ -58,21 +60,23 @@ const resolver, resolver6, silentResolver = "198.51.100.53", "2001:db8:53::53", 
 // newNetwork starts it, with IPv6 disabled on the machines named.
 func newNetwork(t *testing.T, ipv4Only ...string) *network {
 	t.Helper()
-	run(t, "ip link add under type bridge; ip link set under up; ip link set lo up")
-	// A namespace that ends takes its links along only a little later.
-	t.Cleanup(func() {
-		run(t, "ip link del under; for l in gw1 worker1 gw2 gw3 gw4 worker2; do ip link del $l 2>/dev/null || true; done")
-	})
-	n := &network{
-		gw1:     newMachine(t, "gw1", "c1", 1, "10.8.0", "fd08:0:0:0"),
-		worker1: newMachine(t, "worker1", "c1", 2, "10.8.1", "fd08:0:0:1"),
-		gw2:     newMachine(t, "gw2", "c2", 3, "10.9.0", "fd09:0:0:0"),
-	}
+	n := withoutMachines(t)
+	n.gw1 = n.newMachine(t, "gw1", "c1", 1, "10.8.0", "fd08:0:0:0")
+	n.worker1 = n.newMachine(t, "worker1", "c1", 2, "10.8.1", "fd08:0:0:1")
+	n.gw2 = n.newMachine(t, "gw2", "c2", 3, "10.9.0", "fd09:0:0:0")
 	n.disableIPv6(t, ipv4Only)
 	n.tell(t, v1alpha1.MemberActive)
 	for _, m := range n.all() {
 		m.start(t)
 	}
+	return n
+}
+
+// withoutMachines is an underlay alone.
+func withoutMachines(t *testing.T) *network {
+	t.Helper()
+	n := &network{underlay: namespace(t)}
+	n.run(t, "ip link add under type bridge; ip link set under up; ip link set lo up")
 	return n
 }
 
@@ -91,7 +95,7 @@ func (n *network) all() []*machine {
 		func(m *machine) bool { return m == nil })
 }
 
-func newMachine(t *testing.T, name, cluster string, number int, pods, pods6 string) *machine {
+func (n *network) newMachine(t *testing.T, name, cluster string, number int, pods, pods6 string) *machine {
 	t.Helper()
 	m := &machine{directory: directory(filepath.Join(t.TempDir(), name)), name: name, cluster: cluster,
 		ip: fmt.Sprintf("172.31.1.%d", number), ip6: fmt.Sprintf("fd31::%d", number), pods: pods, pods6: pods6}
@@ -104,7 +108,7 @@ func newMachine(t *testing.T, name, cluster string, number int, pods, pods6 stri
 	}
 	m.holder, m.pod = namespace(t), namespace(t)
 	t.Cleanup(func() { m.stop(t, syscall.SIGKILL) })
-	run(t, fmt.Sprintf("ip link add %s type veth peer name eth0 netns %d; ip link set %s master under up", name,
+	n.run(t, fmt.Sprintf("ip link add %s type veth peer name eth0 netns %d; ip link set %s master under up", name,
 		m.holder.Process.Pid, name))
 	m.run(t, fmt.Sprintf(`for f in forwarding accept_dad; do
 			for d in all default; do echo $([ $f = forwarding ] && echo 1 || echo 0) > /proc/sys/net/ipv6/conf/$d/$f; done
@@ -153,6 +157,16 @@ func (m *machine) run(t *testing.T, script string) string {
 		t.Fatalf("%s: %s: %v\n%s", m.name, script, err, out)
 	}
 	return string(out)
+}
+
+// command prepares a script on the underlay.
+func (n *network) command(script string) *exec.Cmd { return within(n.underlay, script) }
+
+func (n *network) run(t *testing.T, script string) {
+	t.Helper()
+	if out, err := n.command(script).CombinedOutput(); err != nil {
+		t.Fatalf("underlay: %s: %v\n%s", script, err, out)
+	}
 }
 
 func run(t *testing.T, script string) {

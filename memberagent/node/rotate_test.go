@@ -173,12 +173,14 @@ func (f *traffic) whole(t *testing.T, what string) {
 
 // TestKeysAreReplacedWithoutLoss, with one gateway in each cluster and with two, by one cluster and by both at once.
 func TestKeysAreReplacedWithoutLoss(t *testing.T) {
+	t.Parallel()
 	for _, gateways := range []string{"one gateway", "two gateways"} {
 		t.Run(gateways, func(t *testing.T) {
+			t.Parallel()
 			var n *network
 			if gateways == "one gateway" {
 				n = newNetwork(t)
-				n.worker2 = newMachine(t, "worker2", "c2", 6, "10.9.2", "fd09:0:0:2")
+				n.worker2 = n.newMachine(t, "worker2", "c2", 6, "10.9.2", "fd09:0:0:2")
 				n.tell(t, v1alpha1.MemberActive)
 				n.worker2.start(t)
 				for _, m := range n.all() {
@@ -222,6 +224,7 @@ func TestKeysAreReplacedWithoutLoss(t *testing.T) {
 // TestAStolenKeyIsUseless: who has the key that a gateway had before gets no handshake, at any port of the peers. Who
 // has the present one does, or this could not fail.
 func TestAStolenKeyIsUseless(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	r := n.passedOn(t)
 	defer r.close()
@@ -229,8 +232,7 @@ func TestAStolenKeyIsUseless(t *testing.T) {
 	stolen := n.gw1.privateKey(t)
 	asked := r.ask(t, "c1")
 	eventually(t, 2*time.Minute, "a new key", func() bool { return n.gw1.rotated(asked) })
-	thief := newMachine(t, "thief", "c9", 77, "10.77.0", "fd77:0:0:0")
-	defer run(t, "ip link del thief")
+	thief := n.newMachine(t, "thief", "c9", 77, "10.77.0", "fd77:0:0:0")
 	peer := n.gw2.privateKey(t).PublicKey()
 	for _, port := range []int{4500, 4516} {
 		if handshakes(t, thief, stolen, peer, fmt.Sprintf("%s:%d", n.gw2.ip, port), 7*time.Second) {
@@ -278,6 +280,7 @@ func handshakes(t *testing.T, m *machine, key, peer wgtypes.Key, endpoint string
 // TestKeysAreReplacedInSpiteOfFaults: a peer that hears of nothing for long, agents that are killed, an API server that
 // answers nothing, and requests that follow each other: each ends with the key that was asked for last.
 func TestKeysAreReplacedInSpiteOfFaults(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	r := n.passedOn(t)
 	defer r.close()

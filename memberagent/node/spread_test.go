@@ -14,6 +14,7 @@ import (
 // TestFlowsAreSpread: which flows between two pods take both gateways of a cluster, by what the worker hashes, and that
 // gateways say by what they do.
 func TestFlowsAreSpread(t *testing.T) {
+	t.Parallel()
 	const flows, port = 64, 7400
 	n := highlyAvailable(t)
 	for _, m := range []*machine{n.gw1, n.gw4} {

@@ -49,10 +49,11 @@ func (n *network) open(t *testing.T, flows int) {
 // TestTransitTakesNoEntries of the connection tracking of several gateways, while the only one of a cluster has one
 // for each connection.
 func TestTransitTakesNoEntries(t *testing.T) {
+	t.Parallel()
 	const flows = 10000
 	t.Run("one gateway", func(t *testing.T) {
 		n := newNetwork(t)
-		n.worker2 = newMachine(t, "worker2", "c2", 6, "10.9.2", "fd09:0:0:2")
+		n.worker2 = n.newMachine(t, "worker2", "c2", 6, "10.9.2", "fd09:0:0:2")
 		n.tell(t, v1alpha1.MemberActive)
 		n.worker2.start(t)
 		to := n.worker2.pods + ".10"

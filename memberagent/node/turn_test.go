@@ -44,6 +44,7 @@ func (m *machine) follow(t *testing.T) *exec.Cmd {
 // TestANewAgentTakesOver: on the only gateway of its cluster and on a worker, from an agent that is told to end, and
 // from one that is killed.
 func TestANewAgentTakesOver(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	eventually(t, 20*time.Second, "connected", func() bool { return n.worker1.pings("10.9.0.10", "") })
 	address := n.gw2.pods + ".10:7000"

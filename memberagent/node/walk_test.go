@@ -105,6 +105,7 @@ func (m *machine) everything(t *testing.T) string {
 // TestGatewaysWalk: whatever happens to gateways, in whatever order, at rest the kernels of all nodes are as agents
 // made them that began with a clean node, and packets pass.
 func TestGatewaysWalk(t *testing.T) {
+	t.Parallel()
 	n := highlyAvailable(t)
 	fresh := map[*machine]string{}
 	for _, m := range n.all() {
