@@ -61,6 +61,9 @@ type ClusterOverride struct {
 	// these networks and no others, whether or not they are in allowedCIDRs.
 	// +optional
 	Networks Networks `json:"networks,omitempty"`
+	// Globalnet states the cluster's global addresses.
+	// +optional
+	Globalnet GlobalnetOverride `json:"globalnet,omitzero"`
 }
 
 // ClusterSetSpec is the whole configuration of one multicluster network.
@@ -111,6 +114,11 @@ type ClusterSetSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	HealthCheck HealthCheckSpec `json:"healthCheck,omitempty"`
+
+	// Globalnet lets clusters reach each other whose networks overlap.
+	// +kubebuilder:default={}
+	// +optional
+	Globalnet GlobalnetSpec `json:"globalnet,omitempty"`
 
 	// Shards is the number of Bundles per member. It cannot be changed.
 	// +kubebuilder:default=4
@@ -207,6 +215,11 @@ type ClusterSetStatus struct {
 	// +listType=atomic
 	// +optional
 	Problems []Problem `json:"problems,omitempty"`
+	// GlobalBlocks are the blocks of global addresses that members have, and those kept for clusters that left, sorted by
+	// cluster.
+	// +listType=atomic
+	// +optional
+	GlobalBlocks []GlobalBlock `json:"globalBlocks,omitempty"`
 	// Conditions: Ready, Connected, RolledOut.
 	// +listType=map
 	// +listMapKey=type

@@ -23,6 +23,11 @@ const (
 	ReasonAccepted        = "Accepted"
 	ReasonWaitingForFacts = "WaitingForFacts"
 	ReasonCIDROverlap     = "CIDROverlap"
+	// ReasonGlobalCIDRRecorded: the cluster's block of global addresses is being recorded; it is accepted next.
+	ReasonGlobalCIDRRecorded = "GlobalCIDRRecorded"
+	// ReasonGlobalnetChanged: the cluster keeps what it has until it leaves and joins, though another mode or block is
+	// stated for it.
+	ReasonGlobalnetChanged = "GlobalnetChanged"
 	// ReasonNotAllowed: the cluster claims networks that the ClusterSet does not allow it.
 	ReasonNotAllowed       = "NotAllowed"
 	ReasonInvalidNetworks  = "InvalidNetworks"
@@ -101,6 +106,12 @@ type MemberStatus struct {
 	PodNetworks string `json:"podNetworks,omitempty"`
 	// +optional
 	ServiceNetworks string `json:"serviceNetworks,omitempty"`
+	// GlobalCIDR is the cluster's block of global addresses; empty if it has none.
+	// +optional
+	GlobalCIDR string `json:"globalCIDR,omitempty"`
+	// GlobalScope says to which clusters it is known by that block, and not by Networks.
+	// +optional
+	GlobalScope GlobalScope `json:"globalScope,omitempty"`
 	// NodeCIDRs are the cluster's node addresses, /32 and /128; nobody may claim them as pod or service networks.
 	// +listType=atomic
 	// +optional
@@ -156,6 +167,7 @@ type MemberStatus struct {
 // +kubebuilder:printcolumn:name="Connected",type=string,JSONPath=`.status.conditions[?(@.type=="Connected")].status`
 // +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.status.podNetworks`
 // +kubebuilder:printcolumn:name="Services",type=string,JSONPath=`.status.serviceNetworks`
+// +kubebuilder:printcolumn:name="Global",type=string,JSONPath=`.status.globalCIDR`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Member struct {

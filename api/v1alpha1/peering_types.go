@@ -8,8 +8,16 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type RemoteCluster struct {
 	// Name of the cluster in Karmada, which is also its cluster ID.
 	Name string `json:"name"`
-	// Networks of that cluster.
+	// Networks of that cluster; empty where it is known here by GlobalCIDR.
 	Networks Networks `json:"networks"`
+	// GlobalCIDR is the block of global addresses by which that cluster is known here.
+	// +kubebuilder:validation:MaxLength=18
+	// +optional
+	GlobalCIDR string `json:"globalCIDR,omitempty"`
+	// Translated says that this cluster is known there by its own global CIDR: gateways translate what passes between
+	// the two.
+	// +optional
+	Translated bool `json:"translated,omitempty"`
 	// Endpoints of that cluster, sorted by slot. Empty while it has no gateway.
 	// +listType=atomic
 	Endpoints []Endpoint `json:"endpoints"`
@@ -50,9 +58,12 @@ type PeeringSpec struct {
 	HealthCheck HealthCheckSpec `json:"healthCheck"`
 	// Override of what the agent would discover; empty lists override nothing.
 	Override Networks `json:"override"`
-	// Networks of this cluster that were accepted: what the others route here. Empty before
-	// acceptance.
+	// Networks of this cluster that were accepted: what the others route here, but for those that know it by its
+	// global CIDR. Empty before acceptance.
 	Networks Networks `json:"networks"`
+	// GlobalCIDR is this cluster's block of global addresses; empty if it has none.
+	// +optional
+	GlobalCIDR string `json:"globalCIDR,omitempty"`
 	// RemoteClusters, sorted by name. Empty while this cluster is not accepted.
 	// +listType=map
 	// +listMapKey=name

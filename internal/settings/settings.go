@@ -10,6 +10,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/dnszone"
+	"github.com/sealane-io/sealane/internal/globalnet"
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
@@ -39,7 +40,17 @@ func Validate(set *v1alpha1.ClusterSet) error {
 	if _, err := netfacts.ParseAllowed(spec.AllowedCIDRs); err != nil {
 		errs = append(errs, fmt.Errorf("allowedCIDRs: %w", err))
 	}
+	if mode := spec.Globalnet.Mode; mode != "" && mode != v1alpha1.GlobalnetOff || len(spec.Globalnet.CIDRs) > 0 {
+		if _, err := globalnet.PoolOf(spec.Globalnet); err != nil {
+			errs = append(errs, fmt.Errorf("globalnet: %w", err))
+		}
+	}
 	for _, c := range spec.Clusters {
+		if c.Globalnet.CIDR != "" {
+			if _, err := netfacts.ParseGlobal(c.Globalnet.CIDR); err != nil {
+				errs = append(errs, fmt.Errorf("global CIDR of cluster %s: %w", c.Name, err))
+			}
+		}
 		for _, text := range slices.Concat(c.Networks.PodCIDRs, c.Networks.ServiceCIDRs) {
 			if _, err := netfacts.ParsePrefix(text); err != nil {
 				errs = append(errs, fmt.Errorf("network of cluster %s: %w", c.Name, err))
