@@ -79,6 +79,11 @@ type state struct {
 	family    string
 	wantsMesh bool
 	accepted  bool
+	// block of global addresses, if it has one, and whether it is in the Member's record. Others know the member by it:
+	// all of them, or its rivals, whose networks it overlaps.
+	block           netip.Prefix
+	recorded, toAll bool
+	rivals          map[string]bool
 	// remote is what the others are told.
 	remote v1alpha1.RemoteCluster
 	// reason and message of the Accepted condition.
@@ -98,27 +103,28 @@ func (s *state) problem(reason, message string) {
 // weighed against what is in force.
 func Decide(in Input) Decision {
 	states := order(in.Members)
-	taken, byName := new(claim.Space), map[string]*state{}
+	taken := newSpaces(in, states)
 	for _, s := range states {
-		byName[s.name()] = s
 		if restore(s, taken); s.accepted {
-			taken.Take(s.name(), s.force, s.endpoints)
+			taken.take(s)
 		}
 	}
 	allowed := claim.LimitsOf(&in.Set)
 	for _, s := range states {
 		if s.active() {
-			admit(s, allowed, taken, byName)
+			admit(s, allowed, taken)
 			grandfather(s, allowed)
+			taken.keepsMode(s)
 		}
 	}
+	taken.findRivals(states)
 	keys := keysOf(states)
 	for _, s := range states {
 		if s.active() {
-			admitEndpoints(s, taken.Routed(), keys)
+			admitEndpoints(s, taken.shared.Routed(), keys)
 		}
 	}
-	meshes := meshesOf(in, byName, taken.Routed(), keys)
+	meshes := meshesOf(in, taken.states, taken.shared.Routed(), keys)
 	for _, s := range states {
 		complain(s)
 		if s.active() {
@@ -136,7 +142,7 @@ func Decide(in Input) Decision {
 	for _, s := range states {
 		status := memberStatus(s, states, meshes, t.down, in.Now)
 		status.RollOut = order.Records[s.name()]
-		spec, changed := peering(in, s, states, status, meshes)
+		spec, changed := peering(in, s, states, status, taken, meshes)
 		if changed {
 			d.Peerings[s.name()] = spec
 		}
@@ -145,6 +151,7 @@ func Decide(in Input) Decision {
 	}
 	d.Set, d.UnknownPairs = setStatus(in, states, t, d.Statuses), int32(t.unknown)
 	setRolledOut(&d.Set, order.Condition, in)
+	d.Set.GlobalBlocks = taken.ledger(in, states)
 	return d
 }
 
@@ -172,16 +179,21 @@ func order(members []Member) []*state {
 // restore puts the last good state in force, less what an earlier version accepted and this one does not: that
 // must not cut off the rest. A record that contradicts itself, or that of one accepted earlier, was written by
 // somebody else or comes from a backup, and counts as not accepted.
-func restore(s *state, taken *claim.Space) {
+func restore(s *state, taken *spaces) {
 	status := s.Record.Status
 	if status.AcceptedAt == nil || !s.active() {
 		return
 	}
 	c, _ := claim.Usable(status.Networks, status.NodeCIDRs)
-	if len(c.Routed()) == 0 || c.Consistent() != nil || taken.Overlaps(s.name(), c) {
+	if len(c.Routed()) == 0 || c.Consistent() != nil || status.GlobalScope == v1alpha1.GlobalToAll && !s.toAll {
 		return
 	}
-	s.force, s.endpoints, s.accepted = c, status.Endpoints, true
+	s.force = c
+	if taken.shared.Overlaps(s.name(), s.shared()) {
+		s.force = claim.Claim{}
+		return
+	}
+	s.endpoints, s.accepted = status.Endpoints, true
 	s.accept()
 }
 
@@ -200,7 +212,7 @@ func (s *state) refuse(reason, message string) {
 }
 
 // admit weighs the networks that a member reports.
-func admit(s *state, allowed claim.Limits, taken *claim.Space, states map[string]*state) {
+func admit(s *state, allowed claim.Limits, taken *spaces) {
 	c, ok := reportedClaim(s)
 	if !ok {
 		return
@@ -210,17 +222,32 @@ func admit(s *state, allowed claim.Limits, taken *claim.Space, states map[string
 		s.refuse(v1alpha1.ReasonNotAllowed, fmt.Sprintf("%s claims more than it may: %s", s.name(), why))
 		return
 	}
-	if name, why := taken.Clash(s.name(), c); why != "" {
+	name, why := taken.shared.Clash(s.name(), c)
+	mode := taken.mode(s.name())
+	toAll := s.toAll || !s.accepted && (mode == v1alpha1.GlobalnetOn || mode == v1alpha1.GlobalnetAuto && why != "")
+	if why != "" && !toAll {
 		s.refuse(v1alpha1.ReasonCIDROverlap, fmt.Sprintf(
-			"%s is refused because of %s, accepted earlier: %s; give one of them other networks", s.name(), name, why))
-		other := states[name]
+			"%s is refused because of %s, accepted earlier: %s; give one of them other networks, or let them have global "+
+				"addresses: see globalnet in the ClusterSet", s.name(), name, why))
+		other := taken.states[name]
 		other.message = bounded(fmt.Sprintf("%s stays connected; %s is refused: %s", name, s.name(), why))
 		other.problem(v1alpha1.ReasonCIDROverlap, other.message)
 		return
 	}
-	taken.Release(s.name(), s.force, s.endpoints)
+	if reason, message := taken.admitGlobal(s, c, toAll); reason != "" {
+		s.refuse(reason, message)
+		return
+	}
+	if s.toAll && !s.recorded {
+		s.reason, s.message = v1alpha1.ReasonGlobalCIDRRecorded, fmt.Sprintf(
+			"%s gets the global CIDR %s, which is being recorded", s.name(), s.block)
+		return
+	}
+	if s.accepted {
+		taken.release(s)
+	}
 	s.force = c
-	taken.Take(s.name(), s.force, s.endpoints)
+	taken.take(s)
 	s.accept()
 }
 
@@ -305,7 +332,7 @@ func admitEndpoints(s *state, routed *netfacts.Owners, keys map[string]string) {
 // peering builds what one member should be told, and says whether that differs from what it was told.
 // With settings that cannot be put into force, what it was told of them before stays.
 func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
-	meshes meshes) (v1alpha1.PeeringSpec, bool) {
+	taken *spaces, meshes meshes) (v1alpha1.PeeringSpec, bool) {
 	set := in.Set
 	invalid := invalidSettings(in)
 	spec := v1alpha1.PeeringSpec{
@@ -329,9 +356,15 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
 	}
 	if s.accepted && s.active() {
 		spec.Networks = s.force.Networks()
+		if s.recorded {
+			spec.GlobalCIDR = s.block.String()
+		}
 		for _, other := range states {
-			if other != s && other.accepted && other.active() {
-				spec.RemoteClusters = append(spec.RemoteClusters, meshes.remote(s, other))
+			if other == s || !other.accepted || !other.active() {
+				continue
+			}
+			if remote, ok := taken.tell(s, other, meshes.remote(s, other)); ok {
+				spec.RemoteClusters = append(spec.RemoteClusters, remote)
 			}
 		}
 		spec.FailedRevisions = failedElsewhere(s, states)
@@ -388,7 +421,7 @@ func keysWanted(set v1alpha1.ClusterSet, record v1alpha1.Member) v1alpha1.Peerin
 // same compares two specs. Most of them is remote clusters, which reflection would be slow with.
 func same(a, b v1alpha1.PeeringSpec) bool {
 	remotes := slices.EqualFunc(a.RemoteClusters, b.RemoteClusters, func(x, y v1alpha1.RemoteCluster) bool {
-		return x.Name == y.Name &&
+		return x.Name == y.Name && x.GlobalCIDR == y.GlobalCIDR && x.Translated == y.Translated &&
 			slices.Equal(x.Networks.PodCIDRs, y.Networks.PodCIDRs) &&
 			slices.Equal(x.Networks.ServiceCIDRs, y.Networks.ServiceCIDRs) &&
 			slices.EqualFunc(x.Endpoints, y.Endpoints, func(x, y v1alpha1.Endpoint) bool {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/netip"
+	"slices"
 
 	"github.com/sealane-io/sealane/internal/globalnet"
 	"github.com/sealane-io/sealane/internal/netfacts"
@@ -63,8 +64,11 @@ func (b *Blocks) Take(cluster string, block netip.Prefix) (owner string, ok bool
 	return "", true
 }
 
-// Keep notes a block that a cluster had, which it will get again. What it overlaps is known already.
+// Keep notes a block that a cluster had, and has no more unless it was taken. The cluster will get it again.
 func (b *Blocks) Keep(cluster string, block netip.Prefix) {
+	if slices.Contains(b.of[cluster], block) {
+		return
+	}
 	if _, ok := b.Take(cluster, block); ok {
 		b.left[block] = true
 	}

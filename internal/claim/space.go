@@ -4,6 +4,7 @@ package claim
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -51,6 +52,16 @@ func (s *Space) Overlaps(owner string, c Claim) bool {
 	})
 }
 
+// Rivals returns whose networks, nodes or gateways clash with a claim, sorted by name.
+func (s *Space) Rivals(newcomer string, c Claim) []string {
+	found := map[string]bool{}
+	s.clashes(newcomer, c, func(_ string, _ netip.Prefix, taken netfacts.Owned) bool {
+		found[taken.Owner] = true
+		return true
+	})
+	return slices.Sorted(maps.Keys(found))
+}
+
 // maxClashes is how many clashes a message names.
 const maxClashes = 5
 
@@ -58,6 +69,20 @@ const maxClashes = 5
 // The gateways of others are nodes of theirs, whether they report their addresses or not.
 func (s *Space) Clash(newcomer string, c Claim) (other, why string) {
 	var found []string
+	s.clashes(newcomer, c, func(what string, p netip.Prefix, taken netfacts.Owned) bool {
+		if other == "" {
+			other = taken.Owner
+		}
+		if taken.Owner == other {
+			found = append(found, fmt.Sprintf(what, p, taken.Prefix))
+		}
+		return len(found) < maxClashes
+	})
+	return other, strings.Join(found, ", ")
+}
+
+// clashes calls found with each prefix of a claim and what of another's it cannot be beside, until that returns false.
+func (s *Space) clashes(newcomer string, c Claim, found func(what string, p netip.Prefix, taken netfacts.Owned) bool) {
 	for _, x := range []struct {
 		what   string
 		claims []netip.Prefix
@@ -70,17 +95,10 @@ func (s *Space) Clash(newcomer string, c Claim) (other, why string) {
 	} {
 		for _, p := range x.claims {
 			for taken := range x.of.Overlapping(p, newcomer) {
-				if other == "" {
-					other = taken.Owner
-				}
-				if taken.Owner == other {
-					found = append(found, fmt.Sprintf(x.what, p, taken.Prefix))
-				}
-				if len(found) == maxClashes {
-					return other, strings.Join(found, ", ")
+				if !found(x.what, p, taken) {
+					return
 				}
 			}
 		}
 	}
-	return other, strings.Join(found, ", ")
 }

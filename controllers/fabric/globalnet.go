@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/ipam"
+	"github.com/sealane-io/sealane/internal/claim"
+	"github.com/sealane-io/sealane/internal/globalnet"
+	"github.com/sealane-io/sealane/internal/netfacts"
+)
+
+// spaces are who has which part of the address space. What is shared is routed by everybody: no two members have
+// the same of it. What is real is what members use at home, where those that have global addresses may overlap.
+type spaces struct {
+	shared, real claim.Space
+	blocks       *ipam.Blocks
+	globalnet    v1alpha1.GlobalnetSpec
+	stated       map[string]v1alpha1.GlobalnetOverride
+	states       map[string]*state
+	// used says that a member has a block or may get one: else there is nothing to weigh.
+	used bool
+}
+
+func newSpaces(in Input, states []*state) *spaces {
+	w := &spaces{globalnet: in.Set.Spec.Globalnet, stated: map[string]v1alpha1.GlobalnetOverride{},
+		states: map[string]*state{}}
+	// A pool that is not valid is a problem of the settings; nothing is taken from it.
+	pool, _ := globalnet.PoolOf(w.globalnet)
+	w.blocks = ipam.NewBlocks(pool)
+	for _, c := range in.Set.Spec.Clusters {
+		w.stated[c.Name] = c.Globalnet
+		w.used = w.used || w.mode(c.Name) != v1alpha1.GlobalnetOff
+	}
+	w.used = w.used || w.mode("") != v1alpha1.GlobalnetOff || slices.ContainsFunc(states, func(s *state) bool {
+		return s.Record.Status.GlobalCIDR != ""
+	})
+	for _, s := range states {
+		w.states[s.name()] = s
+		w.restoreBlock(s)
+	}
+	for _, e := range in.Set.Status.GlobalBlocks {
+		if block, err := netfacts.ParseGlobal(e.CIDR); err == nil {
+			w.blocks.Keep(e.Cluster, block)
+		}
+	}
+	return w
+}
+
+// restoreBlock takes over the block that is recorded for a member, unless one that came earlier has part of it.
+func (w *spaces) restoreBlock(s *state) {
+	status := s.Record.Status
+	block, err := netfacts.ParseGlobal(status.GlobalCIDR)
+	if err != nil || !s.active() {
+		return
+	}
+	if stated, err := netfacts.ParseGlobal(w.stated[s.name()].CIDR); status.AcceptedAt == nil &&
+		(w.mode(s.name()) == v1alpha1.GlobalnetOff || err == nil && stated != block) {
+		return // nobody knows it by this block, and it is to have another, or none
+	}
+	if _, ok := w.blocks.Take(s.name(), block); ok {
+		s.block, s.recorded = block, true
+		s.toAll = status.GlobalScope == v1alpha1.GlobalToAll
+	}
+}
+
+// take puts a member's networks in force.
+func (w *spaces) take(s *state) {
+	w.shared.Take(s.name(), s.shared(), s.endpoints)
+	if w.used {
+		w.real.Take(s.name(), s.force, s.endpoints)
+		w.avoid(s.name(), s.force)
+	}
+}
+
+func (w *spaces) release(s *state) {
+	w.shared.Release(s.name(), s.shared(), s.endpoints)
+	w.real.Release(s.name(), s.force, s.endpoints)
+}
+
+// avoid keeps blocks out of the networks of a cluster: its nodes route the blocks of others.
+func (w *spaces) avoid(cluster string, c claim.Claim) {
+	for what, prefixes := range map[string][]netip.Prefix{"pods": c.Pods, "services": c.Services, "a node": c.Nodes} {
+		for _, p := range prefixes {
+			w.blocks.Avoid(p, what+" of cluster "+cluster)
+		}
+	}
+}
+
+// mode of a cluster's global addresses.
+func (w *spaces) mode(cluster string) v1alpha1.GlobalnetMode {
+	return cmp.Or(w.stated[cluster].Mode, w.globalnet.Mode, v1alpha1.GlobalnetOff)
+}
+
+// shared is what the others may route to a member: its own networks unless all know it by its block.
+func (s *state) shared() claim.Claim {
+	c := s.force
+	if s.toAll {
+		c = claim.Claim{Nodes: s.force.Nodes}
+	}
+	if s.block.IsValid() {
+		c.Pods = append(slices.Clip(c.Pods), s.block)
+	}
+	return c
+}
+
+// assign gives a member a block if it has none. Nobody is told of it before it is recorded: after a crash another
+// could get it.
+func (w *spaces) assign(s *state) error {
+	if s.block.IsValid() {
+		return nil
+	}
+	stated, _ := netfacts.ParseGlobal(w.stated[s.name()].CIDR)
+	block, err := w.blocks.Assign(s.name(), stated)
+	if err != nil {
+		return err
+	}
+	s.block = block
+	return nil
+}
+
+// admitGlobal weighs what a member claims beside those that it overlaps: each of a pair that overlaps needs a block,
+// for neither can tell the other's addresses from its own. It returns a reason and a message if that cannot be.
+func (w *spaces) admitGlobal(s *state, c claim.Claim, toAll bool) (reason, message string) {
+	if !w.used {
+		return "", ""
+	}
+	for _, p := range slices.Concat(c.Routed(), c.Nodes) {
+		if other, ok := w.blocks.Overlaps(p, ""); ok {
+			return v1alpha1.ReasonCIDROverlap, fmt.Sprintf("%s is refused: its network %s overlaps %s, the block of global "+
+				"addresses of %s; give one of them another", s.name(), p, other.Prefix, other.Owner)
+		}
+	}
+	rivals := w.real.Rivals(s.name(), c)
+	if len(rivals) == 0 && !toAll {
+		return "", ""
+	}
+	for _, name := range append([]string{s.name()}, rivals...) {
+		m := w.states[name]
+		if !m.block.IsValid() && w.mode(name) == v1alpha1.GlobalnetOff {
+			return v1alpha1.ReasonCIDROverlap, fmt.Sprintf("%s is refused because it overlaps %s, and globalnet is Off for %s; "+
+				"set its mode to Auto in spec.clusters[].globalnet, or give one of them other networks", s.name(), rivals[0], name)
+		}
+	}
+	w.avoid(s.name(), c)
+	for _, name := range append([]string{s.name()}, rivals...) {
+		m, had := w.states[name], w.states[name].block
+		if err := w.assign(m); err != nil {
+			return ipam.Reason(err), fmt.Sprintf("%s is refused: %v", s.name(), err)
+		}
+		if !had.IsValid() && m != s && m.accepted {
+			w.shared.Take(name, claim.Claim{Pods: []netip.Prefix{m.block}}, nil)
+		}
+	}
+	s.toAll = s.toAll || toAll
+	return "", ""
+}
+
+// keepsMode says that a member keeps the addresses it was accepted with, though others are stated for it now: a
+// change of what its peers know it by ends every connection of the cluster.
+func (w *spaces) keepsMode(s *state) {
+	if !s.accepted || !s.active() {
+		return
+	}
+	stated, err := netfacts.ParseGlobal(w.stated[s.name()].CIDR)
+	has := "its own networks"
+	if s.toAll {
+		has = "the global CIDR " + s.block.String()
+	}
+	var wants string
+	switch mode := w.mode(s.name()); {
+	case mode == v1alpha1.GlobalnetOff && s.block.IsValid():
+		wants = "globalnet Off"
+	case mode == v1alpha1.GlobalnetOn && !s.toAll:
+		wants = "globalnet On"
+	case mode != v1alpha1.GlobalnetOff && err == nil && s.block.IsValid() && s.block != stated:
+		wants, has = "the global CIDR "+stated.String(), "the global CIDR "+s.block.String()
+	default:
+		return
+	}
+	s.problem(v1alpha1.ReasonGlobalnetChanged, fmt.Sprintf("%s keeps %s until it leaves and joins: %s is stated for it",
+		s.name(), has, wants))
+}
+
+// tell returns what one member should know of another, of what it would be told without global addresses; it is false
+// while the two must not know each other. Where gateways translate, nodes do not connect to each other.
+func (w *spaces) tell(s, other *state, remote v1alpha1.RemoteCluster) (v1alpha1.RemoteCluster, bool) {
+	rivals := s.rivals[other.name()] || other.rivals[s.name()]
+	translated, byBlock := s.toAll || rivals, other.toAll || rivals
+	if translated && !s.recorded || byBlock && !other.recorded {
+		return v1alpha1.RemoteCluster{}, false
+	}
+	remote.Translated = translated
+	if translated || byBlock {
+		remote.Topology, remote.Nodes = "", nil
+	}
+	if byBlock {
+		remote.Networks, remote.GlobalCIDR = claim.Claim{}.Networks(), other.block.String()
+	}
+	return remote, true
+}
+
+// findRivals notes which members overlap; none do where nobody has a block.
+func (w *spaces) findRivals(states []*state) {
+	for _, s := range states {
+		if !s.accepted {
+			continue
+		}
+		for _, name := range w.real.Rivals(s.name(), s.force) {
+			if s.rivals == nil {
+				s.rivals = map[string]bool{}
+			}
+			s.rivals[name] = true
+		}
+	}
+}
+
+// ledger is the record of the blocks that members have and that are kept for others.
+func (w *spaces) ledger(in Input, states []*state) []v1alpha1.GlobalBlock {
+	held := map[string]netip.Prefix{}
+	for _, s := range states {
+		if s.active() && s.block.IsValid() {
+			held[s.name()] = s.block
+		}
+	}
+	if len(held) == 0 && len(in.Set.Status.GlobalBlocks) == 0 {
+		return nil
+	}
+	routed := func(block netip.Prefix) bool {
+		return slices.ContainsFunc(states, func(s *state) bool { return s.mayRoute(block) })
+	}
+	return ipam.Ledger(in.Set.Status.GlobalBlocks, held, routed, in.Now)
+}
+
+// mayRoute says whether a member routes a block, or may do so since it has not answered what it was told last.
+func (s *state) mayRoute(block netip.Prefix) bool {
+	if s.Sent == nil {
+		return false
+	}
+	if !s.Report.Known || s.Report.Status.ObservedRevision < s.Sent.Revision {
+		return true
+	}
+	return slices.ContainsFunc(s.Sent.RemoteClusters, func(r v1alpha1.RemoteCluster) bool {
+		p, err := netfacts.ParseGlobal(r.GlobalCIDR)
+		return err == nil && p.Overlaps(block)
+	})
+}
+
+// global returns a member's block and who knows it by that, as they are recorded.
+func (s *state) global() (string, v1alpha1.GlobalScope) {
+	switch {
+	case !s.block.IsValid():
+		return "", ""
+	case s.toAll:
+		return s.block.String(), v1alpha1.GlobalToAll
+	}
+	return s.block.String(), v1alpha1.GlobalToOverlapping
+}
