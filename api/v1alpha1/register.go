@@ -22,6 +22,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&Peering{}, &PeeringList{},
 		&Bundle{}, &BundleList{},
 		&Gateway{}, &GatewayList{},
+		&GlobalIngressIP{}, &GlobalIngressIPList{},
 		&ServicePolicy{}, &ServicePolicyList{},
 		&ExportRecord{}, &ExportRecordList{},
 	)

@@ -21,7 +21,8 @@ func FailClosed(t topology.Topology, n NodeFacts) Plan {
 
 func (v *view) failClosed() Plan {
 	noWay := func(topology.Remote, Family) bool { return false }
-	p := Plan{Active: v.active, Routes: v.standing(noWay), Rules: v.outboundRules(), Tables: v.tables()}
+	p := Plan{Active: v.active, Routes: slices.Concat(v.standing(noWay), v.unassigned()), Rules: v.outboundRules(),
+		Tables: v.tables()}
 	p.sort()
 	return p
 }

@@ -30,8 +30,8 @@ func For(t topology.Topology, n NodeFacts) Plan {
 		Addresses:  v.addresses(),
 		Neighbours: v.neighbours(),
 		FDB:        v.fdb(),
-		Routes: slices.Concat(v.standing(v.hasWay), v.throws(), v.outbound(), v.received(), v.backends(), v.probed(),
-			v.inbound(), v.meshRoutes()),
+		Routes: slices.Concat(v.standing(v.hasWay), v.unassigned(), v.throws(), v.outbound(), v.received(), v.shares(),
+			v.backends(), v.probed(), v.inbound(), v.meshRoutes()),
 		Rules:          slices.Concat(v.inboundRules(), v.meshRules(), v.outboundRules()),
 		Tunnels:        v.tunnels(),
 		Tables:         v.tables(),
@@ -233,6 +233,9 @@ func (v *view) addresses() []Address {
 		for _, j := range v.slots {
 			out = append(out, Address{CableLink(j), cableAddress(j), true})
 		}
+	}
+	if own := v.own(); own.IsValid() {
+		out = append(out, Address{OverlayLink, host(own), true})
 	}
 	return slices.Concat(out, v.probeAddresses(), v.meshAddresses())
 }

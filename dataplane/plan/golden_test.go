@@ -60,6 +60,9 @@ func readInput(t *testing.T, objects []byte) topology.Input {
 		case "Gateway":
 			in.Gateways = append(in.Gateways, v1alpha1.Gateway{})
 			unmarshal(t, []byte(doc), &in.Gateways[len(in.Gateways)-1])
+		case "GlobalIngressIP":
+			in.GlobalIngressIPs = append(in.GlobalIngressIPs, v1alpha1.GlobalIngressIP{})
+			unmarshal(t, []byte(doc), &in.GlobalIngressIPs[len(in.GlobalIngressIPs)-1])
 		case "Node":
 			in.Nodes = append(in.Nodes, corev1.Node{})
 			unmarshal(t, []byte(doc), &in.Nodes[len(in.Nodes)-1])

@@ -40,7 +40,10 @@ const (
 //	untracked  raw output            no connection tracking for outer packets
 //	clamp      mangle postrouting    TCP's MSS fits the path
 //	egress     mangle postrouting    nothing to a remote cluster but over our links
-//	nullsnat   nat postrouting, before kube-proxy and CNIs: no masquerade between clusters
+//	services   nat prerouting        on gateways, global addresses of services into backends
+//	nullsnat   nat postrouting, before kube-proxy and CNIs: no masquerade between clusters, and on gateways a global
+//	           address for what goes to clusters that know this one by its block
+//	untranslated  after nat          nothing else goes to those
 func (v *view) tables() []Table {
 	var out []Table
 	for _, f := range []Family{IPv4, IPv6} {
@@ -48,12 +51,17 @@ func (v *view) tables() []Table {
 			continue
 		}
 		t := Table{Family: f, Sets: v.sets(f)}
-		for _, c := range []Chain{v.clamp(f), v.egress(f), v.forward(f), v.gateways(f), v.guard(f), v.host(f), v.nullSNAT(f),
-			v.unmark(), v.untracked(f)} {
+		services, table := v.services(f)
+		if table != nil {
+			t.Maps = []Map{*table}
+		}
+		for _, c := range append(services, v.clamp(f), v.egress(f), v.forward(f), v.gateways(f), v.guard(f), v.host(f),
+			v.nullSNAT(f), v.unmark(), v.untracked(f), v.untranslated(f)) {
 			if len(c.Rules) > 0 {
 				t.Chains = append(t.Chains, c)
 			}
 		}
+		slices.SortFunc(t.Chains, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
 		out = append(out, t)
 	}
 	return out
@@ -70,7 +78,7 @@ func (v *view) sets(f Family) []Set {
 	carried := slices.Contains(v.families, f)
 	if carried {
 		for _, j := range v.slots {
-			add(setCable+strconv.Itoa(j), routed(f, v.behind[j]))
+			add(setCable+strconv.Itoa(j), routed(f, knowing(v.behind[j], false)))
 		}
 		add(setLocal, disjoint(inFamily(f, v.Local.Announced)))
 		add(setTransit, v.transit(f))
@@ -80,6 +88,7 @@ func (v *view) sets(f Family) []Set {
 			add(setMesh, pods)
 			add(setOwn, disjoint(inFamily(f, v.self.Pods)))
 		}
+		v.globalSets(f, add)
 	}
 	add(setNodes, v.nodeAddresses(f))
 	if slices.Contains(v.known, f) {
@@ -209,7 +218,7 @@ func (v *view) guard(f Family) Chain {
 		}
 		r = append(r, v.probeRules(f)...)
 		for _, j := range v.slots {
-			if slices.Contains(v.families, f) && reaches(f, v.behind[j]) {
+			if slices.Contains(v.families, f) && reaches(f, knowing(v.behind[j], false)) {
 				if len(v.transit(f)) > 0 {
 					r.add(`iifname "%s" %s saddr @%s%d %s daddr @%s notrack accept`, CableLink(j), f, setCable, j, f,
 						setTransit)
@@ -217,11 +226,15 @@ func (v *view) guard(f Family) Chain {
 				r.add(`iifname "%s" %s saddr @%s%d %s daddr @%s accept`, CableLink(j), f, setCable, j, f, setLocal)
 			}
 		}
+		v.fromGlobal(f, &r)
 		r.add(`iifname "%s*" counter drop`, CablePrefix)
 	}
 	if macs := v.siblingMACs(); macs != "" && slices.Contains(v.families, f) {
 		r.add(`iifname "%s" ether saddr %s %s daddr @%s meta mark set meta mark | 0x%08x`, OverlayLink, macs, f, setRemote,
 			SiblingMark)
+	}
+	if len(v.tracked(f)) > 0 {
+		r.add(`iifname "%s" %s saddr @%s %s daddr @%s accept`, OverlayLink, f, setTransit, f, setTracked)
 	}
 	if slices.Contains(v.families, f) && len(v.transit(f)) > 0 {
 		r.add(`iifname "%s" %s saddr @%s %s daddr @%s notrack`, OverlayLink, f, setTransit, f, setRemote)
@@ -243,6 +256,9 @@ func (v *view) host(f Family) Chain {
 	}
 	if slices.Contains(v.families, f) && len(inFamily(f, v.Local.Pods)) > 0 {
 		r.add(`iifname "%s*" %s daddr @%s ct state new counter drop`, LinkPrefix, f, setPods)
+	}
+	if v.translates(f) {
+		r.add(`iifname "%s*" %s daddr @%s ct state new counter drop`, LinkPrefix, f, setGlobal)
 	}
 	return Chain{Name: "host", Type: "filter", Hook: "input", Priority: "filter", Rules: r}
 }
@@ -332,6 +348,9 @@ func (v *view) egress(f Family) Chain {
 			r.add(`udp sport %s fib saddr type local accept`, v.cablePorts())
 		}
 		r.add(`oifname != "lo" oifname != "%s*" %s daddr @%s counter drop`, LinkPrefix, f, setRemote)
+		if v.translates(f) {
+			r.add(`oifname != "lo" oifname != "%s*" %s daddr @%s counter drop`, LinkPrefix, f, setGlobal)
+		}
 	}
 	return Chain{Name: "egress", Type: "filter", Hook: "postrouting", Priority: "mangle", Rules: r}
 }
@@ -378,6 +397,7 @@ func (v *view) nullSNAT(f Family) Chain {
 		c.Rules = append(c.Rules, fmt.Sprintf(`oifname "%s" %s saddr @%s ct status dnat snat to %s`, OverlayLink, f,
 			setRemote, v.translatedBy(*v.gateway, f)))
 	}
+	c.Rules = append(c.Rules, v.toGlobal(f)...)
 	c.Rules = append(c.Rules,
 		fmt.Sprintf(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setLocal, f, setRemote, f),
 		fmt.Sprintf(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setRemote, f, setLocal, f))

@@ -30,7 +30,10 @@ func (v *view) outbound() []Route {
 
 // towards returns the route to a remote cluster, without its destination, if there is one.
 func (v *view) towards(r topology.Remote, f Family) (Route, bool) {
-	route := Route{Table: OutboundTable, Metric: RouteMetric, Type: Unicast, Source: v.sources[f], MTU: v.pathMTU(r)}
+	if f == IPv6 && r.Translated {
+		return Route{}, false // it knows this cluster by its block, which is IPv4, and would not answer
+	}
+	route := Route{Table: OutboundTable, Metric: RouteMetric, Type: Unicast, Source: v.sourceTo(r, f), MTU: v.pathMTU(r)}
 	if v.carries(r) {
 		return v.byCables(route, f, v.active.Remotes[r.Name]), true
 	}

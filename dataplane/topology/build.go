@@ -49,6 +49,8 @@ type Input struct {
 	Peering  *v1alpha1.Peering
 	Gateways []v1alpha1.Gateway
 	Nodes    []corev1.Node
+	// GlobalIngressIPs of the cluster's services.
+	GlobalIngressIPs []v1alpha1.GlobalIngressIP
 	// Protected is what this node must go on reaching as it does without other clusters.
 	Protected []Protected
 }
@@ -69,6 +71,7 @@ func Build(in Input) Topology {
 	if in.Peering != nil {
 		b.buildPeering(in.Peering.Spec)
 	}
+	b.buildServices(in.GlobalIngressIPs)
 	b.buildGateways(in.Gateways)
 	if in.Peering != nil && in.Peering.Spec.Phase != v1alpha1.MemberLeaving {
 		b.buildRemotes(in.Peering.Spec.RemoteClusters)
@@ -202,6 +205,7 @@ func (b *builder) buildPeering(spec v1alpha1.PeeringSpec) {
 	b.Local.Pods = b.localNetworks(ref, "spec.networks.podCIDRs", spec.Networks.PodCIDRs)
 	services := b.localNetworks(ref, "spec.networks.serviceCIDRs", spec.Networks.ServiceCIDRs)
 	b.Local.Announced = sorted(slices.Concat(b.Local.Pods, services))
+	b.block(ref, spec.GlobalCIDR)
 }
 
 const (

@@ -23,6 +23,9 @@ func (b *builder) buildMesh(clusters []v1alpha1.RemoteCluster) {
 		// Nodes of two clusters, each in its own site, may well have the same addresses.
 		var addresses netfacts.Owners
 		ref := "RemoteCluster/" + c.Name
+		if c.Translated || c.GlobalCIDR != "" {
+			continue // gateways translate, nodes do not
+		}
 		if len(c.Nodes) > 0 && b.Cable.MeshPort == 0 {
 			b.left(ref, "nodes", faultf(ReasonInvalidPort, "the ports of cable and overlay leave none for a mesh"))
 			continue

@@ -30,6 +30,12 @@ func (b *builder) buildRemotes(clusters []v1alpha1.RemoteCluster) {
 		b.Remotes = append(b.Remotes, b.remoteNetworks(c))
 	}
 	for i, c := range clusters {
+		if c.Translated && !b.Local.Global.IsValid() {
+			// What it knows this cluster by is not known here: its networks stay unreachable.
+			b.left("RemoteCluster/"+c.Name, "translated", faultf(ReasonNoGlobalCIDR,
+				"it knows this cluster by a global CIDR, and this cluster has none that can be used"))
+			continue
+		}
 		b.Remotes[i].Gateways = b.remoteGateways(c)
 		b.Remotes[i].PathMTU = b.paths[c.Name]
 	}
@@ -63,7 +69,13 @@ func (b *builder) remoteNetworks(c v1alpha1.RemoteCluster) Remote {
 	for _, p := range services {
 		b.remote.Add(p, c.Name)
 	}
-	return Remote{Name: c.Name, Routed: sorted(slices.Concat(pods, services))}
+	routed := slices.Concat(pods, services)
+	block, ok := b.remoteBlock(c)
+	if ok {
+		b.remote.Add(block, c.Name)
+		routed = append(routed, block)
+	}
+	return Remote{Name: c.Name, Routed: sorted(routed), Block: block, Translated: c.Translated}
 }
 
 // conflict says who has what a remote cluster claims.

@@ -36,9 +36,14 @@ type Local struct {
 	// Pods are the prefixes of the cluster's pods.
 	Pods []netip.Prefix
 	// Announced is what the other clusters route to this one: pods and services.
+	// Those that know it by its block are routed to that instead.
 	Announced []netip.Prefix
-	Nodes     []Node    // sorted by name
-	Gateways  []Gateway // sorted by slot
+	// Global is the cluster's block of global addresses, invalid if it has none, and Services are reached by addresses
+	// of it, sorted by address.
+	Global   netip.Prefix
+	Services []Service
+	Nodes    []Node    // sorted by name
+	Gateways []Gateway // sorted by slot
 }
 
 // Node of the local cluster.
@@ -53,9 +58,13 @@ type Node struct {
 // Remote is another cluster.
 type Remote struct {
 	Name string
-	// Routed is what this cluster routes to that one: pods and services.
-	Routed   []netip.Prefix
-	Gateways []Gateway // sorted by slot
+	// Routed is what this cluster routes to that one: pods and services, or the block by which it is known here.
+	Routed []netip.Prefix
+	// Block is that block; invalid if it is known by its own networks.
+	Block netip.Prefix
+	// Translated says that this cluster is known there by its own block, into which gateways translate.
+	Translated bool
+	Gateways   []Gateway // sorted by slot
 	// PathMTU holds, by the node of a local gateway, the size in bytes of the largest packet that passes by each of its
 	// cables to the cluster, if larger ones are lost on the way; nil if that is so at none.
 	PathMTU map[string]int

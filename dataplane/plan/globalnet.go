@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sealane-io/sealane/dataplane/topology"
+	"github.com/sealane-io/sealane/internal/globalnet"
+)
+
+// Names of sets and maps of global addresses. "globalcable0" holds what the clusters behind a cable have that know this
+// one by its block, and "globalremote" what all such clusters have; "tracked" is the part of it that a gateway's own
+// cables carry.
+const (
+	setGlobal       = "global"
+	setGlobalCable  = "globalcable"
+	setGlobalRemote = "globalremote"
+	setTracked      = "tracked"
+	mapServices     = "services"
+)
+
+// backendSeed makes every gateway choose the same backend for a client's address and port.
+const backendSeed = 0x5ea1
+
+// translates says whether gateways of the cluster translate between its own and its global addresses.
+func (v *view) translates(f Family) bool {
+	return f == IPv4 && v.Local.Global.IsValid() && slices.Contains(v.families, f)
+}
+
+// knowing returns those of the clusters that know this one by its block, or those that do not.
+func knowing(clusters []topology.Remote, translated bool) []topology.Remote {
+	return slices.DeleteFunc(slices.Clone(clusters), func(r topology.Remote) bool { return r.Translated != translated })
+}
+
+// globalSets are the sets that gateways translate by.
+func (v *view) globalSets(f Family, add func(name string, elements []netip.Prefix)) {
+	if !v.translates(f) {
+		return
+	}
+	add(setGlobal, []netip.Prefix{v.Local.Global})
+	if len(v.slots) == 0 {
+		return
+	}
+	for _, j := range v.slots {
+		add(setGlobalCable+strconv.Itoa(j), routed(f, knowing(v.behind[j], true)))
+	}
+	add(setGlobalRemote, routed(f, knowing(v.Remotes, true)))
+	add(setTracked, v.tracked(f))
+}
+
+// tracked are, on one of several gateways, the networks for which it translates what comes from other nodes: it must
+// know the flows. What it hands over to a sibling it must not, for it does not see the answers.
+func (v *view) tracked(f Family) []netip.Prefix {
+	if !v.translates(f) || len(v.transit(f)) == 0 {
+		return nil
+	}
+	return routed(f, slices.DeleteFunc(knowing(v.Remotes, true), func(r topology.Remote) bool { return !v.carries(r) }))
+}
+
+// fromGlobal are the guard's rules for what cables deliver to global addresses.
+func (v *view) fromGlobal(f Family, r *rules) {
+	for _, j := range v.slots {
+		if v.translates(f) && reaches(f, knowing(v.behind[j], true)) {
+			r.add(`iifname "%s" %s saddr @%s%d %s daddr @%s accept`, CableLink(j), f, setGlobalCable, j, f, setGlobal)
+		}
+	}
+}
+
+// toGlobal binds, on a gateway, the flows to clusters that know this one by its block to an address of the gateway's
+// share of it, whatever source they have. The same client keeps the same address. What has a source in the block, as
+// the gateway's own packets have, keeps that.
+func (v *view) toGlobal(f Family) []string {
+	if !v.translates(f) || len(v.slots) == 0 || !reaches(f, knowing(v.Remotes, true)) {
+		return nil
+	}
+	block := v.Local.Global
+	first, last := globalnet.Egress(block, v.gateway.Slot, 1, globalnet.ClusterEgress(block))
+	pool := fmt.Sprintf("%s-%s persistent", first, last)
+	if first == last {
+		pool = first.String()
+	}
+	return []string{
+		fmt.Sprintf(`oifname "%s*" %s saddr @%s %s daddr @%s snat to %s saddr`, CablePrefix, f, setGlobal, f,
+			setGlobalRemote, f),
+		fmt.Sprintf(`oifname "%s*" %s daddr @%s snat to %s`, CablePrefix, f, setGlobalRemote, pool),
+	}
+}
+
+// untranslated drops, after all translation, what would show an address of the cluster's own to those that know it by
+// its block: packets that belong to no flow, which connection tracking does not translate.
+func (v *view) untranslated(f Family) Chain {
+	c := Chain{Name: "untranslated", Type: "filter", Hook: "postrouting", Priority: "srcnat+5"}
+	if v.translates(f) && len(v.slots) > 0 && reaches(f, knowing(v.Remotes, true)) {
+		c.Rules = append(c.Rules, fmt.Sprintf(`oifname "%s*" %s saddr != @%s %s daddr @%s counter drop`, CablePrefix, f,
+			setGlobal, f, setGlobalRemote))
+	}
+	return c
+}
+
+// services returns, on a gateway, the chain that translates global addresses of services into backends, the map by
+// which it finds the chain of a port, and those chains. Whatever the number of services, a packet meets two rules.
+func (v *view) services(f Family) (chains []Chain, table *Map) {
+	if !v.translates(f) || len(v.slots) == 0 || len(v.Local.Services) == 0 {
+		return nil, nil
+	}
+	table = &Map{Name: mapServices, Key: "ipv4_addr . inet_proto . inet_service", Value: "verdict"}
+	for _, s := range v.Local.Services {
+		for _, p := range s.Ports {
+			c := Chain{Name: fmt.Sprintf("to-%s-%s-%d", s.Address, p.Protocol, p.Port), Rules: []string{balance(f, p)}}
+			chains = append(chains, c)
+			table.Elements = append(table.Elements, MapElement{
+				Key: fmt.Sprintf("%s . %s . %d", s.Address, p.Protocol, p.Port), Value: "goto " + c.Name})
+		}
+	}
+	slices.SortFunc(table.Elements, func(a, b MapElement) int { return strings.Compare(a.Key, b.Key) })
+	chains = append(chains, Chain{Name: "services", Type: "nat", Hook: "prerouting", Priority: "dstnat-5", Rules: []string{
+		fmt.Sprintf(`iifname "%s*" %s daddr @%s %s daddr . meta l4proto . th dport vmap @%s`, CablePrefix, f, setGlobal, f,
+			mapServices)}})
+	return chains, table
+}
+
+// balance spreads a port's connections over its backends.
+func balance(f Family, p topology.ServicePort) string {
+	if len(p.Backends) == 1 {
+		return fmt.Sprintf(`meta l4proto %s dnat to %s`, p.Protocol, p.Backends[0])
+	}
+	elements := make([]string, len(p.Backends))
+	for i, b := range p.Backends {
+		elements[i] = fmt.Sprintf("%d : %s . %d", i, b.Addr(), b.Port())
+	}
+	return fmt.Sprintf(`dnat %s to jhash %s saddr . %s sport mod %d seed 0x%x map { %s }`, f, f, p.Protocol,
+		len(p.Backends), backendSeed, strings.Join(elements, ", "))
+}
+
+// own is the address of a gateway of this cluster in its block, the source of what it sends in its own name; invalid
+// on a worker and without a block.
+func (v *view) own() netip.Addr {
+	if v.gateway == nil || !v.translates(IPv4) {
+		return netip.Addr{}
+	}
+	return globalnet.Own(v.Local.Global, v.gateway.Slot)
+}
+
+// sourceTo returns what the node's own packets to a remote cluster have as source.
+func (v *view) sourceTo(r topology.Remote, f Family) netip.Addr {
+	if own := v.own(); f == IPv4 && r.Translated && v.carries(r) && own.IsValid() {
+		return own
+	}
+	return v.sources[f]
+}
+
+// unassigned makes the cluster's own block unreachable on every node: what is not translated goes nowhere, and whoever
+// sends to an address that nobody has is told so.
+func (v *view) unassigned() []Route {
+	if !v.translates(IPv4) {
+		return nil
+	}
+	out := []Route{{Table: OutboundTable, Dst: v.Local.Global, Metric: StandingMetric, Type: Unreachable}}
+	if len(v.slots) > 0 {
+		out = append(out, Route{Table: InboundTable, Dst: v.Local.Global, Metric: StandingMetric, Type: Unreachable})
+	}
+	return out
+}
+
+// shares routes, on a gateway, each share of another cluster's block by the cable to the gateway whose share it is:
+// that one alone knows the flows that it has translated.
+func (v *view) shares() []Route {
+	var out []Route
+	for _, r := range v.Remotes {
+		if !r.Block.IsValid() || !v.carries(r) || len(r.Gateways) < 2 || !slices.Contains(v.families, IPv4) {
+			continue
+		}
+		for _, g := range r.Gateways {
+			if slices.Contains(v.facts.Alive[r.Name], g.Slot) {
+				out = append(out, Route{Table: OutboundTable, Dst: globalnet.Share(r.Block, g.Slot), Metric: RouteMetric,
+					Type: Unicast, NextHops: []NextHop{{Link: CableLink(g.Slot), Weight: 1}}, Source: v.sourceTo(r, IPv4),
+					MTU: v.pathMTU(r)})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
+	"github.com/sealane-io/sealane/internal/globalnet"
+	"github.com/sealane-io/sealane/internal/netfacts"
+)
+
+// Reasons of problems with global addresses.
+const (
+	// ReasonNoGlobalCIDR: another cluster knows this one by a block that is not known here.
+	ReasonNoGlobalCIDR = "NoGlobalCIDR"
+	// ReasonNotInBlock: an address is not among those of this cluster's block that services have.
+	ReasonNotInBlock = "NotInGlobalCIDR"
+	// ReasonInvalidService: the port or a backend of a service cannot be.
+	ReasonInvalidService = "InvalidService"
+)
+
+// Service of the local cluster that others reach by a global address.
+type Service struct {
+	Address netip.Addr
+	Ports   []ServicePort // sorted by protocol and port
+}
+
+// ServicePort of a service, with a backend at least.
+type ServicePort struct {
+	// Protocol in lower case, as nft spells it: "tcp", "udp", "sctp".
+	Protocol string
+	Port     uint16
+	// Backends are sorted, all of the address's family.
+	Backends []netip.AddrPort
+}
+
+// block takes over this cluster's block of global addresses.
+func (b *builder) block(ref, text string) {
+	if text == "" {
+		return
+	}
+	p, err := netfacts.ParseGlobal(text)
+	f := faultOf(err)
+	if f == nil {
+		if other, taken := b.local.Overlap(p, nobody); taken {
+			f = faultf(ReasonOverlap, "%s overlaps the local cluster (%s)", p, other.Owner)
+		} else if node, ok := b.nodes.Overlap(p, nobody); ok {
+			f = faultf(ReasonContainsNode, "%s contains an address of local node %s", p, node.Owner)
+		}
+	}
+	if f != nil {
+		b.left(ref, "spec.globalCIDR", f)
+		return
+	}
+	b.local.Add(p, ref)
+	b.Local.Global = p
+}
+
+// remoteBlock returns the block by which a remote cluster is known here, if it is.
+func (b *builder) remoteBlock(c v1alpha1.RemoteCluster) (netip.Prefix, bool) {
+	if c.GlobalCIDR == "" {
+		return netip.Prefix{}, false
+	}
+	p, err := netfacts.ParseGlobal(c.GlobalCIDR)
+	f := faultOf(err)
+	if f == nil {
+		f = b.conflict(p)
+	}
+	if f != nil {
+		b.left("RemoteCluster/"+c.Name, "globalCIDR", f)
+		return netip.Prefix{}, false
+	}
+	return p, true
+}
+
+// buildServices takes the services that have a global address. Of two with the same the older has it.
+func (b *builder) buildServices(ips []v1alpha1.GlobalIngressIP) {
+	if !b.Local.Global.IsValid() {
+		return
+	}
+	ips = slices.DeleteFunc(slices.Clone(ips), func(g v1alpha1.GlobalIngressIP) bool { return g.Status.IP == "" })
+	slices.SortFunc(ips, func(x, y v1alpha1.GlobalIngressIP) int {
+		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace),
+			cmp.Compare(x.Name, y.Name))
+	})
+	owners := make(map[netip.Addr]string, len(ips))
+	for _, g := range ips {
+		ref := "GlobalIngressIP/" + g.Namespace + "/" + g.Name
+		a, err := netip.ParseAddr(g.Status.IP)
+		_, inBlock := globalnet.Number(b.Local.Global, a)
+		switch {
+		case err != nil || !inBlock:
+			b.left(ref, "status.ip", faultf(ReasonNotInBlock, "%s is not an address for services in %s",
+				clip.Quote(g.Status.IP), b.Local.Global))
+			continue
+		case owners[a] != "":
+			b.left(ref, "status.ip", faultf(ReasonDuplicate, "%s is the address of %s", a, owners[a]))
+			continue
+		}
+		owners[a] = ref
+		s := Service{Address: a, Ports: b.servicePorts(ref, g.Status.Ports)}
+		if len(s.Ports) > 0 && g.Status.ReleasedAt == nil {
+			b.Local.Services = append(b.Local.Services, s)
+		}
+	}
+	slices.SortFunc(b.Local.Services, func(x, y Service) int { return x.Address.Compare(y.Address) })
+}
+
+func (b *builder) servicePorts(ref string, ports []v1alpha1.GlobalPort) []ServicePort {
+	var out []ServicePort
+	for _, p := range ports {
+		protocol := map[corev1.Protocol]string{corev1.ProtocolTCP: "tcp", corev1.ProtocolUDP: "udp",
+			corev1.ProtocolSCTP: "sctp"}[p.Protocol]
+		same := func(s ServicePort) bool { return s.Protocol == protocol && int32(s.Port) == p.Port }
+		if protocol == "" || p.Port < 1 || p.Port > 65535 || slices.ContainsFunc(out, same) {
+			b.left(ref, "status.ports", faultf(ReasonInvalidService, "%s %d is not a port, or there twice",
+				clip.Quote(string(p.Protocol)), p.Port))
+			continue
+		}
+		s := ServicePort{Protocol: protocol, Port: uint16(p.Port)}
+		for _, backend := range p.Backends {
+			a, f := b.backend(backend)
+			if f != nil {
+				b.left(ref, "status.ports", f)
+				continue
+			}
+			s.Backends = append(s.Backends, a)
+		}
+		slices.SortFunc(s.Backends, netip.AddrPort.Compare)
+		if s.Backends = slices.Compact(s.Backends); len(s.Backends) > 0 {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(x, y ServicePort) int {
+		return cmp.Or(cmp.Compare(x.Protocol, y.Protocol), cmp.Compare(x.Port, y.Port))
+	})
+	return out
+}
+
+// backend accepts addresses of pods and of nodes: gateways send nothing elsewhere.
+func (b *builder) backend(of v1alpha1.GlobalBackend) (netip.AddrPort, *fault) {
+	a, f := parseAddr(of.IP)
+	if f != nil {
+		return netip.AddrPort{}, f
+	}
+	_, node := b.nodes.Overlap(netfacts.Host(a), nobody)
+	pod := slices.ContainsFunc(b.Local.Pods, func(p netip.Prefix) bool { return p.Contains(a) })
+	switch {
+	case !a.Is4() || !node && !pod:
+		return netip.AddrPort{}, faultf(ReasonInvalidService, "backend %s is neither a pod nor a node of this cluster", a)
+	case of.Port < 1 || of.Port > 65535:
+		return netip.AddrPort{}, faultf(ReasonInvalidService, "backend %s has port %d", a, of.Port)
+	}
+	return netip.AddrPortFrom(a, uint16(of.Port)), nil
+}
