@@ -33,7 +33,7 @@ type Images struct {
 // manifests in artifacts/deploy, the Namespace first.
 func Templates(artifacts fs.FS, images Images) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	for _, plural := range []string{"peerings", "bundles", "gateways"} {
+	for _, plural := range []string{"peerings", "bundles", "gateways", "globalingressips"} {
 		crd, err := readObjects(artifacts, "artifacts/crds/"+v1alpha1.GroupName+"_"+plural+".yaml")
 		if err != nil {
 			return nil, err

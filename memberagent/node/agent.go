@@ -247,7 +247,8 @@ func (a *Agent) know(o Objects) (topology.Topology, plan.NodeFacts, error) {
 		return topology.Topology{}, plan.NodeFacts{}, err
 	}
 	top := topology.Build(topology.Input{
-		Peering: o.Peering, Gateways: o.Gateways, Nodes: o.Nodes, Protected: around.protected(),
+		Peering: o.Peering, Gateways: o.Gateways, Nodes: o.Nodes, GlobalIngressIPs: o.GlobalIngressIPs,
+		Protected: around.protected(),
 	})
 	f := facts(top, a.node, a.keys.Current(), addresses, a.ipv6 && a.kernel.IPv6())
 	top, f = a.withKeys(top, f)

@@ -82,6 +82,9 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 		mapper.AddSpecific(v1alpha1.GroupVersion.WithKind(kind), v1alpha1.GroupVersion.WithResource(resource+"s"),
 			v1alpha1.GroupVersion.WithResource(resource), meta.RESTScopeRoot)
 	}
+	mapper.AddSpecific(v1alpha1.GroupVersion.WithKind("GlobalIngressIP"),
+		v1alpha1.GroupVersion.WithResource("globalingressips"), v1alpha1.GroupVersion.WithResource("globalingressip"),
+		meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	for _, kind := range []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Service"),
@@ -128,7 +131,8 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 // inform starts to watch each kind.
 func (k *Kube) inform(changed func()) error {
 	for _, object := range []client.Object{
-		&v1alpha1.Peering{}, &v1alpha1.Gateway{}, &corev1.Node{}, &discoveryv1.EndpointSlice{},
+		&v1alpha1.Peering{}, &v1alpha1.Gateway{}, &v1alpha1.GlobalIngressIP{}, &corev1.Node{},
+		&discoveryv1.EndpointSlice{},
 	} {
 		// Its context is used to wait for the informer only, which is asked not to.
 		informer, err := k.cache.GetInformer(context.Background(), object, cache.BlockUntilSynced(false))
@@ -185,6 +189,10 @@ func matters(before, after any) bool {
 		a, ok := after.(*v1alpha1.Gateway)
 		return !ok || a.Spec != b.Spec || !equality.Semantic.DeepEqual(a.Status.Endpoint, b.Status.Endpoint) ||
 			!slices.Equal(lowered(a.Status), lowered(b.Status))
+	case *v1alpha1.GlobalIngressIP:
+		a, ok := after.(*v1alpha1.GlobalIngressIP)
+		return !ok || a.Status.IP != b.Status.IP || !a.Status.ReleasedAt.Equal(b.Status.ReleasedAt) ||
+			!equality.Semantic.DeepEqual(a.Status.Ports, b.Status.Ports)
 	case *discoveryv1.EndpointSlice:
 		a, ok := after.(*discoveryv1.EndpointSlice)
 		return !ok || !slices.Equal(addressesOf(a), addressesOf(b))
@@ -242,7 +250,8 @@ func (k *Kube) Run(ctx context.Context) error {
 
 // readable returns why not every kind can be listed.
 func (k *Kube) readable(ctx context.Context) error {
-	for _, list := range []client.ObjectList{&v1alpha1.PeeringList{}, &v1alpha1.GatewayList{}, &corev1.NodeList{}} {
+	for _, list := range []client.ObjectList{&v1alpha1.PeeringList{}, &v1alpha1.GatewayList{},
+		&v1alpha1.GlobalIngressIPList{}, &corev1.NodeList{}} {
 		if err := k.client.List(ctx, list, client.Limit(1)); err != nil {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
@@ -273,7 +282,11 @@ func (k *Kube) Objects(ctx context.Context) (Objects, bool, error) {
 	if err := k.cache.List(ctx, &nodes); err != nil {
 		return Objects{}, false, fmt.Errorf("list nodes: %w", err)
 	}
-	o.Gateways, o.Nodes = gateways.Items, nodes.Items
+	var ips v1alpha1.GlobalIngressIPList
+	if err := k.cache.List(ctx, &ips); err != nil {
+		return Objects{}, false, fmt.Errorf("list global addresses: %w", err)
+	}
+	o.Gateways, o.Nodes, o.GlobalIngressIPs = gateways.Items, nodes.Items, ips.Items
 	slice := &discoveryv1.EndpointSlice{}
 	err := k.cache.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: apiServers}, slice)
 	if client.IgnoreNotFound(err) != nil {

@@ -17,6 +17,8 @@ type Objects struct {
 	Peering  *v1alpha1.Peering
 	Gateways []v1alpha1.Gateway
 	Nodes    []corev1.Node
+	// GlobalIngressIPs are the services that have a global address.
+	GlobalIngressIPs []v1alpha1.GlobalIngressIP
 	// APIServers are the addresses of the cluster's API servers, and the one that the agent dials.
 	APIServers []netip.Addr
 }

@@ -97,6 +97,12 @@ func essence(o Objects) Objects {
 			Status: v1alpha1.GatewayStatus{Endpoint: g.Status.Endpoint, Connections: lowered(g.Status)},
 		})
 	}
+	for _, g := range o.GlobalIngressIPs {
+		out.GlobalIngressIPs = append(out.GlobalIngressIPs, v1alpha1.GlobalIngressIP{
+			ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name, CreationTimestamp: g.CreationTimestamp},
+			Status:     v1alpha1.GlobalIngressIPStatus{IP: g.Status.IP, Ports: g.Status.Ports, ReleasedAt: g.Status.ReleasedAt},
+		})
+	}
 	for _, n := range o.Nodes {
 		out.Nodes = append(out.Nodes, corev1.Node{
 			ObjectMeta: name(n.ObjectMeta), Spec: n.Spec, Status: corev1.NodeStatus{Addresses: n.Status.Addresses},

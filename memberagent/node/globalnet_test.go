@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/node"
+)
+
+// twins are two clusters with a gateway and a worker each, whose pods, services and names of nothing differ. Each
+// has a service of a global address, 120.x.0.10, with a backend on each node: the pods' port 8080.
+type twins struct{ *network }
+
+// The blocks of the two, and the addresses that each one's gateway sends the flows of pods from.
+var (
+	blocks = map[string]string{"c1": "120.1.0.0/24", "c2": "120.2.0.0/24"}
+	sends  = map[string]netip.Prefix{
+		"c1": netip.MustParsePrefix("120.1.0.128/29"), "c2": netip.MustParsePrefix("120.2.0.128/29")}
+)
+
+const serviceOfTwin1, serviceOfTwin2 = "120.1.0.10", "120.2.0.10"
+
+func newTwins(t *testing.T) *twins {
+	t.Helper()
+	run(t, "ip link add under type bridge; ip link set under up; ip link set lo up")
+	t.Cleanup(func() {
+		run(t, "ip link del under; for l in gw1 worker1 gw2 worker2; do ip link del $l 2>/dev/null || true; done")
+	})
+	n := &twins{&network{
+		gw1:     newMachine(t, "gw1", "c1", 1, "10.7.0", "fd07:0:0:0"),
+		worker1: newMachine(t, "worker1", "c1", 2, "10.7.1", "fd07:0:0:1"),
+		gw2:     newMachine(t, "gw2", "c2", 3, "10.7.0", "fd07:0:0:0"),
+		worker2: newMachine(t, "worker2", "c2", 4, "10.7.1", "fd07:0:0:1"),
+	}}
+	n.tellTwins(t, v1alpha1.MemberActive, []string{"10.7.0.10", "10.7.1.10"})
+	for _, m := range n.all() {
+		m.forwardsItsPods(t)
+		m.masquerades(t)
+		for _, iptables := range []string{"iptables-nft", "ip6tables-nft"} {
+			m.run(t, iptables+" -I FORWARD -m conntrack --ctstate INVALID -j DROP")
+		}
+		m.start(t)
+	}
+	return n
+}
+
+// masquerades does what a CNI may do: whatever leaves the pod network gets the node's address.
+func (m *machine) masquerades(t *testing.T) {
+	t.Helper()
+	m.run(t, `nft add table ip cni; nft add chain ip cni post '{ type nat hook postrouting priority srcnat; }'
+		nft add rule ip cni post ip saddr 10.7.0.0/16 ip daddr != 10.7.0.0/16 masquerade`)
+}
+
+// tellTwins gives every machine its cluster's objects, with these backends of its cluster's service.
+func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []string) {
+	t.Helper()
+	gateways := map[string]*machine{"c1": n.gw1, "c2": n.gw2}
+	others := map[string]string{"c1": "c2", "c2": "c1"}
+	services := map[string]string{"c1": serviceOfTwin1, "c2": serviceOfTwin2}
+	for _, m := range n.all() {
+		own, other := gateways[m.cluster].endpoint(t, 0), gateways[others[m.cluster]].endpoint(t, 0)
+		o := node.Objects{
+			Peering: &v1alpha1.Peering{
+				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName},
+				Spec: v1alpha1.PeeringSpec{
+					Phase: phase, ClusterSet: "default", ClusterID: m.cluster, GlobalCIDR: blocks[m.cluster],
+					Networks:    v1alpha1.Networks{PodCIDRs: []string{"10.7.0.0/16"}, ServiceCIDRs: []string{"10.77.0.0/16"}},
+					Cable:       v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
+					HealthCheck: v1alpha1.HealthCheckSpec{IntervalMilliseconds: 100, FailureThreshold: 3},
+					RemoteClusters: []v1alpha1.RemoteCluster{{Name: others[m.cluster], GlobalCIDR: blocks[others[m.cluster]],
+						Translated: true, Endpoints: []v1alpha1.Endpoint{other}}},
+				},
+			},
+			Gateways: []v1alpha1.Gateway{{ObjectMeta: metav1.ObjectMeta{Name: own.Gateway},
+				Status: v1alpha1.GatewayStatus{Endpoint: &own}}},
+		}
+		for _, k := range n.all() {
+			if k.cluster == m.cluster {
+				o.Nodes = append(o.Nodes, corev1.Node{
+					ObjectMeta: metav1.ObjectMeta{Name: k.name}, Spec: corev1.NodeSpec{PodCIDRs: []string{k.pods + ".0/24"}},
+					Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: k.ip}}},
+				})
+			}
+		}
+		service := v1alpha1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "whereami"},
+			Status: v1alpha1.GlobalIngressIPStatus{IP: services[m.cluster]}}
+		for _, p := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+			port := v1alpha1.GlobalPort{Protocol: p, Port: 80}
+			for _, ip := range backends {
+				port.Backends = append(port.Backends, v1alpha1.GlobalBackend{IP: ip, Port: 8080})
+			}
+			service.Status.Ports = append(service.Status.Ports, port)
+		}
+		// Nobody listens on its backend's port.
+		service.Status.Ports = append(service.Status.Ports, v1alpha1.GlobalPort{Protocol: corev1.ProtocolUDP, Port: 81,
+			Backends: []v1alpha1.GlobalBackend{{IP: "10.7.1.10", Port: 8081}}})
+		o.GlobalIngressIPs = []v1alpha1.GlobalIngressIP{service}
+		if err := m.write("cluster.json", o); err != nil {
+			t.Fatal(err)
+		}
+		if m.agent != nil {
+			_ = m.agent.Process.Signal(syscall.SIGHUP)
+		}
+	}
+}
+
+// serve answers, in a pod, connections and datagrams on port 8080 with the pod's machine and the client's address;
+// what follows in a connection comes back.
+func (m *machine) serve(t *testing.T) {
+	t.Helper()
+	inNetworkOf(t, m.pod, func() error {
+		tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", ":8080")
+		if err != nil {
+			return err
+		}
+		udp, err := net.ListenUDP("udp4", &net.UDPAddr{Port: 8080})
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _, _ = tcp.Close(), udp.Close() })
+		go func() {
+			for {
+				c, err := tcp.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer func() { _ = c.Close() }()
+					if _, err := fmt.Fprintf(c, "%s %s\n", m.name, c.RemoteAddr()); err == nil {
+						_, _ = io.Copy(c, c)
+					}
+				}()
+			}
+		}()
+		go func() {
+			buffer := make([]byte, 2048)
+			for {
+				k, peer, err := udp.ReadFromUDPAddrPort(buffer)
+				if err != nil {
+					return
+				}
+				_, _ = udp.WriteToUDPAddrPort(fmt.Appendf(nil, "%s %s %d", m.name, peer, k), peer)
+			}
+		}()
+		return nil
+	})
+}
+
+const patience = 3 * time.Second
+
+func dial(t *testing.T, from *exec.Cmd, network, to string) (c net.Conn, err error) {
+	t.Helper()
+	return dialFor(t, patience, from, network, to)
+}
+
+// dialFor connects for no longer than a time.
+func dialFor(t *testing.T, within time.Duration, from *exec.Cmd, network, to string) (c net.Conn, err error) {
+	t.Helper()
+	inNetworkOf(t, from, func() error {
+		c, err = (&net.Dialer{Timeout: within}).DialContext(context.WithoutCancel(t.Context()), network, to)
+		return nil
+	})
+	if err == nil {
+		t.Cleanup(func() { _ = c.Close() })
+		err = c.SetDeadline(time.Now().Add(patience))
+	}
+	return c, err
+}
+
+// ask connects, or sends a datagram, and returns which machine's pod answered and what client it saw.
+func ask(t *testing.T, from *exec.Cmd, network, to string) (server string, client netip.Addr, err error) {
+	t.Helper()
+	c, err := dial(t, from, network, to)
+	if err != nil {
+		return "", client, err
+	}
+	defer func() { _ = c.Close() }()
+	if network == "udp4" {
+		if _, err := c.Write([]byte("hello")); err != nil {
+			return "", client, err
+		}
+	}
+	buffer := make([]byte, 256)
+	n, err := c.Read(buffer)
+	if err != nil {
+		return "", client, err
+	}
+	fields := strings.Fields(string(buffer[:n]))
+	if len(fields) < 2 {
+		return "", client, fmt.Errorf("unexpected answer %q", buffer[:n])
+	}
+	p, err := netip.ParseAddrPort(fields[1])
+	return fields[0], p.Addr(), err
+}
+
+// TestTwinClusters: two clusters with the same networks reach each other's services by global addresses, from pods
+// and hosts on workers and gateways; servers see global addresses of the client's cluster.
+func TestTwinClusters(t *testing.T) {
+	n := newTwins(t)
+	for _, m := range n.all() {
+		m.serve(t)
+	}
+	eventually(t, time.Minute, "gateways connected", func() bool { return n.gw1.connected() && n.gw2.connected() })
+	for _, m := range []*machine{n.worker1, n.worker2} {
+		to := map[string]string{"c1": serviceOfTwin2, "c2": serviceOfTwin1}[m.cluster]
+		eventually(t, 20*time.Second, "an answer to "+m.name, func() bool {
+			_, _, err := ask(t, m.pod, "tcp4", to+":80")
+			return err == nil
+		})
+	}
+	for _, m := range []*machine{n.gw1, n.gw2} {
+		// What has another source than a global address of its sender, or another destination than one of its receiver.
+		m.run(t, fmt.Sprintf(`nft add table ip test
+			nft add chain ip test pre '{ type filter hook prerouting priority -301; }'
+			nft add rule ip test pre iifname sl-c0 ip saddr != 120.0.0.0/8 counter comment shown
+			nft add rule ip test pre iifname sl-c0 ip daddr != %s counter comment shown`, blocks[m.cluster]))
+	}
+	t.Run("from everywhere, to both backends", n.fromEverywhere)
+	t.Run("errors reach the real sender", n.errors)
+	t.Run("a large transfer", n.transfer)
+	t.Run("backends come and go", n.backends)
+	t.Run("one change, one element", n.oneElement)
+	t.Run("addresses that nobody has", n.unassigned)
+	t.Run("of its own names", n.ownNames)
+	for _, m := range []*machine{n.gw1, n.gw2} {
+		if shown := m.counted(t, "shown"); shown != 0 {
+			t.Errorf("%s: %d packets came with an address that is not global", m.name, shown)
+		}
+	}
+	t.Run("a hostile twin", n.hostile)
+	t.Run("nothing is left", func(t *testing.T) {
+		n.tellTwins(t, v1alpha1.MemberLeaving, nil)
+		for _, m := range n.all() {
+			eventually(t, 20*time.Second, m.name+" clean", func() bool { return m.ours(t) == "" })
+		}
+	})
+}
+
+func (m *machine) counted(t *testing.T, comment string) int {
+	return counted(t, m.command("nft list table ip test"), comment)
+}
+
+func (n *twins) fromEverywhere(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		from *exec.Cmd
+		own  string
+	}{
+		{"a pod of a worker", n.worker1.pod, "c1"}, {"a pod of a gateway", n.gw1.pod, "c1"},
+		{"a worker", n.worker1.holder, "c1"}, {"a gateway", n.gw1.holder, "c1"},
+		{"a pod of the other's worker", n.worker2.pod, "c2"}, {"a pod of the other's gateway", n.gw2.pod, "c2"},
+		{"the other's worker", n.worker2.holder, "c2"}, {"the other's gateway", n.gw2.holder, "c2"},
+	} {
+		to := map[string]string{"c1": serviceOfTwin2, "c2": serviceOfTwin1}[c.own] + ":80"
+		for _, network := range []string{"tcp4", "udp4"} {
+			servers, clients := map[string]bool{}, map[netip.Addr]bool{}
+			for range 40 {
+				server, client, err := ask(t, c.from, network, to)
+				if err != nil {
+					t.Errorf("%s from %s: %v", network, c.name, err)
+					break
+				}
+				servers[server], clients[client] = true, true
+				if !sends[c.own].Contains(client) {
+					t.Errorf("%s from %s: the server sees %s", network, c.name, client)
+				}
+			}
+			if len(servers) != 2 || len(clients) != 1 {
+				t.Errorf("%s from %s: answered by %v, seen as %v: want both backends, and one address", network, c.name,
+					servers, clients)
+			}
+		}
+	}
+}
+
+func (n *twins) errors(t *testing.T) {
+	t.Run("port unreachable", func(t *testing.T) {
+		_, _, err := ask(t, n.worker1.pod, "udp4", serviceOfTwin2+":81")
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("fragmentation needed", func(t *testing.T) {
+		// The way to the pod narrows behind the worker.
+		n.worker2.run(t, "ip route replace 10.7.1.10/32 dev cni0 mtu lock 1300; ip link set pod0 mtu 1300")
+		defer n.worker2.run(t, "ip route del 10.7.1.10/32; ip link set pod0 mtu 1500")
+		c, err := dial(t, n.worker1.pod, "udp4", serviceOfTwin2+":81")
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := c.(*net.UDPConn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		option := func(get bool, name, value int) (got int) {
+			if err := raw.Control(func(fd uintptr) {
+				if get {
+					got, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_IP, name)
+				} else {
+					err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, name, value)
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		option(false, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO)
+		eventually(t, 5*time.Second, "the sender learns the path's MTU", func() bool {
+			_, _ = c.Write(make([]byte, 1340))
+			return option(true, unix.IP_MTU, 0) == 1300
+		})
+	})
+}
+
+func (n *twins) transfer(t *testing.T) {
+	c, err := dial(t, n.worker1.pod, "tcp4", serviceOfTwin2+":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second * time.Duration(*slow))); err != nil {
+		t.Fatal(err)
+	}
+	for b := make([]byte, 1); b[0] != '\n'; {
+		if _, err := c.Read(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent := bytes.Repeat([]byte("0123456789abcdef"), 1<<17)
+	go func() { _, _ = c.Write(sent) }()
+	got := make([]byte, len(sent))
+	if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(sent, got) {
+		t.Errorf("%d bytes are not echoed: %v", len(sent), err)
+	}
+}
+
+func (n *twins) backends(t *testing.T) {
+	old, err := dial(t, n.worker1.pod, "tcp4", serviceOfTwin2+":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.tellTwins(t, v1alpha1.MemberActive, []string{"10.7.0.10"})
+	eventually(t, 5*time.Second, "only the gateway's pod answers", func() bool {
+		for range 20 {
+			if server, _, err := ask(t, n.worker1.pod, "tcp4", serviceOfTwin2+":80"); err != nil || server != "gw2" {
+				return false
+			}
+		}
+		return true
+	})
+	if _, err := old.Write([]byte("still there?")); err != nil {
+		t.Error(err)
+	}
+	if n, err := old.Read(make([]byte, 64)); err != nil || n == 0 {
+		t.Errorf("a connection from before is lost: %v", err)
+	}
+	n.tellTwins(t, v1alpha1.MemberActive, nil)
+	eventually(t, 5*time.Second, "without backends it is unreachable", func() bool {
+		_, _, err := ask(t, n.worker1.pod, "tcp4", serviceOfTwin2+":80")
+		return errors.Is(err, syscall.EHOSTUNREACH)
+	})
+	n.tellTwins(t, v1alpha1.MemberActive, []string{"10.7.0.10", "10.7.1.10"})
+	eventually(t, 5*time.Second, "answered again", func() bool {
+		_, _, err := ask(t, n.worker1.pod, "tcp4", serviceOfTwin2+":80")
+		return err == nil
+	})
+}
+
+// oneElement shows that counters of rules that do not change stay: the table is not written anew.
+func (n *twins) oneElement(t *testing.T) {
+	n.gw2.run(t, `nft insert rule ip sealane clamp counter comment '"mark of the test"'`)
+	has := func() bool {
+		return n.gw2.command("nft list chain ip sealane clamp | grep -q 'mark of the test'").Run() == nil
+	}
+	if !has() {
+		t.Fatal("the mark is not there")
+	}
+	var o node.Objects
+	if err := n.gw2.read("cluster.json", &o); err != nil {
+		t.Fatal(err)
+	}
+	o.GlobalIngressIPs = append(o.GlobalIngressIPs, v1alpha1.GlobalIngressIP{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "second"},
+		Status: v1alpha1.GlobalIngressIPStatus{IP: "120.2.0.11", Ports: []v1alpha1.GlobalPort{{Protocol: corev1.ProtocolTCP,
+			Port: 80, Backends: []v1alpha1.GlobalBackend{{IP: "10.7.1.10", Port: 8080}}}}}})
+	if err := n.gw2.write("cluster.json", o); err != nil {
+		t.Fatal(err)
+	}
+	handle := func() string { return n.gw2.run(t, "nft -a list chain ip sealane guard | md5sum") }
+	before := handle()
+	_ = n.gw2.agent.Process.Signal(syscall.SIGHUP)
+	eventually(t, 5*time.Second, "the new service answers", func() bool {
+		server, _, err := ask(t, n.worker1.pod, "tcp4", "120.2.0.11:80")
+		return err == nil && server == "worker2"
+	})
+	if handle() != before {
+		t.Error("rules that have not changed were written anew")
+	}
+}
+
+func (n *twins) unassigned(t *testing.T) {
+	for name, from := range map[string]*exec.Cmd{"a worker's pod": n.worker1.pod, "a gateway": n.gw1.holder} {
+		for _, to := range []string{"120.2.0.99:80", "120.2.0.140:80", serviceOfTwin2 + ":443"} {
+			// A kernel tells one host of no more than an error in two seconds, so a later attempt may be the one answered.
+			if _, err := dialFor(t, 20*time.Second, from, "tcp4", to); !errors.Is(err, syscall.EHOSTUNREACH) {
+				t.Errorf("%s to %s: %v", name, to, err)
+			}
+		}
+		if _, err := dial(t, from, "tcp4", "120.2.0.128:22"); err == nil {
+			t.Errorf("%s connects to the gateway itself", name)
+		}
+	}
+}
+
+// ownNames: a cluster's own block leads nowhere from within, not to the default route either.
+func (n *twins) ownNames(t *testing.T) {
+	for _, to := range []string{serviceOfTwin1 + ":80", "120.1.0.99:80"} {
+		for _, from := range []*exec.Cmd{n.worker1.pod, n.gw1.pod, n.worker1.holder} {
+			if _, err := dial(t, from, "tcp4", to); !errors.Is(err, syscall.EHOSTUNREACH) {
+				t.Errorf("to %s: %v", to, err)
+			}
+		}
+	}
+	if server, client, err := ask(t, n.worker1.pod, "tcp4", "10.7.1.10:8080"); err != nil || server != "worker1" ||
+		client.String() != "10.7.1.10" {
+		t.Errorf("the own pod: %s sees %s, %v", server, client, err)
+	}
+}
+
+// hostile: a gateway does not send what is not translated, and one that does, or that sends from addresses of others,
+// is not heard.
+func (n *twins) hostile(t *testing.T) {
+	n.gw1.run(t, `nft add table ip evil; nft add chain ip evil out '{ type filter hook output priority -400; }'
+		nft add rule ip evil out udp dport 7777 notrack`)
+	n.gw2.run(t, `nft add chain ip test arrived '{ type filter hook prerouting priority -299; }'
+		nft add rule ip test arrived iifname sl-c0 udp dport 7777 counter comment arrived`)
+	inNetworkOf(t, n.gw1.holder, func() error {
+		if err := sendRaw(udp4("10.7.1.10", serviceOfTwin2, 7777, []byte("x")))(); !errors.Is(err, syscall.EPERM) {
+			return fmt.Errorf("a pod's address is sent: %v", err)
+		}
+		return nil
+	})
+	send := func(source string) {
+		n.gw1.run(t, "nft delete table ip sealane 2>/dev/null || true")
+		inNetworkOf(t, n.gw1.holder, func() error {
+			_ = sendRaw(udp4(source, serviceOfTwin2, 7777, []byte("x")))() // the table may be back already
+			return nil
+		})
+	}
+	for _, source := range []string{"10.7.1.10", "120.9.0.1", "120.2.0.130"} {
+		for range 10 {
+			send(source)
+		}
+	}
+	if got := n.gw2.counted(t, "arrived"); got != 0 {
+		t.Errorf("%d packets from addresses of others arrive", got)
+	}
+	eventually(t, 5*time.Second, "one of its own arrives, or this could not fail", func() bool {
+		send("120.1.0.130")
+		return n.gw2.counted(t, "arrived") > 0
+	})
+}
