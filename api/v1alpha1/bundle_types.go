@@ -107,6 +107,10 @@ type Export struct {
 	// +listType=atomic
 	// +optional
 	ClusterIPs []string `json:"clusterIPs,omitempty"`
+	// GlobalIP is the address of the Service in the cluster's block of global addresses.
+	// +kubebuilder:validation:MaxLength=15
+	// +optional
+	GlobalIP string `json:"globalIP,omitempty"`
 	// Backends of the Service.
 	// +listType=atomic
 	// +optional
@@ -130,7 +134,8 @@ type ImportCluster struct {
 	// Ports of the merged service that this cluster serves, by name.
 	// +listType=atomic
 	Ports []string `json:"ports"`
-	// ClusterIPs of the service in that cluster, primary first; empty for headless.
+	// ClusterIPs of the service in that cluster, primary first; empty for headless. Of a cluster that is known here by its
+	// block of global addresses it is the service's global address.
 	// +listType=atomic
 	ClusterIPs []string `json:"clusterIPs"`
 	// ReadyBackends behind the ClusterIP where that stands in Backends for the pods, at most 101. It is

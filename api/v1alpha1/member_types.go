@@ -112,6 +112,11 @@ type MemberStatus struct {
 	// GlobalScope says to which clusters it is known by that block, and not by Networks.
 	// +optional
 	GlobalScope GlobalScope `json:"globalScope,omitempty"`
+	// OverlappingClusters are the members whose networks overlap this one's, sorted. Each of the two knows the other by
+	// its global CIDR.
+	// +listType=atomic
+	// +optional
+	OverlappingClusters []string `json:"overlappingClusters,omitempty"`
 	// NodeCIDRs are the cluster's node addresses, /32 and /128; nobody may claim them as pod or service networks.
 	// +listType=atomic
 	// +optional

@@ -1336,6 +1336,11 @@ func (in *MemberSpec) DeepCopy() *MemberSpec {
 func (in *MemberStatus) DeepCopyInto(out *MemberStatus) {
 	*out = *in
 	in.Networks.DeepCopyInto(&out.Networks)
+	if in.OverlappingClusters != nil {
+		in, out := &in.OverlappingClusters, &out.OverlappingClusters
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.NodeCIDRs != nil {
 		in, out := &in.NodeCIDRs, &out.NodeCIDRs
 		*out = make([]string, len(*in))

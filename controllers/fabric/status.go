@@ -5,6 +5,7 @@ package fabric
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,6 +39,7 @@ func memberStatus(s *state, states []*state, meshes meshes, down []pair, now tim
 	status.Connections, status.Nodes = connections(s, states, meshes), s.nodes
 	status.FailedRevisions = s.failedRevisions()
 	status.GlobalCIDR, status.GlobalScope = s.global()
+	status.OverlappingClusters = slices.Sorted(maps.Keys(s.rivals))
 	if !s.active() {
 		// It has released its networks, and somebody else may have them when it comes back.
 		status.AcceptedAt = nil

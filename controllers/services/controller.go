@@ -30,6 +30,7 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/controllers/metrics"
+	"github.com/sealane-io/sealane/internal/netfacts"
 	"github.com/sealane-io/sealane/propagation"
 )
 
@@ -246,7 +247,8 @@ func (r *Reconciler) gatherMember(ctx context.Context, state fleet.State, record
 	m := Member{
 		Cluster: record.Name, UID: record.UID, Accepted: acceptedSince(record),
 		Pods: prefixes(record.Status.Networks.PodCIDRs), Services: prefixes(record.Status.Networks.ServiceCIDRs),
-		Nodes: prefixes(record.Status.NodeCIDRs),
+		Nodes:  prefixes(record.Status.NodeCIDRs),
+		Global: globalOf(record.Status),
 	}
 	if c := state.Cluster(record.Name); c != nil {
 		m.Labels = c.Labels
@@ -333,6 +335,15 @@ func (r *Reconciler) gatherRecord(ctx context.Context, m *Member, t *target, own
 		m.Record = &t.record.Spec
 	}
 	return again, nil
+}
+
+// globalOf reads what is recorded of a member's global addresses.
+func globalOf(status v1alpha1.MemberStatus) Global {
+	block, err := netfacts.ParseGlobal(status.GlobalCIDR)
+	if err != nil {
+		return Global{}
+	}
+	return Global{Block: block, ToAll: status.GlobalScope == v1alpha1.GlobalToAll, Overlapping: status.OverlappingClusters}
 }
 
 // acceptedSince is when a Member was created or, if that is later, accepted.

@@ -53,6 +53,8 @@ type Member struct {
 	Labels map[string]string
 	// Pods, Services and Nodes are the networks accepted: Member.status.networks and .nodeCIDRs.
 	Pods, Services, Nodes []netip.Prefix
+	// Global addresses of the cluster.
+	Global Global
 	// Known says that Exports is the member's report on this shard, at the current revision. When it is
 	// false Exports is ignored: what the record says stays.
 	Known   bool
@@ -213,7 +215,7 @@ func newMembers(all []Member) []*member {
 		m := &all[i]
 		out = append(out, &member{
 			Member:   m,
-			networks: networks{netfacts.Set(m.Pods), netfacts.Set(m.Services), netfacts.Set(m.Nodes)},
+			networks: networks{netfacts.Set(m.Pods), netfacts.Set(m.Services), netfacts.Set(m.Nodes), m.Global.Block},
 			before:   map[key]v1alpha1.SeenExport{}, seen: map[key]v1alpha1.SeenExport{},
 			refused: map[key]refusal{},
 			imports: []v1alpha1.Import{}, conditions: []v1alpha1.ExportCondition{},
@@ -341,6 +343,10 @@ func (m *member) noteLeftOut(a *accepted) {
 	if a.foreignIPs > 0 {
 		m.problem(ReasonInvalidExport, "%d ClusterIPs of %s are left out, being outside the accepted service CIDRs or more "+
 			"than one of a family: complete the CIDRs in the ClusterSet, spec.clusters", a.foreignIPs, a.key())
+	}
+	if a.foreignGlobal {
+		m.problem(ReasonInvalidExport, "the global address of %s is left out: it is not for services in %s", a.key(),
+			m.Global.Block)
 	}
 	for _, text := range a.dropped {
 		if text != "" {

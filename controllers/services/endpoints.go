@@ -57,12 +57,7 @@ func standing(members []*member) map[share]bool {
 // the ClusterIP of each family that has too many of them, is not to show them, or has some that are reached by it
 // alone.
 func (r *rules) endpoints(c *v1alpha1.ImportCluster, a *accepted, imported *v1alpha1.Import) {
-	byName := make(map[string]v1alpha1.BackendPort, len(c.Ports))
-	for _, p := range imported.Settings.Ports {
-		if slices.Contains(c.Ports, p.Name) {
-			byName[p.Name] = v1alpha1.BackendPort{Name: p.Name, Protocol: p.Protocol, Port: p.Port}
-		}
-	}
+	byName := portsByName(c, imported)
 	hidden := imported.Mode == v1alpha1.ServiceModeClusterIP || r.services.Endpoints == v1alpha1.EndpointModeClusterIP
 	stood := false
 	behind := 0
@@ -94,6 +89,17 @@ func (r *rules) endpoints(c *v1alpha1.ImportCluster, a *accepted, imported *v1al
 		n := int32(min(behind, maxPods+1))
 		c.ReadyBackends = &n
 	}
+}
+
+// portsByName returns the ports at which a cluster's ClusterIP serves.
+func portsByName(c *v1alpha1.ImportCluster, imported *v1alpha1.Import) map[string]v1alpha1.BackendPort {
+	byName := make(map[string]v1alpha1.BackendPort, len(c.Ports))
+	for _, p := range imported.Settings.Ports {
+		if slices.Contains(c.Ports, p.Name) {
+			byName[p.Name] = v1alpha1.BackendPort{Name: p.Name, Protocol: p.Protocol, Port: p.Port}
+		}
+	}
+	return byName
 }
 
 // count returns how many backends of one family there are, and how many of them are ready.

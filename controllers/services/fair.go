@@ -56,10 +56,16 @@ func (m *member) placeFairly(services []*service, i int, byName map[string]*memb
 		if s.views[i] == nil {
 			continue
 		}
-		visible := s.views[i].exports
-		v := s.view(follow, func(a *accepted) bool {
-			return admitted[place{a.cluster, s.key}] &&
-				slices.ContainsFunc(visible, func(b accepted) bool { return b.cluster == a.cluster })
+		seen := s.views[i].exports
+		v := s.view(follow, func(a *accepted) visibility {
+			at := slices.IndexFunc(seen, func(b accepted) bool { return b.cluster == a.cluster })
+			switch {
+			case at < 0 || !admitted[place{a.cluster, s.key}]:
+				return invisible
+			case seen[at].byBlock:
+				return visibleByBlock
+			}
+			return visible
 		})
 		if v == nil {
 			continue

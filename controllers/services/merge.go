@@ -54,7 +54,10 @@ func merge(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) v1a
 		// A cluster whose type lost contributes nothing.
 		if e.Settings.Type == out.Settings.Type {
 			contribute(&c, e, ports, served[i])
-			if e.Settings.Type == v1alpha1.ClusterSetIP {
+			switch {
+			case exports[i].byBlock:
+				translated(&c, &exports[i], &out)
+			case e.Settings.Type == v1alpha1.ClusterSetIP:
 				rules.endpoints(&c, &exports[i], &out)
 			}
 			c.Backends = sortGroups(c.Backends)

@@ -152,8 +152,14 @@ type view struct {
 // exporter, or if both the export's scope and the policy's importers admit it.
 func (s *service) see(members []*member, rules *rules) {
 	s.views = make([]*view, len(members))
+	byName := make(map[string]*member, len(members))
+	global := false
+	for _, m := range members {
+		byName[m.Cluster] = m
+		global = global || m.Global.Block.IsValid()
+	}
 	scoped := s.policy.importers != nil || slices.ContainsFunc(s.exports, func(a accepted) bool { return a.scope != nil })
-	if !scoped {
+	if !scoped && !global {
 		all := newView(s.exports, s.policy.choice, rules)
 		for i := range members {
 			s.views[i] = all
@@ -162,32 +168,49 @@ func (s *service) see(members []*member, rules *rules) {
 	}
 	for i, m := range members {
 		invited := s.policy.importers.admits(m.Member)
-		s.views[i] = s.view(rules, func(a *accepted) bool {
-			return a.cluster == m.Cluster || invited && a.scope.admits(m.Member)
+		s.views[i] = s.view(rules, func(a *accepted) visibility {
+			switch {
+			case a.cluster != m.Cluster && (!invited || !a.scope.admits(m.Member)):
+				return invisible
+			case m.byBlock(byName[a.cluster]):
+				return visibleByBlock
+			}
+			return visible
 		})
 	}
 }
 
+// visibility of an export to a member.
+type visibility byte
+
+const (
+	invisible visibility = iota
+	visible
+	visibleByBlock
+)
+
 // view returns the view of those exports that are visible, nil if none is.
-func (s *service) view(rules *rules, isVisible func(*accepted) bool) *view {
-	visible := make([]byte, len(s.exports))
+func (s *service) view(rules *rules, of func(*accepted) visibility) *view {
+	seen := make([]byte, len(s.exports))
 	exports := make([]accepted, 0, len(s.exports))
 	for i := range s.exports {
-		if isVisible(&s.exports[i]) {
-			visible[i] = 1
-			exports = append(exports, s.exports[i])
+		v := of(&s.exports[i])
+		if seen[i] = byte(v); v == invisible {
+			continue
 		}
+		exports = append(exports, s.exports[i])
+		exports[len(exports)-1].byBlock = v == visibleByBlock
 	}
 	if len(exports) == 0 {
 		return nil
 	}
-	if s.byVisible[string(visible)] == nil {
+	if s.byVisible[string(seen)] == nil {
 		if s.byVisible == nil {
 			s.byVisible = map[string]*view{}
 		}
-		s.byVisible[string(visible)] = newView(exports, s.policy.choice, rules)
+		s.byVisible[string(seen)] = newView(exports, s.policy.choice, rules)
 	}
-	return s.byVisible[string(visible)]
+	return s.byVisible[string(seen)]
 }
 
 func newView(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) *view {

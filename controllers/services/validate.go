@@ -49,6 +49,10 @@ type accepted struct {
 	byClusterIP, outsideFamilies []bool
 	// foreignIPs counts the ClusterIPs left out.
 	foreignIPs int
+	// foreignGlobal says that the global address was left out.
+	foreignGlobal bool
+	// byBlock says, in a view, that its importers know the cluster by its block of global addresses.
+	byBlock bool
 	// dropped says which labels, and which annotations, are not exported, and why.
 	dropped [2]string
 	// scope of the export, parsed.
@@ -66,6 +70,7 @@ func (a *accepted) withdrawn() bool { return !a.withdrawnAt.IsZero() }
 // networks of a member, for look-ups.
 type networks struct {
 	pods, services, nodes *netipx.IPSet
+	block                 netip.Prefix
 }
 
 // accept validates an export and returns it in canonical form: every address in one spelling,
@@ -106,6 +111,7 @@ func accept(cluster string, e v1alpha1.Export, n *networks) (accepted, error) {
 	a.dropped = [2]string{exportmeta.Text("label", labels), exportmeta.Text("annotation", annotations)}
 	a.export.Remarks = exportmeta.Remarks(e.Remarks)
 	a.export.ClusterIPs = a.clusterIPs(e.ClusterIPs, n)
+	a.export.GlobalIP = a.globalIP(e.GlobalIP, n.block)
 	a.export.Backends = a.backends(e.Backends, n)
 	a.onNodes(n)
 	return a, nil
@@ -331,7 +337,7 @@ func compareBackends(a, b v1alpha1.Backend) int {
 func maxSize(e *v1alpha1.Export) int {
 	// Only in the values of annotations and in remarks do characters need escapes, of up to six bytes each.
 	const escaped = 6
-	size := 512 + len(e.Namespace) + len(e.Name)
+	size := 512 + len(e.GlobalIP) + len(e.Namespace) + len(e.Name)
 	for _, p := range e.Settings.Ports {
 		size += 64 + len(p.Name) + len(ptr.Deref(p.AppProtocol, ""))
 	}

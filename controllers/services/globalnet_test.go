@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// withBlock gives cluster n the block 242.n.0.0/16, by which all know it or those that it overlaps.
+func withBlock(m Member, n int, toAll bool, overlapping ...string) Member {
+	m.Global = Global{Block: netip.MustParsePrefix(fmt.Sprintf("242.%d.0.0/16", n)), ToAll: toAll, Overlapping: overlapping}
+	return m
+}
+
+func withGlobalIP(ip string) func(*v1alpha1.Export) {
+	return func(e *v1alpha1.Export) { e.GlobalIP = ip }
+}
+
+// endpointsIn renders what a member gets of another's export of sample/web: ClusterIPs, then backends with their ports.
+func endpointsIn(t *testing.T, d Decision, importer, exporter string) string {
+	t.Helper()
+	var out []string
+	for _, i := range d.Bundles[importer].Imports {
+		for _, c := range i.Clusters {
+			if c.Cluster != exporter {
+				continue
+			}
+			out = append(out, strings.Join(c.ClusterIPs, "+"))
+			for _, g := range c.Backends {
+				for _, b := range g.Addresses {
+					out = append(out, fmt.Sprintf("%s:%d", b.IP, g.Ports[0].Port))
+				}
+			}
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// TestGlobalAddresses: who knows an exporter by its block gets the service's global address, all others its pods.
+func TestGlobalAddresses(t *testing.T) {
+	const plain, global = "10.101.0.10 10.1.0.1:8080 10.1.0.2:8080 10.1.0.3:8080", "242.1.0.10 242.1.0.10:80"
+	export := func(changes ...func(*v1alpha1.Export)) v1alpha1.Export {
+		return web(1, append(changes, withGlobalIP("242.1.0.10"))...)
+	}
+	for _, c := range []struct {
+		name         string
+		exporter     Member
+		toC2, toC3   string
+		overlappedBy []string // of c2
+	}{
+		{"by a block to all", withBlock(cluster(1, export()), 1, true), global, global, nil},
+		{"by a block to one", withBlock(cluster(1, export()), 1, false, "c2"), global, plain, nil},
+		{"as the importer says", withBlock(cluster(1, export()), 1, false), global, plain, []string{"c1"}},
+		{"to nobody", withBlock(cluster(1, export()), 1, false), plain, plain, nil},
+		{"no backend is ready", withBlock(cluster(1, export(func(e *v1alpha1.Export) {
+			for i := range e.Backends[0].Addresses {
+				e.Backends[0].Addresses[i].Ready = false
+			}
+		})), 1, true), "242.1.0.10", "242.1.0.10", nil},
+		{"no address yet", withBlock(cluster(1, web(1)), 1, true), "", "", nil},
+		{"an address for what is sent", withBlock(cluster(1, web(1, withGlobalIP("242.1.128.1"))), 1, true), "", "", nil},
+		{"an address of another", withBlock(cluster(1, web(1, withGlobalIP("242.2.0.1"))), 1, true), "", "", nil},
+		{"no address at all", withBlock(cluster(1, web(1, withGlobalIP("242.1.0"))), 1, true), "", "", nil},
+		{"headless", withBlock(cluster(1, export(headless)), 1, true), "", "", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := Input{Shards: 1, Now: now, Members: []Member{c.exporter, withBlock(cluster(2), 2, false, c.overlappedBy...),
+				cluster(3)}}
+			d := Decide(in)
+			for importer, want := range map[string]string{"c2": c.toC2, "c3": c.toC3} {
+				if got := endpointsIn(t, d, importer, "c1"); got != want {
+					t.Errorf("%s gets %q, want %q", importer, got, want)
+				}
+			}
+			if got := endpointsIn(t, d, "c1", "c1"); strings.Contains(got, "242.") {
+				t.Errorf("the exporter itself gets %q", got)
+			}
+		})
+	}
+}
+
+// TestPortsOfGlobalAddresses: importers connect to a global address at the ports of the service, and at those
+// alone that a ready backend serves.
+func TestPortsOfGlobalAddresses(t *testing.T) {
+	e := web(1, withPorts(port("http", 80), port("metrics", 9090)), withGlobalIP("242.1.0.10"))
+	e.Backends[0].Ports = e.Backends[0].Ports[:1]
+	e.Settings.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	e.Backends = append(e.Backends, v1alpha1.Backends{Ports: e.Backends[0].Ports,
+		Addresses: []v1alpha1.Backend{{IP: "fd00:1::1", Ready: true, Serving: true}}})
+	d := Decide(Input{Shards: 1, Now: now, Members: []Member{withBlock(cluster(1, e), 1, true), cluster(2)}})
+	if got, want := endpointsIn(t, d, "c2", "c1"), "242.1.0.10 242.1.0.10:80"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
