@@ -29,6 +29,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/memberagent/cluster/exports"
+	"github.com/sealane-io/sealane/memberagent/cluster/globalips"
 	"github.com/sealane-io/sealane/memberagent/cluster/imports"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
@@ -59,6 +60,7 @@ func (r *Bundles) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.shardOf)).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.shardOfSlice)).
 		Watches(&mcs.ServiceImport{}, handler.EnqueueRequestsFromMapFunc(r.shardOfImport)).
+		Watches(&v1alpha1.GlobalIngressIP{}, handler.EnqueueRequestsFromMapFunc(r.shardOf)).
 		Watches(metadataOf("Namespace"), handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(existence())).
 		WatchesRawSource(source.Channel(r.Refusals.Changed(), handler.EnqueueRequestsFromMapFunc(r.all))).
 		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.all),
@@ -190,7 +192,7 @@ func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle,
 			peering.Spec.Shards)) != bundle.Name {
 			continue
 		}
-		export, ok, err := r.describe(ctx, e, bundle.Status.Exports)
+		export, ok, err := r.describe(ctx, e, bundle.Status.Exports, peering.Spec.GlobalCIDR)
 		if err != nil {
 			return out, err
 		}
@@ -212,7 +214,7 @@ func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle,
 
 // describe returns an export, unless its Service cannot be exported. last is what was reported last.
 func (r *Bundles) describe(ctx context.Context, e *mcs.ServiceExport,
-	last []v1alpha1.Export) (v1alpha1.Export, bool, error) {
+	last []v1alpha1.Export, globalCIDR string) (v1alpha1.Export, bool, error) {
 	key := client.ObjectKeyFromObject(e)
 	service, err := index.Service(ctx, r, key)
 	if err != nil || !exports.Exportable(e, service) {
@@ -222,7 +224,11 @@ func (r *Bundles) describe(ctx context.Context, e *mcs.ServiceExport,
 	if err != nil {
 		return v1alpha1.Export{}, false, err
 	}
-	return exports.Describe(e, service, endpoints, reported(last, e)), true, nil
+	out := exports.Describe(e, service, endpoints, reported(last, e))
+	if out.Settings.Type == v1alpha1.ClusterSetIP {
+		out.GlobalIP, err = globalips.Of(ctx, r, key, globalCIDR)
+	}
+	return out, true, err
 }
 
 // reported returns what a report, which is sorted, says of a ServiceExport: nil where it says nothing of it. One that

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package globalips gives exported services their addresses in the cluster's block of global addresses, and keeps
+// them in GlobalIngressIPs, from which gateways translate and the cluster's report tells.
+package globalips
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/globalnet"
+)
+
+// Grace is how long the address of a service that is exported no more goes to no other: clients may still know it.
+const Grace = time.Hour
+
+// Allocator knows whose the addresses of a block are. What it is built from is what is written in the objects; beyond
+// that it remembers what was decided and is not written yet, and whose objects went without notice.
+type Allocator struct {
+	block  netip.Prefix
+	owners map[netip.Addr]types.NamespacedName
+	of     map[types.NamespacedName]netip.Addr
+	// freed is until when an address without owner goes to nobody but its last one.
+	freed map[netip.Addr]kept
+}
+
+// kept is for whom an address is kept, and until when.
+type kept struct {
+	owner types.NamespacedName
+	until time.Time
+}
+
+// NewAllocator returns what objects say of the addresses of a block. Of two with one address the older has it.
+func NewAllocator(block netip.Prefix, objects []v1alpha1.GlobalIngressIP) *Allocator {
+	a := &Allocator{block: block, owners: map[netip.Addr]types.NamespacedName{},
+		of: map[types.NamespacedName]netip.Addr{}, freed: map[netip.Addr]kept{}}
+	objects = slices.Clone(objects)
+	slices.SortFunc(objects, func(x, y v1alpha1.GlobalIngressIP) int {
+		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace),
+			cmp.Compare(x.Name, y.Name))
+	})
+	for _, o := range objects {
+		ip, err := netip.ParseAddr(o.Status.IP)
+		if _, ok := globalnet.Number(block, ip); err != nil || !ok {
+			continue
+		}
+		if _, taken := a.owners[ip]; !taken {
+			a.take(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, ip)
+		}
+	}
+	return a
+}
+
+// Block that the addresses are of.
+func (a *Allocator) Block() netip.Prefix { return a.block }
+
+func (a *Allocator) take(service types.NamespacedName, ip netip.Addr) {
+	a.owners[ip], a.of[service] = service, ip
+	delete(a.freed, ip)
+}
+
+// Assign returns the address of a service. One that has none gets that which it had before, or the first free one
+// after a place that its name determines: so a name that comes back after long has the same most likely, and
+// addresses are not reused soon. The error says that none is left.
+func (a *Allocator) Assign(service types.NamespacedName, now time.Time) (netip.Addr, error) {
+	if ip, ok := a.of[service]; ok {
+		return ip, nil
+	}
+	for ip, k := range a.freed {
+		if k.owner == service {
+			a.take(service, ip)
+			return ip, nil
+		}
+	}
+	size := globalnet.IngressSize(a.block)
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(service.String())) // never fails
+	first := int(h.Sum32() % uint32(size))
+	for i := range size {
+		ip := globalnet.At(a.block, 1+(first+i)%size)
+		if _, taken := a.owners[ip]; taken || now.Before(a.freed[ip].until) {
+			continue
+		}
+		a.take(service, ip)
+		return ip, nil
+	}
+	return netip.Addr{}, fmt.Errorf("no global address is left for %s: all %d for services in %s are in use (%d) or were, "+
+		"within the last %s; export fewer services, or have this cluster leave and join with a wider block (globalnet in the "+
+		"ClusterSet)", service, size, a.block, len(a.owners), Grace)
+}
+
+// Release takes a service's address back. Nobody else gets it for as long as Grace.
+func (a *Allocator) Release(service types.NamespacedName, now time.Time) {
+	ip, ok := a.of[service]
+	if !ok {
+		return
+	}
+	delete(a.of, service)
+	delete(a.owners, ip)
+	for ip, k := range a.freed {
+		if !now.Before(k.until) {
+			delete(a.freed, ip)
+		}
+	}
+	a.freed[ip] = kept{service, now.Add(Grace)}
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package globalips
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/globalnet"
+)
+
+func key(n int) types.NamespacedName {
+	return types.NamespacedName{Namespace: "sample", Name: fmt.Sprintf("s%d", n)}
+}
+
+func object(n, age int, ip string) v1alpha1.GlobalIngressIP {
+	return v1alpha1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: key(n).Name,
+		CreationTimestamp: metav1.Unix(int64(1000-age), 0)}, Status: v1alpha1.GlobalIngressIPStatus{IP: ip}}
+}
+
+// TestAllocatorRestores: what objects say holds, but for what another that is older has, and what is not of the block.
+func TestAllocatorRestores(t *testing.T) {
+	a := NewAllocator(netip.MustParsePrefix("120.1.0.0/24"), []v1alpha1.GlobalIngressIP{
+		object(1, 1, "120.1.0.10"), object(2, 2, "120.1.0.10"), object(3, 3, "120.9.0.1"), object(4, 4, "120.1.0.130"),
+		object(5, 5, ""), object(6, 6, "120.1.0.0"),
+	})
+	seen := map[netip.Addr]types.NamespacedName{}
+	for n := 6; n > 0; n-- {
+		ip, err := a.Assign(key(n), time.Unix(2000, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := globalnet.Number(a.Block(), ip); !ok || seen[ip].Name != "" {
+			t.Errorf("%s gets %s, that of %s", key(n), ip, seen[ip])
+		}
+		seen[ip] = key(n)
+	}
+	if owner := seen[netip.MustParseAddr("120.1.0.10")]; owner != key(2) {
+		t.Errorf("the address is that of %s, want the older", owner)
+	}
+}
+
+func TestAllocatorExhausted(t *testing.T) {
+	a := NewAllocator(netip.MustParsePrefix("120.1.0.0/26"), nil)
+	now := time.Unix(1e9, 0)
+	for n := range 31 {
+		if _, err := a.Assign(key(n), now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := a.Assign(key(99), now)
+	for _, part := range []string{"sample/s99", "120.1.0.0/26", "all 31", "in use (31)", "wider block"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not say %q", err, part)
+		}
+	}
+	a.Release(key(7), now)
+	if _, err := a.Assign(key(99), now.Add(Grace-1)); err == nil {
+		t.Error("the address goes to another at once")
+	}
+	if _, err := a.Assign(key(99), now.Add(Grace)); err != nil {
+		t.Errorf("nor later: %v", err)
+	}
+}
+
+// FuzzAllocator lets services come and go, and the agent restart with what is written. No two have one address, who
+// comes back in time has the same, and nobody else has it until then.
+func FuzzAllocator(f *testing.F) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 100 {
+		steps := make([]byte, 400)
+		for i := range steps {
+			steps[i] = byte(r.IntN(256))
+		}
+		f.Add(steps)
+	}
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		block, now := netip.MustParsePrefix("120.1.0.0/26"), time.Unix(1e9, 0)
+		a := NewAllocator(block, nil)
+		held := map[types.NamespacedName]netip.Addr{}
+		last, until := map[netip.Addr]types.NamespacedName{}, map[netip.Addr]time.Time{}
+		for _, step := range steps[:min(len(steps), 1000)] {
+			k := key(int(step % 40))
+			switch step >> 6 {
+			case 0, 1:
+				ip, err := a.Assign(k, now)
+				if err != nil {
+					continue
+				}
+				if had, ok := held[k]; ok && had != ip {
+					t.Fatalf("%s had %s and has %s", k, had, ip)
+				}
+				for other, theirs := range held {
+					if other != k && theirs == ip {
+						t.Fatalf("%s and %s both have %s", k, other, ip)
+					}
+				}
+				if last[ip] != k && now.Before(until[ip]) {
+					t.Fatalf("%s of %s goes to %s before %s", ip, last[ip], k, until[ip])
+				}
+				held[k], last[ip] = ip, k
+			case 2:
+				if ip, ok := held[k]; ok {
+					until[ip] = now.Add(Grace)
+				}
+				a.Release(k, now)
+				delete(held, k)
+			case 3:
+				now = now.Add(time.Duration(step%64) * time.Minute)
+			}
+		}
+		// A restart: addresses without an object are forgotten, and the others are all there.
+		var objects []v1alpha1.GlobalIngressIP
+		for k, ip := range held {
+			o := object(0, 0, ip.String())
+			o.Name = k.Name
+			objects = append(objects, o)
+		}
+		a = NewAllocator(block, objects)
+		for k, ip := range held {
+			if got, err := a.Assign(k, now); err != nil || got != ip {
+				t.Fatalf("after a restart %s has %s, %v; it had %s", k, got, err, ip)
+			}
+		}
+	})
+}
+
+func TestPorts(t *testing.T) {
+	number := func(n int32) *int32 { return &n }
+	name := func(s string) *string { return &s }
+	no := false
+	service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{
+		{Name: "web", Port: 80}, {Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}, {Name: "none", Port: 1}}}}
+	udp := corev1.ProtocolUDP
+	got := Ports(service, []discoveryv1.EndpointSlice{{
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports: []discoveryv1.EndpointPort{{Name: name("web"), Port: number(8080)},
+			{Name: name("dns"), Protocol: &udp, Port: number(5353)}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.7.1.11"}}, {Addresses: []string{"10.7.1.10"}},
+			{Addresses: []string{"10.7.1.12"}, Conditions: discoveryv1.EndpointConditions{Ready: &no}}},
+	}, {
+		AddressType: discoveryv1.AddressTypeIPv6, Ports: []discoveryv1.EndpointPort{{Name: name("web"), Port: number(8080)}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"fd07::10"}}},
+	}})
+	const want = "[{TCP 1 []} {TCP 80 [{10.7.1.10 8080} {10.7.1.11 8080}]} {UDP 53 [{10.7.1.10 5353} {10.7.1.11 5353}]}]"
+	if text := fmt.Sprint(got); text != want {
+		t.Errorf("got %s\nwant %s", text, want)
+	}
+}

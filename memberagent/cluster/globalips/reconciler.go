@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package globalips
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/globalnet"
+	"github.com/sealane-io/sealane/internal/netfacts"
+	"github.com/sealane-io/sealane/memberagent/cluster/exports"
+	"github.com/sealane-io/sealane/memberagent/cluster/index"
+)
+
+// Reconciler keeps the GlobalIngressIP of every exported service that has a ClusterIP, named as the service.
+type Reconciler struct {
+	client.Client
+	// Live reads past the caches: what the leader before wrote last may not be in them.
+	Live client.Reader
+	// Now is the clock.
+	Now func() time.Time
+
+	mu        sync.Mutex
+	allocator *Allocator
+}
+
+// SetupWithManager registers the controller. One service is looked at at a time.
+func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) error {
+	o.MaxConcurrentReconciles = 1
+	return ctrl.NewControllerManagedBy(m).Named("globalingressip").
+		For(&v1alpha1.GlobalIngressIP{}).
+		Watches(&mcs.ServiceExport{}, &handler.EnqueueRequestForObject{}).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.exported)).
+		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.exportedSlice)).
+		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.all),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(o).Complete(r)
+}
+
+func (r *Reconciler) exported(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.ifExported(ctx, client.ObjectKeyFromObject(o))
+}
+
+func (r *Reconciler) exportedSlice(ctx context.Context, o client.Object) []reconcile.Request {
+	if key, ok := index.ServiceOfSlice(o); ok {
+		return r.ifExported(ctx, key)
+	}
+	return nil
+}
+
+func (r *Reconciler) ifExported(ctx context.Context, key types.NamespacedName) []reconcile.Request {
+	if r.Get(ctx, key, &mcs.ServiceExport{}) != nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: key}}
+}
+
+// all are the services that are exported, and those that have an address.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list mcs.ServiceExportList
+	var ips v1alpha1.GlobalIngressIPList
+	if r.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil || r.List(ctx, &ips, client.UnsafeDisableDeepCopy) != nil {
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	for i := range ips.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&ips.Items[i])})
+	}
+	return out
+}
+
+// Reconcile makes, updates or removes the GlobalIngressIP of one service. An address is in an object's status before
+// anybody is told of it.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	peering, err := index.Peering(ctx, r)
+	if err != nil || peering == nil {
+		return ctrl.Result{}, err // nothing is known, so nothing changes
+	}
+	allocator, err := r.addresses(ctx, peering.Spec.GlobalCIDR)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	object, err := r.object(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	wanted, ports, err := r.wanted(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	leaving := peering.Spec.Phase == v1alpha1.MemberLeaving
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case object == nil && (!wanted || leaving || !allocator.Block().IsValid()):
+		allocator.Release(req.NamespacedName, r.Now())
+		return ctrl.Result{}, nil
+	case object == nil:
+		object = &v1alpha1.GlobalIngressIP{
+			ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name,
+				Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}},
+			Spec: v1alpha1.GlobalIngressIPSpec{Service: req.Name},
+		}
+		if err := r.Create(ctx, object); err != nil {
+			return ctrl.Result{}, ignoreGone(fmt.Errorf("create GlobalIngressIP %s: %w", req.NamespacedName, err), err)
+		}
+	case leaving, !wanted && r.graceOver(object):
+		allocator.Release(req.NamespacedName, r.Now())
+		return ctrl.Result{}, client.IgnoreNotFound(r.Delete(ctx, object))
+	}
+	status, again := r.status(allocator, object, wanted, ports)
+	if equality.Semantic.DeepEqual(object.Status, status) {
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	changed := object.DeepCopy()
+	changed.Status = status
+	if err := r.Status().Patch(ctx, changed, client.MergeFrom(object)); err != nil {
+		return ctrl.Result{}, ignoreGone(fmt.Errorf("write the status of GlobalIngressIP %s: %w", req.NamespacedName, err),
+			err)
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// ignoreGone returns what an error means, but nothing where the object or its namespace is gone, or going.
+func ignoreGone(meaning, err error) error {
+	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return meaning
+}
+
+// addresses returns the allocator of the cluster's block, which is made anew when the block is another.
+func (r *Reconciler) addresses(ctx context.Context, cidr string) (*Allocator, error) {
+	block, err := netfacts.ParseGlobal(cidr)
+	if err != nil {
+		block = netip.Prefix{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.allocator != nil && r.allocator.Block() == block {
+		return r.allocator, nil
+	}
+	var list v1alpha1.GlobalIngressIPList
+	if err := r.Live.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list GlobalIngressIPs: %w", err)
+	}
+	r.allocator = NewAllocator(block, list.Items)
+	return r.allocator, nil
+}
+
+func (r *Reconciler) object(ctx context.Context, key types.NamespacedName) (*v1alpha1.GlobalIngressIP, error) {
+	o := &v1alpha1.GlobalIngressIP{}
+	if err := r.Get(ctx, key, o); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("get GlobalIngressIP %s: %w", key, err)
+	}
+	return o, nil
+}
+
+// wanted says whether a service is exported and has a ClusterIP, and returns its ports and their backends.
+func (r *Reconciler) wanted(ctx context.Context, key types.NamespacedName) (bool, []v1alpha1.GlobalPort, error) {
+	export := &mcs.ServiceExport{}
+	if err := r.Get(ctx, key, export); apierrors.IsNotFound(err) {
+		return false, nil, nil
+	} else if err != nil {
+		return false, nil, fmt.Errorf("get ServiceExport %s: %w", key, err)
+	}
+	service, err := index.Service(ctx, r, key)
+	if err != nil || export.DeletionTimestamp != nil || !exports.Exportable(export, service) ||
+		service.Spec.ClusterIP == corev1.ClusterIPNone {
+		return false, nil, err
+	}
+	endpoints, err := index.SlicesOf(ctx, r, key)
+	if err != nil {
+		return false, nil, err
+	}
+	return true, Ports(service, endpoints), nil
+}
+
+func (r *Reconciler) graceOver(o *v1alpha1.GlobalIngressIP) bool {
+	return o.Status.IP == "" || o.Status.ReleasedAt != nil && r.Now().Sub(o.Status.ReleasedAt.Time) >= Grace
+}
+
+// status returns what an object should say, and after how long to look again.
+func (r *Reconciler) status(allocator *Allocator, o *v1alpha1.GlobalIngressIP, wanted bool,
+	ports []v1alpha1.GlobalPort) (v1alpha1.GlobalIngressIPStatus, time.Duration) {
+	now := r.Now()
+	status := v1alpha1.GlobalIngressIPStatus{IP: o.Status.IP, Conditions: slices.Clone(o.Status.Conditions)}
+	var again time.Duration
+	set := func(ok metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.GlobalIPAllocated, Status: ok,
+			Reason: reason, Message: message, ObservedGeneration: o.Generation,
+			LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))})
+	}
+	switch {
+	case !allocator.Block().IsValid():
+		status.IP = ""
+		set(metav1.ConditionFalse, v1alpha1.ReasonNoBlock, "the cluster has no block of global addresses")
+	case !wanted:
+		status.ReleasedAt = o.Status.ReleasedAt
+		if status.ReleasedAt == nil {
+			at := metav1.NewTime(now.Truncate(time.Second))
+			status.ReleasedAt = &at
+		}
+		again = max(Grace-now.Sub(status.ReleasedAt.Time), time.Second)
+		set(metav1.ConditionFalse, v1alpha1.ReasonReleased, fmt.Sprintf(
+			"the service is not exported; for %s it gets the same address again", Grace))
+	default:
+		ip, err := allocator.Assign(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, now)
+		if err != nil {
+			status.IP = ""
+			set(metav1.ConditionFalse, v1alpha1.ReasonBlockExhausted, err.Error())
+			return status, time.Minute
+		}
+		status.IP, status.Ports = ip.String(), ports
+		set(metav1.ConditionTrue, v1alpha1.ReasonAllocated, "other clusters reach the service by the address")
+	}
+	return status, again
+}
+
+// Of returns the global address of an exported service, "" while it has none that is in the cluster's block.
+func Of(ctx context.Context, c client.Reader, service types.NamespacedName, cidr string) (string, error) {
+	if cidr == "" {
+		return "", nil
+	}
+	o := &v1alpha1.GlobalIngressIP{}
+	if err := c.Get(ctx, service, o); apierrors.IsNotFound(err) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("get GlobalIngressIP %s: %w", service, err)
+	}
+	block, err := netfacts.ParseGlobal(cidr)
+	if err != nil || o.Status.ReleasedAt != nil {
+		return "", nil
+	}
+	ip, err := netip.ParseAddr(o.Status.IP)
+	if _, ok := globalnet.Number(block, ip); err != nil || !ok {
+		return "", nil
+	}
+	return ip.String(), nil
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/globalnet"
+)
+
+// globalIP waits until a service's GlobalIngressIP is as wanted, and returns its address.
+func (m *member) globalIP(name, reason string, check func(v1alpha1.GlobalIngressIPStatus) error) string {
+	m.t.Helper()
+	o := &v1alpha1.GlobalIngressIP{}
+	m.eventually("the global address of "+name, func(ctx context.Context) error {
+		if err := m.Get(ctx, types.NamespacedName{Namespace: "sample", Name: name}, o); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.GlobalIPAllocated)
+		if c == nil {
+			return errors.New("no condition yet")
+		}
+		return errors.Join(expect("reason", c.Reason, reason), check(o.Status))
+	})
+	return o.Status.IP
+}
+
+func backendsOf(want string) func(v1alpha1.GlobalIngressIPStatus) error {
+	return func(s v1alpha1.GlobalIngressIPStatus) error { return expect("ports", fmt.Sprint(s.Ports), want) }
+}
+
+// told waits until the only Bundle tells of these global addresses, by the names of their services.
+func (m *member) told(want map[string]string) {
+	m.t.Helper()
+	m.eventually("global addresses reported", func(ctx context.Context) error {
+		b := &v1alpha1.Bundle{}
+		if err := m.Get(ctx, types.NamespacedName{Name: v1alpha1.BundleName(0)}, b); err != nil {
+			return err
+		}
+		got := map[string]string{}
+		for _, e := range b.Status.Exports {
+			got[e.Name] = e.GlobalIP
+		}
+		return expect("addresses", got, want)
+	})
+}
+
+// TestGlobalAddresses: an exported service with a ClusterIP has an address of the cluster's block. It keeps it over a
+// restart of the agent and a deletion, and nobody gets it when it is not exported any more.
+func TestGlobalAddresses(t *testing.T) {
+	m := newMember(t)
+	m.start(m.config)
+	m.namespace("sample")
+	peering := m.peering(1)
+	slice := m.service("sample", "web", "10.7.0.5", "10.7.0.4")
+	m.export("sample", "web")
+	m.told(map[string]string{"web": ""})
+
+	block := netip.MustParsePrefix("120.1.0.0/24")
+	change(m, peering, func(p *v1alpha1.Peering) { p.Spec.GlobalCIDR = block.String() })
+	ip := m.globalIP("web", v1alpha1.ReasonAllocated, backendsOf("[{TCP 80 [{10.7.0.4 8080} {10.7.0.5 8080}]}]"))
+	if a, err := netip.ParseAddr(ip); err != nil || !globalnet.Ingress(block).Contains(a) {
+		t.Errorf("address %q", ip)
+	}
+	m.told(map[string]string{"web": ip})
+	change(m, slice, func(s *discoveryv1.EndpointSlice) { s.Endpoints = endpointsOf("10.7.0.6") })
+	m.globalIP("web", v1alpha1.ReasonAllocated, backendsOf("[{TCP 80 [{10.7.0.6 8080}]}]"))
+
+	headless := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "headless"}}
+	headless.Spec.ClusterIP, headless.Spec.Ports = corev1.ClusterIPNone, []corev1.ServicePort{{Name: "http", Port: 80}}
+	m.create(headless)
+	m.export("sample", "headless")
+	m.service("sample", "other", "10.7.0.9")
+	m.export("sample", "other")
+	other := m.globalIP("other", v1alpha1.ReasonAllocated, backendsOf("[{TCP 80 [{10.7.0.9 8080}]}]"))
+	m.told(map[string]string{"web": ip, "other": other, "headless": ""})
+
+	t.Log("deleted by hand")
+	o := &v1alpha1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web"}}
+	if err := m.Delete(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.globalIP("web", v1alpha1.ReasonAllocated, backendsOf("[{TCP 80 [{10.7.0.6 8080}]}]")); got != ip {
+		t.Errorf("it had %s and has %s", ip, got)
+	}
+
+	t.Log("a restart with a status that is half written")
+	m.stop()
+	m.eventually("the status taken away", func(ctx context.Context) error {
+		if err := m.Get(ctx, types.NamespacedName{Namespace: "sample", Name: "other"}, o); err != nil {
+			return err
+		}
+		o.Status.Conditions, o.Status.Ports = nil, nil
+		return m.Status().Update(ctx, o)
+	})
+	m.start(m.config)
+	for name, want := range map[string]string{"web": ip, "other": other} {
+		if got := m.globalIP(name, v1alpha1.ReasonAllocated, func(s v1alpha1.GlobalIngressIPStatus) error {
+			return expect("ports", len(s.Ports), 1)
+		}); got != want {
+			t.Errorf("%s had %s and has %s", name, want, got)
+		}
+	}
+
+	t.Log("exported no more, and again")
+	export := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web"}}
+	if err := m.Delete(t.Context(), export); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.globalIP("web", v1alpha1.ReasonReleased, func(s v1alpha1.GlobalIngressIPStatus) error {
+		if s.ReleasedAt == nil {
+			return errors.New("no time")
+		}
+		return backendsOf("[]")(s)
+	}); got != ip {
+		t.Errorf("the address kept is %s, it was %s", got, ip)
+	}
+	m.told(map[string]string{"other": other, "headless": ""})
+	m.export("sample", "web")
+	if got := m.globalIP("web", v1alpha1.ReasonAllocated, backendsOf("[{TCP 80 [{10.7.0.6 8080}]}]")); got != ip {
+		t.Errorf("exported again it has %s, it had %s", got, ip)
+	}
+
+	t.Log("another block")
+	change(m, peering, func(p *v1alpha1.Peering) { p.Spec.GlobalCIDR = "120.2.0.0/24" })
+	m.eventually("an address of it", func(ctx context.Context) error {
+		if err := m.Get(ctx, types.NamespacedName{Namespace: "sample", Name: "web"}, o); err != nil {
+			return err
+		}
+		if a, err := netip.ParseAddr(o.Status.IP); err != nil || !netip.MustParsePrefix("120.2.0.0/25").Contains(a) {
+			return fmt.Errorf("address %q", o.Status.IP)
+		}
+		return nil
+	})
+
+	t.Log("the cluster leaves")
+	change(m, peering, func(p *v1alpha1.Peering) { p.Spec.Phase = v1alpha1.MemberLeaving })
+	for _, name := range []string{"web", "other"} {
+		m.eventually(name+" gone", func(ctx context.Context) error {
+			err := m.Get(ctx, types.NamespacedName{Namespace: "sample", Name: name}, o)
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return errors.Join(errors.New("it is there"), err)
+		})
+	}
+}
