@@ -50,6 +50,13 @@ func (s *Sealane) Install(ctx context.Context) error {
 	if err := s.stream(ctx, io.Discard, append(install, "--wait=false")...); err != nil {
 		return err
 	}
+	if mode := s.Lab.Topology.Globalnet; mode != "" {
+		// Before the controller first sees the clusters: a member keeps what it was accepted with.
+		if _, err := s.Lab.Kubectl(ctx, "--context", lab.ContextKarmada, "patch", "clustersets.sealane.io", "--all",
+			"--type=merge", "--patch", fmt.Sprintf(`{"spec":{"globalnet":{"mode":%q}}}`, mode)); err != nil {
+			return fmt.Errorf("turn globalnet on: %w", err)
+		}
+	}
 	err = s.Lab.Run(controllerProcess, filepath.Join(s.Lab.Dir, "bin", "sealane-controller"),
 		"--kubeconfig="+kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0")
 	if err != nil {

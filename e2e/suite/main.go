@@ -24,10 +24,13 @@ const defaultLab = ".lab-test"
 // installed is Sealane in the lab that all scenario packages share; attach sets it.
 var installed *sealane.Sealane
 
-// Main runs the scenarios of a package and returns the exit code. A lab that is up is used and left as it was
+// Main runs the scenarios of a package on the lab that most packages share.
+func Main(m *testing.M) int { return MainOn(m, defaultLab, topology()) }
+
+// MainOn runs the scenarios of a package on a lab of a name and a topology, and returns the exit code. A lab that is up is used and left as it was
 // found; if there is none, the package boots one and removes it, or leaves it with -keep for the next package.
-func Main(m *testing.M) int {
-	name := flag.String("lab", "", "state directory of the lab; by default "+defaultLab+" of the source tree")
+func MainOn(m *testing.M, standard string, topology lab.Topology) int {
+	name := flag.String("lab", "", "state directory of the lab; by default "+standard+" of the source tree")
 	keep := flag.Bool("keep", false, "leave the lab running, also if this package has booted it")
 	flag.Parse()
 	if list := flag.Lookup("test.list"); list != nil && list.Value.String() != "" {
@@ -41,11 +44,11 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	if *name == "" {
-		*name = filepath.Join(root, defaultLab)
+		*name = filepath.Join(root, standard)
 	}
 	_, err = lab.Open(*name)
 	remove := err != nil && !*keep
-	code := runOn(ctx, m, *name)
+	code := runOn(ctx, m, *name, topology)
 	if remove {
 		down, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
@@ -59,8 +62,8 @@ func Main(m *testing.M) int {
 
 // runOn boots or completes the lab, runs the tests, and checks that they left it as they found it and that Sealane's
 // logs are clean.
-func runOn(ctx context.Context, m *testing.M, name string) int {
-	err := attach(ctx, name)
+func runOn(ctx context.Context, m *testing.M, name string, topology lab.Topology) int {
+	err := attach(ctx, name, topology)
 	var before []string
 	if err == nil {
 		before, err = exports(ctx)
@@ -112,8 +115,7 @@ func topology() lab.Topology {
 }
 
 // attach boots the lab, or completes the one that is up.
-func attach(ctx context.Context, name string) error {
-	t := topology()
+func attach(ctx context.Context, name string, t lab.Topology) error {
 	if old, err := lab.Open(name); err == nil {
 		t = old.Topology
 	}
@@ -136,7 +138,7 @@ func complete(ctx context.Context, options lab.Options) error {
 	if err := sealane.Apply(ctx, l, lab.ContextKarmada, []byte(sampleNamespace)); err != nil {
 		return err
 	}
-	replicas := map[string]int{"c1": 1, "c2": 3, "c3": 2}
+	replicas := map[string]int{"c1": 1, "c2": 3, "c3": 2, "g1": 1, "g2": 3}
 	for _, c := range l.Topology.Clusters {
 		if err := (sealane.Workload{Cluster: c, Replicas: replicas[c.Name]}).Apply(ctx, l); err != nil {
 			return err
