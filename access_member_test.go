@@ -77,6 +77,9 @@ func TestNodeTokenSpeaksForItsNodeAlone(t *testing.T) {
 		{"its Lease's end", noRight, deletes(t, lease("n1"))},
 		{"the spec of its own Gateway", noRight, patch(t, gateway("n1"), `{"spec":{"slot":3}}`)},
 		{"a Gateway", noRight, creates(t, gateway("n3"))},
+		{"a service's global address", noRight, creates(t, &v1alpha1.GlobalIngressIP{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+			Spec:       v1alpha1.GlobalIngressIPSpec{Service: "web"}})},
 		{"its Gateway's end", noRight, deletes(t, gateway("n1"))},
 		{"the state of another node", byPolicy, patchStatus(t, other, stateJSON)},
 		{"the status of another pod on its node", byPolicy, patchStatus(t, neighbour, stateJSON)},

@@ -146,14 +146,18 @@ type networkRow struct {
 	ClusterSet   string   `json:"clusterSet"`
 	PodCIDRs     []string `json:"podCIDRs,omitempty"`
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
-	NodeCIDRs    []string `json:"nodeCIDRs,omitempty"`
-	Accepted     string   `json:"accepted"`
-	Message      string   `json:"message,omitempty"`
+	GlobalCIDR   string   `json:"globalCIDR,omitempty"`
+	// OverlappingClusters know the cluster by its global CIDR, and so do all if GlobalScope is All.
+	GlobalScope         string   `json:"globalScope,omitempty"`
+	OverlappingClusters []string `json:"overlappingClusters,omitempty"`
+	NodeCIDRs           []string `json:"nodeCIDRs,omitempty"`
+	Accepted            string   `json:"accepted"`
+	Message             string   `json:"message,omitempty"`
 }
 
 func (r networkRow) cells() []string {
-	return []string{r.Cluster, list(r.PodCIDRs), list(r.ServiceCIDRs), r.Accepted, r.Message, r.ClusterSet,
-		list(r.NodeCIDRs)}
+	return []string{r.Cluster, list(r.PodCIDRs), list(r.ServiceCIDRs), r.GlobalCIDR, r.Accepted, r.Message, r.ClusterSet,
+		list(r.NodeCIDRs), list(r.OverlappingClusters)}
 }
 
 type versionRow struct {

@@ -165,6 +165,6 @@ func rollOutTable(f *fleet) table {
 }
 
 func networkTable(f *fleet) table {
-	return newTable("networks", networkRows(f), 5, "CLUSTER", "PODS", "SERVICES", "ACCEPTED", "MESSAGE",
-		"CLUSTERSET", "NODES")
+	return newTable("networks", networkRows(f), 6, "CLUSTER", "PODS", "SERVICES", "GLOBAL", "ACCEPTED", "MESSAGE",
+		"CLUSTERSET", "NODES", "OVERLAPS")
 }

@@ -307,7 +307,8 @@ func (w *walk) mirrored(t *testing.T, m Member, remote v1alpha1.RemoteCluster) {
 	if other == nil || other.Sent == nil {
 		t.Fatalf("%s is told of %s, which is told nothing", m.Record.Name, remote.Name)
 	}
-	i := slices.IndexFunc(other.Sent.RemoteClusters, func(r v1alpha1.RemoteCluster) bool { return r.Name == m.Record.Name })
+	i := slices.IndexFunc(other.Sent.RemoteClusters,
+		func(r v1alpha1.RemoteCluster) bool { return r.Name == m.Record.Name })
 	if i < 0 {
 		t.Fatalf("%s is told of %s, and not the other way round", m.Record.Name, remote.Name)
 	}

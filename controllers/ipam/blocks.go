@@ -108,13 +108,14 @@ func (b *Blocks) Assign(cluster string, stated netip.Prefix) (netip.Prefix, erro
 			return block, nil
 		}
 	}
-	return netip.Prefix{}, errorf(ReasonPoolExhausted, "no block of /%d is left for %s in the pool of global addresses %s: "+
-		"all %d are in use, kept for clusters that left (%d), or overlap networks of clusters: add a range to "+
-		"spec.globalnet.cidrs of the ClusterSet", b.pool.Bits, cluster, b.pool, size, len(b.left))
+	return netip.Prefix{}, errorf(ReasonPoolExhausted,
+		"no block of /%d is left for %s in the pool of global addresses %s: "+
+			"all %d are in use, kept for clusters that left (%d), or overlap networks of clusters: add a range to "+
+			"spec.globalnet.cidrs of the ClusterSet", b.pool.Bits, cluster, b.pool, size, len(b.left))
 }
 
-// place is where in the pool the search for a cluster's block begins. Names far apart leave a block alone for long after
-// its cluster has left, and the order in which clusters come matters little.
+// place is where in the pool the search for a cluster's block begins. Names far apart leave a block alone for long
+// after its cluster has left, and the order in which clusters come matters little.
 func place(cluster string, size int) int {
 	if size == 0 {
 		return 0

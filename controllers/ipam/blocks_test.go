@@ -80,7 +80,8 @@ func TestExhaustion(t *testing.T) {
 	if got, err := b.Assign("gone", netip.Prefix{}); err != nil || got != prefix("242.0.64.0/18") {
 		t.Errorf("the cluster that comes back: %v, %v", got, err)
 	}
-	if _, err := ipam.NewBlocks(globalnet.Pool{}).Assign("g1", netip.Prefix{}); ipam.Reason(err) != ipam.ReasonPoolExhausted {
+	if _, err := ipam.NewBlocks(globalnet.Pool{}).Assign("g1", netip.Prefix{}); ipam.Reason(
+		err) != ipam.ReasonPoolExhausted {
 		t.Errorf("no pool: %v", err)
 	}
 }
@@ -223,7 +224,8 @@ func TestLedgerDropsWhatIsNoBlock(t *testing.T) {
 		{Cluster: "a", CIDR: "not a block"}, {Cluster: "", CIDR: "242.1.0.0/16"}, {Cluster: "b", CIDR: "242.2.0.0/15"},
 		{Cluster: "c", CIDR: "242.4.0.0/16"}, {Cluster: "d", CIDR: "242.4.0.0/16"}, {Cluster: "e", CIDR: "0.0.0.0/0"},
 	}
-	got := ipam.Ledger(record, map[string]netip.Prefix{"g": prefix("242.3.0.0/16")}, func(netip.Prefix) bool { return false },
+	got := ipam.Ledger(record, map[string]netip.Prefix{"g": prefix("242.3.0.0/16")},
+		func(netip.Prefix) bool { return false },
 		time.Unix(1e9, 0))
 	var texts []string
 	for _, e := range got {

@@ -19,9 +19,9 @@ import (
 const Retention = 7 * 24 * time.Hour
 
 // Ledger returns who has and had which block, sorted by cluster and block: what a record of the ClusterSet becomes when
-// these are the blocks that clusters hold. The block of a cluster that holds it no more is kept for Retention, and on as
-// long as another cluster may still route it. What the record has that is no block, or that overlaps one that is held
-// by another, is dropped.
+// these are the blocks that clusters hold. The block of a cluster that holds it no more is kept for Retention, and on
+// as long as another cluster may still route it. What the record has that is no block, or that overlaps one that is
+// held by another, is dropped.
 func Ledger(record []v1alpha1.GlobalBlock, held map[string]netip.Prefix, routed func(netip.Prefix) bool,
 	now time.Time) []v1alpha1.GlobalBlock {
 	var taken netfacts.Owners

@@ -15,7 +15,8 @@ import (
 
 // withBlock gives cluster n the block 242.n.0.0/16, by which all know it or those that it overlaps.
 func withBlock(m Member, n int, toAll bool, overlapping ...string) Member {
-	m.Global = Global{Block: netip.MustParsePrefix(fmt.Sprintf("242.%d.0.0/16", n)), ToAll: toAll, Overlapping: overlapping}
+	m.Global = Global{Block: netip.MustParsePrefix(fmt.Sprintf("242.%d.0.0/16", n)), ToAll: toAll,
+		Overlapping: overlapping}
 	return m
 }
 

@@ -168,7 +168,7 @@ func (v *view) unassigned() []Route {
 }
 
 // shares routes, on a gateway, each share of another cluster's block by the cable to the gateway whose share it is:
-// that one alone knows the flows that it has translated.
+// that one alone knows the flows that it has translated, so there is no other way when it does not answer.
 func (v *view) shares() []Route {
 	var out []Route
 	for _, r := range v.Remotes {
@@ -176,11 +176,9 @@ func (v *view) shares() []Route {
 			continue
 		}
 		for _, g := range r.Gateways {
-			if slices.Contains(v.facts.Alive[r.Name], g.Slot) {
-				out = append(out, Route{Table: OutboundTable, Dst: globalnet.Share(r.Block, g.Slot), Metric: RouteMetric,
-					Type: Unicast, NextHops: []NextHop{{Link: CableLink(g.Slot), Weight: 1}}, Source: v.sourceTo(r, IPv4),
-					MTU: v.pathMTU(r)})
-			}
+			out = append(out, Route{Table: OutboundTable, Dst: globalnet.Share(r.Block, g.Slot), Metric: RouteMetric,
+				Type: Unicast, NextHops: []NextHop{{Link: CableLink(g.Slot), Weight: 1}}, Source: v.sourceTo(r, IPv4),
+				MTU: v.pathMTU(r)})
 		}
 	}
 	return out

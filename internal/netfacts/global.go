@@ -22,7 +22,8 @@ var classE = netip.MustParsePrefix("240.0.0.0/4")
 // broadcast is the limited broadcast address (RFC 919).
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// ParseGlobal parses a range of global addresses, a pool or one cluster's block, in CIDR notation. The error is an *Error.
+// ParseGlobal parses a range of global addresses, a pool or one cluster's block, in CIDR notation. The error is an
+// *Error.
 func ParseGlobal(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	switch {

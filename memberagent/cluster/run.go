@@ -165,7 +165,8 @@ func baseScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// awaitOwnKinds waits until Peering, Bundle, Gateway and GlobalIngressIP can be listed: the agent may start before its CRDs.
+// awaitOwnKinds waits until Peering, Bundle, Gateway and GlobalIngressIP can be listed: the agent may start before its
+// CRDs.
 func awaitOwnKinds(ctx context.Context, c client.Reader) error {
 	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		for _, list := range []client.ObjectList{&v1alpha1.PeeringList{}, &v1alpha1.BundleList{}, &v1alpha1.GatewayList{},

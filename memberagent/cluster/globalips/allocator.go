@@ -91,9 +91,9 @@ func (a *Allocator) Assign(service types.NamespacedName, now time.Time) (netip.A
 		a.take(service, ip)
 		return ip, nil
 	}
-	return netip.Addr{}, fmt.Errorf("no global address is left for %s: all %d for services in %s are in use (%d) or were, "+
-		"within the last %s; export fewer services, or have this cluster leave and join with a wider block (globalnet in the "+
-		"ClusterSet)", service, size, a.block, len(a.owners), Grace)
+	return netip.Addr{}, fmt.Errorf("no global address is left for %s: all %d for services in %s are in use (%d) or "+
+		"were, within the last %s; export fewer services, or have this cluster leave and join with a wider block "+
+		"(globalnet in the ClusterSet)", service, size, a.block, len(a.owners), Grace)
 }
 
 // Release takes a service's address back. Nobody else gets it for as long as Grace.

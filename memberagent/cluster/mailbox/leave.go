@@ -48,6 +48,7 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 	var out []string
 	imported, services, endpoints, gateways := &mcs.ServiceImportList{}, &corev1.ServiceList{},
 		&discoveryv1.EndpointSliceList{}, &v1alpha1.GatewayList{}
+	global := &v1alpha1.GlobalIngressIPList{}
 	for _, x := range []struct {
 		kind string
 		list client.ObjectList
@@ -57,6 +58,7 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 		{"Service", services, []client.ListOption{client.HasLabels{v1alpha1.LabelImport}}},
 		{"EndpointSlice", endpoints, []client.ListOption{client.HasLabels{v1alpha1.LabelImport}}},
 		{"Gateway", gateways, nil},
+		{"GlobalIngressIP", global, nil},
 	} {
 		if err := r.List(ctx, x.list, append(x.opts, client.UnsafeDisableDeepCopy)...); err != nil {
 			return nil, fmt.Errorf("list %ss: %w", x.kind, err)
@@ -76,6 +78,9 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 		if o := &endpoints.Items[i]; v1alpha1.ImportOfSlice(o) != "" {
 			out = append(out, "EndpointSlice "+client.ObjectKeyFromObject(o).String())
 		}
+	}
+	for i := range global.Items {
+		out = append(out, "GlobalIngressIP "+client.ObjectKeyFromObject(&global.Items[i]).String())
 	}
 	slices.Sort(out)
 	if dns.Reason == clusterdns.ReasonPending {

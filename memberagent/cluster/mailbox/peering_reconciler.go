@@ -70,6 +70,7 @@ func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 	return ctrl.NewControllerManagedBy(m).Named("peering").
 		Watches(&v1alpha1.Peering{}, one).
 		Watches(&v1alpha1.Gateway{}, one).
+		Watches(&v1alpha1.GlobalIngressIP{}, one, builder.WithPredicates(gone())).
 		Watches(&corev1.Node{}, one, builder.WithPredicates(addresses())).
 		Watches(&v1alpha1.Bundle{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&mcs.ServiceExport{}, one).
@@ -98,6 +99,13 @@ func addresses() predicate.Predicate {
 		return !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) || !slices.Equal(a.Status.Addresses, b.Status.Addresses) ||
 			gatewayset.Ready(a) != gatewayset.Ready(b)
 	}}
+}
+
+// gone passes what disappears.
+func gone() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
 }
 
 // Reconcile writes the report if it differs. Every read waits until its cache is synced, so there is no
