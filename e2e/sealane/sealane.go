@@ -52,7 +52,7 @@ func (s *Sealane) Install(ctx context.Context) error {
 	}
 	if mode := s.Lab.Topology.Globalnet; mode != "" {
 		// Before the controller first sees the clusters: a member keeps what it was accepted with.
-		if _, err := s.Lab.Kubectl(ctx, "--context", lab.ContextKarmada, "patch", "clustersets.sealane.io", "--all",
+		if _, err := s.Lab.Kubectl(ctx, "--context", lab.ContextKarmada, "patch", "clusterset", "default",
 			"--type=merge", "--patch", fmt.Sprintf(`{"spec":{"globalnet":{"mode":%q}}}`, mode)); err != nil {
 			return fmt.Errorf("turn globalnet on: %w", err)
 		}

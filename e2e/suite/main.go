@@ -27,8 +27,9 @@ var installed *sealane.Sealane
 // Main runs the scenarios of a package on the lab that most packages share.
 func Main(m *testing.M) int { return MainOn(m, defaultLab, topology()) }
 
-// MainOn runs the scenarios of a package on a lab of a name and a topology, and returns the exit code. A lab that is up is used and left as it was
-// found; if there is none, the package boots one and removes it, or leaves it with -keep for the next package.
+// MainOn runs the scenarios of a package on a lab of a standard name and a topology, and returns the exit code. A lab
+// that is up is used and left as it was found; if there is none, the package boots one and removes it, or leaves it
+// with -keep for the next package.
 func MainOn(m *testing.M, standard string, topology lab.Topology) int {
 	name := flag.String("lab", "", "state directory of the lab; by default "+standard+" of the source tree")
 	keep := flag.Bool("keep", false, "leave the lab running, also if this package has booted it")
