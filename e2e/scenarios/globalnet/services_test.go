@@ -21,8 +21,8 @@ func memberSays(t *testing.T, cluster, field string) string {
 	return text
 }
 
-// seenFrom returns the network of which a server sees addresses where a member is known by its block, or the one address
-// of a pod where it is known by its own networks.
+// seenFrom returns the network of which a server sees addresses where a member is known by its block, or the one
+// address of a pod where it is known by its own networks.
 func seenFrom(t *testing.T, cluster, pod string, byBlock bool) netip.Prefix {
 	t.Helper()
 	text := suite.PodIP(t, cluster, pod) + "/32"
