@@ -24,15 +24,19 @@ const defaultLab = ".lab-test"
 // installed is Sealane in the lab that all scenario packages share; attach sets it.
 var installed *sealane.Sealane
 
-// Main runs the scenarios of a package on the lab that most packages share.
-func Main(m *testing.M) int { return MainOn(m, defaultLab, topology()) }
+// Main runs the scenarios of a package on the lab that most packages share and returns the exit code. A lab that is up
+// is used and left as it was found; if there is none, the package boots one and removes it, or leaves it with -keep for
+// the next package.
+func Main(m *testing.M) int { return run(m, "", topology()) }
 
-// MainOn runs the scenarios of a package on a lab of a standard name and a topology, and returns the exit code. A lab
-// that is up is used and left as it was found; if there is none, the package boots one and removes it, or leaves it
-// with -keep for the next package.
-func MainOn(m *testing.M, standard string, topology lab.Topology) int {
-	name := flag.String("lab", "", "state directory of the lab; by default "+standard+" of the source tree")
-	keep := flag.Bool("keep", false, "leave the lab running, also if this package has booted it")
+// MainOn is Main on a lab of another topology, named like the shared one with a suffix. -keep leaves it only if it was
+// up before: no other package uses it.
+func MainOn(m *testing.M, suffix string, topology lab.Topology) int { return run(m, "-"+suffix, topology) }
+
+func run(m *testing.M, suffix string, topology lab.Topology) int {
+	name := flag.String("lab", "", "state directory of the lab; by default "+defaultLab+" of the source tree. Packages "+
+		"with a lab of their own add a suffix")
+	keep := flag.Bool("keep", false, "leave the lab running for the next package, also if this one has booted it")
 	flag.Parse()
 	if list := flag.Lookup("test.list"); list != nil && list.Value.String() != "" {
 		return m.Run()
@@ -45,10 +49,11 @@ func MainOn(m *testing.M, standard string, topology lab.Topology) int {
 		return 1
 	}
 	if *name == "" {
-		*name = filepath.Join(root, standard)
+		*name = filepath.Join(root, defaultLab)
 	}
+	*name += suffix
 	_, err = lab.Open(*name)
-	remove := err != nil && !*keep
+	remove := err != nil && (suffix != "" || !*keep)
 	code := runOn(ctx, m, *name, topology)
 	if remove {
 		down, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

@@ -23,5 +23,5 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(suite.MainOn(m, ".lab-globalnet", topology))
+	os.Exit(suite.MainOn(m, "globalnet", topology))
 }
