@@ -44,6 +44,8 @@ const (
 	ReasonNodeFamiliesDiffer  = "NodeFamiliesDiffer"
 	// ReasonNodesNotPublished: no node of a cluster of such a pair can be connected to.
 	ReasonNodesNotPublished = "NodesNotPublished"
+	// ReasonGlobalAddresses: one of such a pair knows the other by a block of global addresses, and gateways translate.
+	ReasonGlobalAddresses = "GlobalAddresses"
 	// ReasonMeshNotConnected: no two nodes of such a pair reach each other.
 	ReasonMeshNotConnected = "MeshNotConnected"
 	// ReasonInvalidNodes: a member reports nodes, for a mesh, that are left out; they are reached by gateways.

@@ -92,6 +92,8 @@ func wayOf(c v1alpha1.MemberConnection) string {
 		return "by gateways, as a node of each has the same address: they are not in one network"
 	case v1alpha1.ReasonNodeFamiliesDiffer:
 		return "by gateways, as nodes of one have IPv4 and those of the other IPv6 addresses alone"
+	case v1alpha1.ReasonGlobalAddresses:
+		return "by gateways, which translate: one of the clusters knows the other by a block of global addresses"
 	case v1alpha1.ReasonNodesNotPublished:
 		return "by gateways, as one of the clusters publishes no node to connect to"
 	default:

@@ -187,17 +187,23 @@ func (w *spaces) keepsMode(s *state) {
 		s.name(), has, wants))
 }
 
+// overlap says whether two members do, so that each knows the other by its block.
+func overlap(a, b *state) bool { return a.rivals[b.name()] || b.rivals[a.name()] }
+
+// translates says whether one of two members knows the other by its block.
+func translates(a, b *state) bool { return a.toAll || b.toAll || overlap(a, b) }
+
 // tell returns what one member should know of another, of what it would be told without global addresses; it is false
-// while the two must not know each other. Where gateways translate, nodes do not connect to each other.
+// while the two must not know each other. Where gateways translate, nobody asks for nodes.
 func (w *spaces) tell(s, other *state, remote v1alpha1.RemoteCluster) (v1alpha1.RemoteCluster, bool) {
-	rivals := s.rivals[other.name()] || other.rivals[s.name()]
+	rivals := overlap(s, other)
 	translated, byBlock := s.toAll || rivals, other.toAll || rivals
 	if translated && !s.recorded || byBlock && !other.recorded {
 		return v1alpha1.RemoteCluster{}, false
 	}
 	remote.Translated = translated
 	if translated || byBlock {
-		remote.Topology, remote.Nodes = "", nil
+		remote.Topology = ""
 	}
 	if byBlock {
 		remote.Networks, remote.GlobalCIDR = claim.Claim{}.Networks(), other.block.String()

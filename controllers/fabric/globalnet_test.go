@@ -45,14 +45,6 @@ func (w *walk) knows(name string) string {
 
 func (w *walk) block(name string) string { return w.member(name).Record.Status.GlobalCIDR }
 
-func (w *walk) complaints() string {
-	var out []string
-	for _, p := range w.d.Set.Problems {
-		out = append(out, p.Reason+": "+p.Message)
-	}
-	return strings.Join(out, "\n")
-}
-
 // settle decides until nothing is written any more.
 func (w *walk) settle(t testing.TB) {
 	t.Helper()
@@ -317,5 +309,21 @@ func (w *walk) mirrored(t *testing.T, m Member, remote v1alpha1.RemoteCluster) {
 		back.GlobalCIDR != "" && back.GlobalCIDR != m.Sent.GlobalCIDR {
 		t.Fatalf("%s is told %+v, %s is told %+v, of block %s", m.Record.Name, remote, other.Record.Name, back,
 			m.Sent.GlobalCIDR)
+	}
+}
+
+// TestTranslatedPairIsNoMesh: where gateways translate, nodes do not connect, and who chose a mesh is told so.
+func TestTranslatedPairIsNoMesh(t *testing.T) {
+	w := connected(2, 2)
+	w.in.Set.Spec.Globalnet.Mode = v1alpha1.GlobalnetOn
+	w.in.Set.Spec.Topology.Pairs = []v1alpha1.TopologyPair{pairOf("c1", "c2")}
+	w.settle(t)
+	w.expect(t, "c1 says", w.ways("c1"), "c2:Mesh:GlobalAddresses")
+	w.expect(t, "c1 is told of", w.nodesTold("c1"), "c2:0")
+	if topology := w.member("c1").Sent.RemoteClusters[0].Topology; topology != "" {
+		t.Errorf("c1 is asked for nodes of a %s", topology)
+	}
+	if !strings.Contains(w.complaints(), "gateways translate") || !w.ready() {
+		t.Errorf("problems %q; conditions %v", w.complaints(), w.in.Set.Status.Conditions)
 	}
 }

@@ -87,6 +87,8 @@ func (p *mesh) decide(in Input, shared map[[2]*state]netip.Addr, told map[*state
 		limit += limit / 4 // a node that comes and goes does not move all traffic of the pair each time
 	}
 	switch {
+	case translates(a, b):
+		refuse(v1alpha1.ReasonGlobalAddresses, "one knows the other by a block of global addresses, and gateways translate")
 	case a.tooManyNodes() || b.tooManyNodes():
 		refuse(v1alpha1.ReasonTooManyNodes, "one has more than %d nodes", v1alpha1.MaxMeshNodes)
 	case len(a.nodes) == 0:

@@ -213,7 +213,8 @@ func isReason(s string) bool {
 // mesh whose traffic goes by gateways instead.
 var bearable = []string{v1alpha1.ReasonExportsRefused, v1alpha1.ReasonNameTaken, v1alpha1.ReasonImportRefused,
 	v1alpha1.ReasonTooManyNodes, v1alpha1.ReasonMeshTooLarge, v1alpha1.ReasonNodeAddressesShared,
-	v1alpha1.ReasonNodeFamiliesDiffer, v1alpha1.ReasonNodesNotPublished, v1alpha1.ReasonMeshNotConnected}
+	v1alpha1.ReasonNodeFamiliesDiffer, v1alpha1.ReasonNodesNotPublished, v1alpha1.ReasonMeshNotConnected,
+	v1alpha1.ReasonGlobalAddresses}
 
 // setStatus sums up the members.
 func setStatus(in Input, states []*state, t tally, statuses map[string]v1alpha1.MemberStatus,

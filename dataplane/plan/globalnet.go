@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/topology"
 	"github.com/sealane-io/sealane/internal/globalnet"
 )
@@ -54,12 +55,25 @@ func (v *view) globalSets(f Family, add func(name string, elements []netip.Prefi
 }
 
 // tracked are, on one of several gateways, the networks for which it translates what comes from other nodes: it must
-// know the flows. What it hands over to a sibling it must not, for it does not see the answers.
+// know the flows. What it hands over to a sibling it must not, for it does not see the answers. What a sibling hands over
+// to it, it always translates.
 func (v *view) tracked(f Family) []netip.Prefix {
 	if !v.translates(f) || len(v.transit(f)) == 0 {
 		return nil
 	}
 	return routed(f, slices.DeleteFunc(knowing(v.Remotes, true), func(r topology.Remote) bool { return !v.carries(r) }))
+}
+
+// track adds the guard's rules that have a gateway track what it translates for other nodes: before those for the rest,
+// which is not tracked.
+func (v *view) track(f Family, r *rules) {
+	if len(v.tracked(f)) > 0 {
+		r.add(`iifname "%s" %s saddr @%s %s daddr @%s accept`, OverlayLink, f, setTransit, f, setTracked)
+	}
+	if v.translates(f) && v.siblingMACs() != "" && len(v.transit(f)) > 0 && reaches(f, knowing(v.Remotes, true)) {
+		r.add(`iifname "%s" meta mark & 0x%08x == 0x%08x %s saddr @%s %s daddr @%s accept`, OverlayLink, SiblingMark,
+			SiblingMark, f, setTransit, f, setGlobalRemote)
+	}
 }
 
 // fromGlobal are the guard's rules for what cables deliver to global addresses.
@@ -167,18 +181,43 @@ func (v *view) unassigned() []Route {
 	return out
 }
 
-// shares routes, on a gateway, each share of another cluster's block by the cable to the gateway whose share it is:
+// shares routes, on a gateway, each share of another cluster's block by a cable to the gateway whose share it is:
 // that one alone knows the flows that it has translated, so there is no other way when it does not answer.
 func (v *view) shares() []Route {
 	var out []Route
+	if !slices.Contains(v.families, IPv4) {
+		return nil
+	}
 	for _, r := range v.Remotes {
-		if !r.Block.IsValid() || !v.carries(r) || len(r.Gateways) < 2 || !slices.Contains(v.families, IPv4) {
+		route, inUse := Route{Table: OutboundTable, Source: v.sourceTo(r, IPv4)}, v.active.Remotes[r.Name]
+		if len(inUse) == 0 {
+			route, inUse = Route{Table: SiblingTable}, v.active.Received[r.Name]
+		}
+		cables := v.cablesByGateway(r, inUse)
+		if !r.Block.IsValid() || len(inUse) == 0 || len(cables) < 2 {
 			continue
 		}
-		for _, g := range r.Gateways {
-			out = append(out, Route{Table: OutboundTable, Dst: globalnet.Share(r.Block, g.Slot), Metric: RouteMetric,
-				Type: Unicast, NextHops: []NextHop{{Link: CableLink(g.Slot), Weight: 1}}, Source: v.sourceTo(r, IPv4),
-				MTU: v.pathMTU(r)})
+		route.Metric, route.Type, route.MTU = RouteMetric, Unicast, v.pathMTU(r)
+		for slot, cable := range cables {
+			route.Dst = globalnet.Share(r.Block, slot)
+			out = append(out, v.byCables(route, IPv4, []int{cable}))
+		}
+	}
+	return out
+}
+
+// cablesByGateway returns, by the slot of each gateway of a cluster, that of the cable to it: of two to a gateway that
+// replaces its key one in use, or else one that answers.
+func (v *view) cablesByGateway(r topology.Remote, inUse []int) map[int]int {
+	alive := v.facts.Alive[r.Name]
+	out := map[int]int{}
+	for _, g := range r.Gateways {
+		slot := g.Slot % v1alpha1.NextKeySlots
+		was, ok := out[slot]
+		better := !slices.Contains(inUse, was) && (slices.Contains(inUse, g.Slot) ||
+			!slices.Contains(alive, was) && slices.Contains(alive, g.Slot))
+		if !ok || better {
+			out[slot] = g.Slot
 		}
 	}
 	return out

@@ -233,9 +233,7 @@ func (v *view) guard(f Family) Chain {
 		r.add(`iifname "%s" ether saddr %s %s daddr @%s meta mark set meta mark | 0x%08x`, OverlayLink, macs, f, setRemote,
 			SiblingMark)
 	}
-	if len(v.tracked(f)) > 0 {
-		r.add(`iifname "%s" %s saddr @%s %s daddr @%s accept`, OverlayLink, f, setTransit, f, setTracked)
-	}
+	v.track(f, &r)
 	if slices.Contains(v.families, f) && len(v.transit(f)) > 0 {
 		r.add(`iifname "%s" %s saddr @%s %s daddr @%s notrack`, OverlayLink, f, setTransit, f, setRemote)
 	}

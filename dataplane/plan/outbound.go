@@ -75,6 +75,9 @@ func (v *view) received() []Route {
 			continue
 		}
 		for _, f := range v.families {
+			if f == IPv6 && r.Translated {
+				continue
+			}
 			route := v.byCables(Route{Table: SiblingTable, Metric: RouteMetric, Type: Unicast, MTU: v.pathMTU(r)}, f, slots)
 			for _, dst := range inFamily(f, r.Routed) {
 				route.Dst = dst

@@ -31,7 +31,9 @@ func Main(m *testing.M) int { return run(m, "", topology()) }
 
 // MainOn is Main on a lab of another topology, named like the shared one with a suffix. -keep leaves it only if it was
 // up before: no other package uses it.
-func MainOn(m *testing.M, suffix string, topology lab.Topology) int { return run(m, "-"+suffix, topology) }
+func MainOn(m *testing.M, suffix string, topology lab.Topology) int {
+	return run(m, "-"+suffix, topology)
+}
 
 func run(m *testing.M, suffix string, topology lab.Topology) int {
 	name := flag.String("lab", "", "state directory of the lab; by default "+defaultLab+" of the source tree. Packages "+

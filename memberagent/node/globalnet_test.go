@@ -165,7 +165,7 @@ func (m *machine) serve(t *testing.T) {
 
 const patience = 3 * time.Second
 
-func dial(t *testing.T, from *exec.Cmd, network, to string) (c net.Conn, err error) {
+func dialFrom(t *testing.T, from *exec.Cmd, network, to string) (c net.Conn, err error) {
 	t.Helper()
 	return dialFor(t, patience, from, network, to)
 }
@@ -187,7 +187,7 @@ func dialFor(t *testing.T, within time.Duration, from *exec.Cmd, network, to str
 // ask connects, or sends a datagram, and returns which machine's pod answered and what client it saw.
 func ask(t *testing.T, from *exec.Cmd, network, to string) (server string, client netip.Addr, err error) {
 	t.Helper()
-	c, err := dial(t, from, network, to)
+	c, err := dialFrom(t, from, network, to)
 	if err != nil {
 		return "", client, err
 	}
@@ -301,7 +301,7 @@ func (n *twins) errors(t *testing.T) {
 		// The way to the pod narrows behind the worker.
 		n.worker2.run(t, "ip route replace 10.7.1.10/32 dev cni0 mtu lock 1300; ip link set pod0 mtu 1300")
 		defer n.worker2.run(t, "ip route del 10.7.1.10/32; ip link set pod0 mtu 1500")
-		c, err := dial(t, n.worker1.pod, "udp4", serviceOfTwin2+":81")
+		c, err := dialFrom(t, n.worker1.pod, "udp4", serviceOfTwin2+":81")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -330,7 +330,7 @@ func (n *twins) errors(t *testing.T) {
 }
 
 func (n *twins) transfer(t *testing.T) {
-	c, err := dial(t, n.worker1.pod, "tcp4", serviceOfTwin2+":80")
+	c, err := dialFrom(t, n.worker1.pod, "tcp4", serviceOfTwin2+":80")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +351,7 @@ func (n *twins) transfer(t *testing.T) {
 }
 
 func (n *twins) backends(t *testing.T) {
-	old, err := dial(t, n.worker1.pod, "tcp4", serviceOfTwin2+":80")
+	old, err := dialFrom(t, n.worker1.pod, "tcp4", serviceOfTwin2+":80")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -422,7 +422,7 @@ func (n *twins) unassigned(t *testing.T) {
 				t.Errorf("%s to %s: %v", name, to, err)
 			}
 		}
-		if _, err := dial(t, from, "tcp4", "120.2.0.128:22"); err == nil {
+		if _, err := dialFrom(t, from, "tcp4", "120.2.0.128:22"); err == nil {
 			t.Errorf("%s connects to the gateway itself", name)
 		}
 	}
@@ -432,7 +432,7 @@ func (n *twins) unassigned(t *testing.T) {
 func (n *twins) ownNames(t *testing.T) {
 	for _, to := range []string{serviceOfTwin1 + ":80", "120.1.0.99:80"} {
 		for _, from := range []*exec.Cmd{n.worker1.pod, n.gw1.pod, n.worker1.holder} {
-			if _, err := dial(t, from, "tcp4", to); !errors.Is(err, syscall.EHOSTUNREACH) {
+			if _, err := dialFrom(t, from, "tcp4", to); !errors.Is(err, syscall.EHOSTUNREACH) {
 				t.Errorf("to %s: %v", to, err)
 			}
 		}
