@@ -242,6 +242,10 @@ func (a *accepted) leftOut() []string {
 	if a.foreignIPs > 0 {
 		out = append(out, fmt.Sprintf("%d ClusterIPs left out: outside the cluster's accepted service CIDRs", a.foreignIPs))
 	}
+	if a.podsByBlock {
+		out = append(out, "not reached by clusters that know this one by its block of global addresses: pods have none of "+
+			"their own; export a service with a ClusterIP")
+	}
 	for _, text := range a.dropped {
 		if text != "" {
 			out = append(out, "not exported: "+text)

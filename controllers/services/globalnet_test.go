@@ -100,3 +100,25 @@ func TestPortsOfGlobalAddresses(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestHeadlessInABlockIsToldSo: whoever exports a headless service is told that its pods have no global addresses.
+func TestHeadlessInABlockIsToldSo(t *testing.T) {
+	for _, c := range []struct {
+		exporter Member
+		told     bool
+	}{
+		{withBlock(cluster(1, web(1, headless)), 1, true), true},
+		{withBlock(cluster(1, web(1)), 1, true), false},
+		{cluster(1, web(1, headless)), false},
+	} {
+		d := Decide(Input{Shards: 1, Now: now, Members: []Member{c.exporter, cluster(2)}})
+		var messages []string
+		for _, condition := range d.Bundles["c1"].ExportConditions {
+			messages = append(messages, condition.Message)
+		}
+		text := strings.Join(messages, " ")
+		if len(messages) == 0 || strings.Contains(text, "block of global addresses") != c.told {
+			t.Errorf("block %v: %q", c.exporter.Global, text)
+		}
+	}
+}

@@ -51,6 +51,8 @@ type accepted struct {
 	foreignIPs int
 	// foreignGlobal says that the global address was left out.
 	foreignGlobal bool
+	// podsByBlock says that it is headless, and in a cluster that others know by its block.
+	podsByBlock bool
 	// byBlock says, in a view, that its importers know the cluster by its block of global addresses.
 	byBlock bool
 	// dropped says which labels, and which annotations, are not exported, and why.
@@ -112,6 +114,7 @@ func accept(cluster string, e v1alpha1.Export, n *networks) (accepted, error) {
 	a.export.Remarks = exportmeta.Remarks(e.Remarks)
 	a.export.ClusterIPs = a.clusterIPs(e.ClusterIPs, n)
 	a.export.GlobalIP = a.globalIP(e.GlobalIP, n.block)
+	a.podsByBlock = n.block.IsValid() && e.Settings.Type == v1alpha1.Headless
 	a.export.Backends = a.backends(e.Backends, n)
 	a.onNodes(n)
 	return a, nil
