@@ -55,8 +55,8 @@ func (v *view) globalSets(f Family, add func(name string, elements []netip.Prefi
 }
 
 // tracked are, on one of several gateways, the networks for which it translates what comes from other nodes: it must
-// know the flows. What it hands over to a sibling it must not, for it does not see the answers. What a sibling hands over
-// to it, it always translates.
+// know the flows. What it hands over to a sibling it must not, for it does not see the answers. What a sibling hands
+// over to it, it always translates.
 func (v *view) tracked(f Family) []netip.Prefix {
 	if !v.translates(f) || len(v.transit(f)) == 0 {
 		return nil
