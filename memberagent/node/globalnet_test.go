@@ -39,16 +39,11 @@ const serviceOfTwin1, serviceOfTwin2 = "120.1.0.10", "120.2.0.10"
 
 func newTwins(t *testing.T) *twins {
 	t.Helper()
-	run(t, "ip link add under type bridge; ip link set under up; ip link set lo up")
-	t.Cleanup(func() {
-		run(t, "ip link del under; for l in gw1 worker1 gw2 worker2; do ip link del $l 2>/dev/null || true; done")
-	})
-	n := &twins{&network{
-		gw1:     newMachine(t, "gw1", "c1", 1, "10.7.0", "fd07:0:0:0"),
-		worker1: newMachine(t, "worker1", "c1", 2, "10.7.1", "fd07:0:0:1"),
-		gw2:     newMachine(t, "gw2", "c2", 3, "10.7.0", "fd07:0:0:0"),
-		worker2: newMachine(t, "worker2", "c2", 4, "10.7.1", "fd07:0:0:1"),
-	}}
+	n := &twins{withoutMachines(t)}
+	n.gw1 = n.newMachine(t, "gw1", "c1", 1, "10.7.0", "fd07:0:0:0")
+	n.worker1 = n.newMachine(t, "worker1", "c1", 2, "10.7.1", "fd07:0:0:1")
+	n.gw2 = n.newMachine(t, "gw2", "c2", 3, "10.7.0", "fd07:0:0:0")
+	n.worker2 = n.newMachine(t, "worker2", "c2", 4, "10.7.1", "fd07:0:0:1")
 	n.tellTwins(t, v1alpha1.MemberActive, []string{"10.7.0.10", "10.7.1.10"})
 	for _, m := range n.all() {
 		m.forwardsItsPods(t)
@@ -213,6 +208,7 @@ func ask(t *testing.T, from *exec.Cmd, network, to string) (server string, clien
 // TestTwinClusters: two clusters with the same networks reach each other's services by global addresses, from pods
 // and hosts on workers and gateways; servers see global addresses of the client's cluster.
 func TestTwinClusters(t *testing.T) {
+	t.Parallel()
 	n := newTwins(t)
 	for _, m := range n.all() {
 		m.serve(t)
