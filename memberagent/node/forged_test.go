@@ -233,4 +233,3 @@ func TestOnlyTheNodesOwnPacketsGetItsSource(t *testing.T) {
 		})
 	}
 }
-

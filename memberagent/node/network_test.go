@@ -41,7 +41,7 @@ type machine struct {
 // gw3 c2 has a second, with gw4 c1, and with worker2 c2 has a worker.
 type network struct {
 	// underlay is the network namespace with the bridge between the machines, whose links are named as they are.
-	underlay *exec.Cmd
+	underlay                             *exec.Cmd
 	gw1, worker1, gw2, gw3, gw4, worker2 *machine
 	// mesh are the machines that are published to the nodes of the other cluster.
 	mesh []*machine
