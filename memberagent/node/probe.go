@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/icmp"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
@@ -338,19 +339,12 @@ func (p *Prober) next(s *probed, now time.Time, tick time.Duration, threshold in
 func (s *probed) request(id, sequence uint16, size int) []byte {
 	s.carried.SentPackets++
 	s.carried.SentBytes += int64(size)
-	packet := make([]byte, size-headerLen(s.ipv4))
-	packet[0] = byte(ipv6.ICMPTypeEchoRequest)
+	message := icmp.Message{Type: ipv6.ICMPTypeEchoRequest,
+		Body: &icmp.Echo{ID: int(id), Seq: int(sequence), Data: make([]byte, size-headerLen(s.ipv4)-echoBytes)}}
 	if s.ipv4 {
-		packet[0] = byte(ipv4.ICMPTypeEcho)
-		// RFC 1071, of what is not zero.
-		sum := uint32(packet[0])<<8 + uint32(id) + uint32(sequence)
-		for sum > math.MaxUint16 {
-			sum = sum>>16 + sum&math.MaxUint16
-		}
-		binary.BigEndian.PutUint16(packet[2:], ^uint16(sum))
+		message.Type = ipv4.ICMPTypeEcho
 	}
-	binary.BigEndian.PutUint16(packet[4:], id)
-	binary.BigEndian.PutUint16(packet[6:], sequence)
+	packet, _ := message.Marshal(nil) // it fails for other messages only
 	return packet
 }
 

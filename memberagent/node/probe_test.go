@@ -159,3 +159,32 @@ func (c *stuckConn) WriteTo(b []byte, _ net.Addr) (int, error) {
 	<-c.free
 	return len(b), nil
 }
+
+// TestRequest: an echo request has the size that is asked for with IP's header, and of IPv4 the checksum of RFC 1071.
+func TestRequest(t *testing.T) {
+	for _, ofIPv4 := range []bool{true, false} {
+		for _, size := range []int{headerLen(ofIPv4) + echoBytes, 1280, 1441} {
+			s := &probed{ipv4: ofIPv4}
+			packet := s.request(0xf00d, 0xbeef, size)
+			if len(packet) != size-headerLen(ofIPv4) || s.carried != (Carried{SentPackets: 1, SentBytes: int64(size)}) {
+				t.Errorf("IPv4 %t, size %d: %d bytes, counted %+v", ofIPv4, size, len(packet), s.carried)
+			}
+			var sum uint32
+			for i := 0; i < len(packet); i += 2 {
+				sum += uint32(packet[i]) << 8
+				if i+1 < len(packet) {
+					sum += uint32(packet[i+1])
+				}
+			}
+			for sum > 0xffff {
+				sum = sum>>16 + sum&0xffff
+			}
+			if ofIPv4 && sum != 0xffff || !ofIPv4 && binary.BigEndian.Uint16(packet[2:]) != 0 {
+				t.Errorf("IPv4 %t, size %d: checksum %x, sum %x", ofIPv4, size, packet[2:4], sum)
+			}
+			if want := "\xf0\x0d\xbe\xef"; string(packet[4:8]) != want {
+				t.Errorf("IPv4 %t, size %d: id and sequence %x", ofIPv4, size, packet[4:8])
+			}
+		}
+	}
+}
