@@ -44,8 +44,9 @@ const (
 // Topology is what a lab consists of besides Karmada itself.
 type Topology struct {
 	Clusters []Cluster `json:"clusters"`
-	// Globalnet is the mode of global addresses that the ClusterSet gets: Off (default), Auto or On.
-	Globalnet string `json:"globalnet,omitempty"`
+	// ClusterSet is what the spec of the ClusterSet says beyond its defaults when Sealane is installed. The lab alone
+	// makes nothing of it.
+	ClusterSet map[string]any `json:"clusterSet,omitempty"`
 }
 
 // Cluster is one member cluster.
@@ -102,7 +103,7 @@ func ParseTopology(data []byte) (Topology, error) {
 
 // complete returns t with its defaults filled in, or every mistake in it.
 func (t Topology) complete() (Topology, error) {
-	done := Topology{Clusters: make([]Cluster, len(t.Clusters)), Globalnet: t.Globalnet}
+	done := Topology{Clusters: make([]Cluster, len(t.Clusters)), ClusterSet: t.ClusterSet}
 	for i, c := range t.Clusters {
 		c.setDefaults(i)
 		done.Clusters[i] = c
@@ -168,9 +169,6 @@ func (t Topology) validate() error {
 	var errs []error
 	if len(t.Clusters) == 0 || len(t.Clusters) > maxClusters {
 		errs = append(errs, fmt.Errorf("clusters: expected 1 to %d, found %d", maxClusters, len(t.Clusters)))
-	}
-	if t.Globalnet != "" {
-		errs = append(errs, oneOf("globalnet", t.Globalnet, "Off", "Auto", "On"))
 	}
 	seen := map[string]string{}
 	for i, c := range t.Clusters {

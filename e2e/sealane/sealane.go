@@ -4,7 +4,9 @@
 package sealane
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -50,12 +52,9 @@ func (s *Sealane) Install(ctx context.Context) error {
 	if err := s.stream(ctx, io.Discard, append(install, "--wait=false")...); err != nil {
 		return err
 	}
-	if mode := s.Lab.Topology.Globalnet; mode != "" {
-		// Before the controller first sees the clusters: a member keeps what it was accepted with.
-		if _, err := s.Lab.Kubectl(ctx, "--context", lab.ContextKarmada, "patch", "clusterset", "default",
-			"--type=merge", "--patch", fmt.Sprintf(`{"spec":{"globalnet":{"mode":%q}}}`, mode)); err != nil {
-			return fmt.Errorf("turn globalnet on: %w", err)
-		}
+	// Before the controller first sees the clusters: a member keeps much of what it was accepted with.
+	if err := s.configure(ctx); err != nil {
+		return fmt.Errorf("clusterSet of the topology: %w", err)
 	}
 	err = s.Lab.Run(controllerProcess, filepath.Join(s.Lab.Dir, "bin", "sealane-controller"),
 		"--kubeconfig="+kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0")
@@ -63,6 +62,25 @@ func (s *Sealane) Install(ctx context.Context) error {
 		return fmt.Errorf("start the controller: %w", err)
 	}
 	return s.stream(ctx, s.Out, install...)
+}
+
+// configure puts what the topology says into the spec of the ClusterSet.
+func (s *Sealane) configure(ctx context.Context) error {
+	if len(s.Lab.Topology.ClusterSet) == 0 {
+		return nil
+	}
+	spec, err := json.Marshal(s.Lab.Topology.ClusterSet)
+	if err != nil {
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(spec))
+	decoder.DisallowUnknownFields() // which the API server would leave out
+	if err := decoder.Decode(&v1alpha1.ClusterSetSpec{}); err != nil {
+		return err
+	}
+	_, err = s.Lab.Kubectl(ctx, "--context", lab.ContextKarmada, "patch", "clusterset", "default", "--type=merge",
+		"--patch", fmt.Sprintf(`{"spec":%s}`, spec))
+	return err
 }
 
 // Build compiles the plugin and the controller into the lab's bin directory.

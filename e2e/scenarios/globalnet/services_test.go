@@ -62,7 +62,7 @@ func TestTwinsReachEachOther(t *testing.T) {
 	for from, to := range map[string]string{"g1": "g2", "g2": "g1"} {
 		t.Run(from+" to "+to, func(t *testing.T) {
 			suite.Exported(t, to, "whereami-cs")
-			for _, pod := range []string{"client-" + from + "-worker", "client-" + from + "-gw"} {
+			for _, pod := range []string{"client-" + from + "-worker", "client-" + from + "-gw1"} {
 				for _, name := range []string{suite.Whereami, to + "." + suite.Whereami} {
 					answered(t, from, pod, name, to, seenFrom(t, from, pod, true))
 				}
