@@ -55,11 +55,7 @@ func run(ctx context.Context, name, out, only string, rounds int, keep bool) (er
 	if err != nil {
 		return err
 	}
-	rows, err := measure(ctx, l, only, rounds)
-	if err != nil {
-		return err
-	}
-	return write(out, rows, rounds)
+	return measure(ctx, l, only, rounds, func(rows []row) error { return write(out, rows, rounds) })
 }
 
 // boot makes the lab of e2e/topologies/ha.yaml ready to measure.

@@ -67,8 +67,8 @@ type row struct {
 	Slowest      time.Duration
 }
 
-// measure lets each fault happen some times, to one gateway after the other.
-func measure(ctx context.Context, l *lab.Lab, only string, rounds int) ([]row, error) {
+// measure lets each fault happen some times, to one gateway after the other. Done is told all figures after each.
+func measure(ctx context.Context, l *lab.Lab, only string, rounds int, done func([]row) error) error {
 	gateways := []string{"c1-gw1", "c2-gw2", "c1-gw2", "c2-gw1"}
 	var rows []row
 	for _, f := range faults() {
@@ -80,7 +80,7 @@ func measure(ctx context.Context, l *lab.Lab, only string, rounds int) ([]row, e
 		for round := range rounds {
 			node := gateways[round%len(gateways)]
 			if err := settle(ctx, l); err != nil {
-				return nil, fmt.Errorf("before %s of %s: %w", f.name, node, err)
+				return fmt.Errorf("before %s of %s: %w", f.name, node, err)
 			}
 			flows, within, err := during(ctx, l, f, node)
 			if errors.Is(err, errSaidNothing) {
@@ -90,7 +90,7 @@ func measure(ctx context.Context, l *lab.Lab, only string, rounds int) ([]row, e
 				}
 			}
 			if err != nil {
-				return nil, fmt.Errorf("%s of %s: %w", f.name, node, err)
+				return fmt.Errorf("%s of %s: %w", f.name, node, err)
 			}
 			all, reference = append(all, flows...), append(reference, within)
 			for _, s := range flows {
@@ -100,8 +100,11 @@ func measure(ctx context.Context, l *lab.Lab, only string, rounds int) ([]row, e
 		r.sum(all, reference)
 		fmt.Printf("%+v\n", r)
 		rows = append(rows, r)
+		if err := done(rows); err != nil {
+			return err
+		}
 	}
-	return rows, nil
+	return nil
 }
 
 // during runs the traffic, and the fault in the middle of it.
