@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -112,29 +113,33 @@ func (m *machine) dropped(t *testing.T, rule string) int {
 	return counted(t, m.command("nft list table ip sealane"), rule)
 }
 
-// inNetworkOf runs f in a holder's network namespace. The thread goes back afterwards rather than end, for it
-// may be the parent of processes that die with it.
+// inNetworkOf runs f in a holder's network namespace.
 func inNetworkOf(t *testing.T, holder *exec.Cmd, f func() error) {
 	t.Helper()
+	if err := visit(holder, f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// visit runs f in a holder's network namespace. The thread goes back afterwards rather than end, for it may be the parent
+// of processes that die with it.
+func visit(holder *exec.Cmd, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	here, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer func() { _ = here.Close() }()
 	there, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", holder.Process.Pid))
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer func() { _ = there.Close() }()
 	if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
-		t.Fatal(err)
+		return err
 	}
-	err = f()
-	if back := unix.Setns(int(here.Fd()), unix.CLONE_NEWNET); err != nil || back != nil {
-		t.Fatal(err, back)
-	}
+	return errors.Join(f(), unix.Setns(int(here.Fd()), unix.CLONE_NEWNET))
 }
 
 // TestNothingLeavesInClear: while packets flow from a pod on a worker, from the gateway's own pod and from the

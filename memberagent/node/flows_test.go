@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -341,7 +340,6 @@ func tcpFlow(t *testing.T, from, to *exec.Cmd, address string) *flow {
 // error, or since it takes as long as a SYN and three more.
 func connects(t *testing.T, from, to *exec.Cmd, address string) *flow {
 	t.Helper()
-	const every, patience = 20 * time.Millisecond, 8 * time.Second
 	f := &flow{name: "connects " + address}
 	var listener net.Listener
 	inNetworkOf(t, to, func() (err error) {
@@ -359,48 +357,14 @@ func connects(t *testing.T, from, to *exec.Cmd, address string) *flow {
 		}
 	}()
 	target := netip.MustParseAddrPort(address)
-	fail := func(format string, args ...any) {
-		if t.Context().Err() == nil {
-			f.breaks(fmt.Errorf(format, args...))
-		}
-	}
-	ready := make(chan error)
+	ready := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and it ends in that network namespace with the goroutine
-		ready <- enter(from)
-		var pending []pendingConnection
-		defer func() {
-			for _, p := range pending {
-				_ = unix.Close(p.fd)
-			}
-		}()
-		for next := time.Now(); t.Context().Err() == nil; {
-			if now := time.Now(); now.After(next) {
-				next = next.Add(every)
-				p := pendingConnection{number: f.asked(), at: now}
-				var err error
-				if p.fd, err = dial(target); err != nil {
-					fail("connection %d: %w", p.number, err)
-				} else {
-					pending = append(pending, p)
-				}
-			}
-			made(&pending)
-			pending = slices.DeleteFunc(pending, func(p pendingConnection) bool {
-				switch {
-				case p.done && p.err != nil:
-					fail("connection %d, after %s: %w", p.number, time.Since(p.at), p.err)
-				case p.done:
-					f.answered(p.number)
-				case time.Since(p.at) > patience:
-					fail("connection %d: not made within %s", p.number, patience)
-				default:
-					return false
-				}
-				_ = unix.Close(p.fd)
-				return true
-			})
-		}
+		// Once it is there nothing comes of an error but that it cannot return.
+		ready <- visit(from, func() error {
+			ready <- nil
+			f.connect(t, target)
+			return nil
+		})
 	}()
 	if err := <-ready; err != nil {
 		t.Fatal(err)
@@ -408,21 +372,54 @@ func connects(t *testing.T, from, to *exec.Cmd, address string) *flow {
 	return f
 }
 
+// connect makes connections in this thread's network namespace until the test ends.
+func (f *flow) connect(t *testing.T, target netip.AddrPort) {
+	const every, patience = 20 * time.Millisecond, 8 * time.Second
+	fail := func(format string, args ...any) {
+		if t.Context().Err() == nil {
+			f.breaks(fmt.Errorf(format, args...))
+		}
+	}
+	var pending []pendingConnection
+	defer func() {
+		for _, p := range pending {
+			_ = unix.Close(p.fd)
+		}
+	}()
+	for next := time.Now(); t.Context().Err() == nil; {
+		if now := time.Now(); now.After(next) {
+			next = next.Add(every)
+			p := pendingConnection{number: f.asked(), at: now}
+			var err error
+			if p.fd, err = dial(target); err != nil {
+				fail("connection %d: %w", p.number, err)
+			} else {
+				pending = append(pending, p)
+			}
+		}
+		made(&pending)
+		pending = slices.DeleteFunc(pending, func(p pendingConnection) bool {
+			switch {
+			case p.done && p.err != nil:
+				fail("connection %d, after %s: %w", p.number, time.Since(p.at), p.err)
+			case p.done:
+				f.answered(p.number)
+			case time.Since(p.at) > patience:
+				fail("connection %d: not made within %s", p.number, patience)
+			default:
+				return false
+			}
+			_ = unix.Close(p.fd)
+			return true
+		})
+	}
+}
+
 type pendingConnection struct {
 	fd, number int
 	at         time.Time
 	done       bool
 	err        error
-}
-
-// enter puts this thread into a holder's network namespace.
-func enter(holder *exec.Cmd) error {
-	ns, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", holder.Process.Pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(ns) }()
-	return unix.Setns(ns, unix.CLONE_NEWNET)
 }
 
 // dial begins a connection and does not wait for it.
