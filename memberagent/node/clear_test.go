@@ -121,8 +121,8 @@ func inNetworkOf(t *testing.T, holder *exec.Cmd, f func() error) {
 	}
 }
 
-// visit runs f in a holder's network namespace. The thread goes back afterwards rather than end, for it may be the parent
-// of processes that die with it.
+// visit runs f in a holder's network namespace. The thread goes back afterwards rather than end, for it may be the
+// parent of processes that die with it.
 func visit(holder *exec.Cmd, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
