@@ -5,6 +5,8 @@ package plan
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 // Op is what a Change does.
@@ -134,7 +136,9 @@ func (c Change) answering() bool {
 }
 
 // IsProbe says whether probes go to or come from an address.
-func IsProbe(a netip.Addr) bool { return ULAPrefix().Contains(a) || probePrefix4().Contains(a) }
+func IsProbe(a netip.Addr) bool {
+	return ULAPrefix().Contains(a) || netfacts.ProbePrefix4().Contains(a)
+}
 
 // Guards says that the change is one of those that come first: until all of them are made, nothing that
 // carries packets may be.

@@ -121,12 +121,6 @@ func ULA(id PeerID) netip.Addr {
 	return netip.AddrFrom16(a)
 }
 
-// probePrefix4 holds every probe address of IPv4, for kernels without IPv6. It is of a reserved range that no cluster
-// can claim, without the limited broadcast address.
-func probePrefix4() netip.Prefix {
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{248}), 6)
-}
-
 // ProbeIPv4 returns the IPv4 address, inside the cables, of the gateway with an ID: 248.0.0.0/6 and 26 bits of the ID's
 // SHA-256. Anybody can make that collide: see view.remoteProbe.
 func ProbeIPv4(id PeerID) netip.Addr {

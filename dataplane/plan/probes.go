@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sealane-io/sealane/dataplane/topology"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 // Probes are IPv6 between two gateways whose kernels have it, and else IPv4. In the local cluster they are IPv4 if
@@ -145,7 +146,7 @@ func (v *view) probeRules(f Family) rules {
 	}
 	from, match := ULAPrefix(), "icmpv6 type { echo-request, echo-reply }"
 	if f == IPv4 {
-		from, match = probePrefix4(), "icmp type { echo-reply, echo-request }"
+		from, match = netfacts.ProbePrefix4(), "icmp type { echo-reply, echo-request }"
 	}
 	at := []netip.Addr{probeOf(v.facts.ID, f)}
 	if last := v.slots[len(v.slots)-1]; isNext(last) {

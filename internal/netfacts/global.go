@@ -19,6 +19,10 @@ const (
 // addresses.
 var classE = netip.MustParsePrefix("240.0.0.0/4")
 
+// ProbePrefix4 holds every probe address of IPv4, for kernels without IPv6: of a reserved range that no cluster can
+// claim, without the limited broadcast address.
+func ProbePrefix4() netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{248}), 6) }
+
 // broadcast is the limited broadcast address (RFC 919).
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
@@ -33,6 +37,8 @@ func ParseGlobal(text string) (netip.Prefix, error) {
 		return netip.Prefix{}, errorf(ReasonNotMasked, "%s has host bits set, the network is %s", p, p.Masked())
 	case p.Bits() < MinBlockBits || p.Bits() > MaxBlockBits:
 		return netip.Prefix{}, errorf(ReasonTooWide, "%s is not of /%d to /%d", p, MinBlockBits, MaxBlockBits)
+	case p.Overlaps(ProbePrefix4()):
+		return netip.Prefix{}, errorf(ReasonReserved, "%s overlaps %s, Sealane's probe addresses of IPv4", p, ProbePrefix4())
 	case p.Contains(broadcast):
 		return netip.Prefix{}, errorf(ReasonReserved, "%s contains %s, the broadcast address", p, broadcast)
 	}
