@@ -18,7 +18,6 @@ import (
 	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/controllers/rollout"
 	"github.com/sealane-io/sealane/internal/claim"
-	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 // Input is all that the fabric of one ClusterSet depends on.
@@ -84,6 +83,8 @@ type state struct {
 	block           netip.Prefix
 	recorded, toAll bool
 	rivals          map[string]bool
+	// failed are the revisions of node agents that have failed there.
+	failed []string
 	// remote is what the others are told.
 	remote v1alpha1.RemoteCluster
 	// reason and message of the Accepted condition.
@@ -121,10 +122,13 @@ func Decide(in Input) Decision {
 	keys := keysOf(states)
 	for _, s := range states {
 		if s.active() {
-			admitEndpoints(s, taken.shared.Routed(), keys)
+			admitEndpoints(s, taken.others(s, keys))
 		}
 	}
 	meshes := meshesOf(in, taken.states, taken.shared.Routed(), keys)
+	for _, s := range states {
+		s.failed = s.failedRevisions()
+	}
 	for _, s := range states {
 		complain(s)
 		if s.active() {
@@ -293,7 +297,8 @@ func reportedClaim(s *state) (claim.Claim, bool) {
 	return c, true
 }
 
-// keysOf returns the public keys in force, and whose they are.
+// keysOf returns the public keys in force, those of gateways and of nodes that were published for a mesh, and whose
+// they are. Who has published a key keeps it, whoever else reports it now.
 func keysOf(states []*state) map[string]string {
 	keys := map[string]string{}
 	for _, s := range states {
@@ -303,16 +308,28 @@ func keysOf(states []*state) map[string]string {
 			}
 		}
 	}
+	for _, s := range states {
+		s.keepNodeKeys(keys)
+	}
 	return keys
 }
 
+// keepNodeKeys notes the keys of nodes that a member has published for a mesh.
+func (s *state) keepNodeKeys(keys map[string]string) {
+	for _, n := range s.Record.Status.Nodes {
+		if _, taken := keys[n.PublicKey]; !taken {
+			keys[n.PublicKey] = s.name()
+		}
+	}
+}
+
 // admitEndpoints takes over the gateways that an accepted member reports, after all networks are known.
-func admitEndpoints(s *state, routed *netfacts.Owners, keys map[string]string) {
+func admitEndpoints(s *state, others claim.Others) {
 	if !s.accepted || !s.Report.Known {
 		return
 	}
-	good, errs := claim.Endpoints(s.Report.Status.Endpoints, s.endpoints, claim.Others{Cluster: s.name(), Keys: keys,
-		Routed: routed})
+	good, errs := claim.Endpoints(s.Report.Status.Endpoints, s.endpoints, others)
+	keys := others.Keys
 	for _, e := range s.endpoints {
 		for _, key := range claim.KeysOf(e) {
 			delete(keys, key)
@@ -323,6 +340,7 @@ func admitEndpoints(s *state, routed *netfacts.Owners, keys map[string]string) {
 			keys[key] = s.name()
 		}
 	}
+	s.keepNodeKeys(keys)
 	s.endpoints = good
 	for _, err := range errs {
 		s.problem(v1alpha1.ReasonInvalidEndpoints, fmt.Sprintf("%s reports a gateway that is left out: %v", s.name(), err))

@@ -84,10 +84,15 @@ func (w *spaces) release(s *state) {
 }
 
 // avoid keeps blocks out of the networks of a cluster: its nodes route the blocks of others.
-func (w *spaces) avoid(cluster string, c claim.Claim) {
+func (w *spaces) avoid(cluster string, c claim.Claim) { eachNetwork(cluster, c, w.blocks.Avoid) }
+
+// reclaim lets blocks be in networks that a cluster claims and does not get.
+func (w *spaces) reclaim(cluster string, c claim.Claim) { eachNetwork(cluster, c, w.blocks.Reclaim) }
+
+func eachNetwork(cluster string, c claim.Claim, do func(network netip.Prefix, what string)) {
 	for what, prefixes := range map[string][]netip.Prefix{"pods": c.Pods, "services": c.Services, "a node": c.Nodes} {
 		for _, p := range prefixes {
-			w.blocks.Avoid(p, what+" of cluster "+cluster)
+			do(p, what+" of cluster "+cluster)
 		}
 	}
 }
@@ -109,19 +114,35 @@ func (s *state) shared() claim.Claim {
 	return c
 }
 
-// assign gives a member a block if it has none. Nobody is told of it before it is recorded: after a crash another
-// could get it.
-func (w *spaces) assign(s *state) error {
-	if s.block.IsValid() {
-		return nil
+// assign gives those of the members a block that have none, or nobody. Nobody is told of it before it is recorded:
+// after a crash another could get it. It returns who has got one.
+func (w *spaces) assign(names []string) ([]*state, error) {
+	var without []*state
+	var wants []ipam.Want
+	for _, name := range names {
+		if s := w.states[name]; !s.block.IsValid() {
+			stated, _ := netfacts.ParseGlobal(w.stated[name].CIDR)
+			without, wants = append(without, s), append(wants, ipam.Want{Cluster: name, Stated: stated})
+		}
 	}
-	stated, _ := netfacts.ParseGlobal(w.stated[s.name()].CIDR)
-	block, err := w.blocks.Assign(s.name(), stated)
+	blocks, err := w.blocks.AssignAll(wants)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.block = block
-	return nil
+	for i, s := range without {
+		s.block = blocks[i]
+	}
+	return without, nil
+}
+
+// others is what a member's gateways cannot have. Of one that gets no block this is also what others use at home, since
+// the two could not know each other.
+func (w *spaces) others(s *state, keys map[string]string) claim.Others {
+	out := claim.Others{Cluster: s.name(), Keys: keys, Routed: w.shared.Routed()}
+	if w.used && !s.block.IsValid() && w.mode(s.name()) == v1alpha1.GlobalnetOff {
+		out.Home = w.real.Routed()
+	}
+	return out
 }
 
 // admitGlobal weighs what a member claims beside those that it overlaps: each of a pair that overlaps needs a block,
@@ -148,13 +169,15 @@ func (w *spaces) admitGlobal(s *state, c claim.Claim, toAll bool) (reason, messa
 		}
 	}
 	w.avoid(s.name(), c)
-	for _, name := range append([]string{s.name()}, rivals...) {
-		m, had := w.states[name], w.states[name].block
-		if err := w.assign(m); err != nil {
-			return ipam.Reason(err), fmt.Sprintf("%s is refused: %v", s.name(), err)
-		}
-		if !had.IsValid() && m != s && m.accepted {
-			w.shared.Take(name, claim.Claim{Pods: []netip.Prefix{m.block}}, nil)
+	got, err := w.assign(append([]string{s.name()}, rivals...))
+	if err != nil {
+		w.reclaim(s.name(), c)
+		w.avoid(s.name(), s.force)
+		return ipam.Reason(err), fmt.Sprintf("%s is refused: %v", s.name(), err)
+	}
+	for _, m := range got {
+		if m != s && m.accepted {
+			w.shared.Take(m.name(), claim.Claim{Pods: []netip.Prefix{m.block}}, nil)
 		}
 	}
 	s.toAll = s.toAll || toAll

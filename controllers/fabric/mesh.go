@@ -40,14 +40,6 @@ func (m meshes) of(a, b *state) *mesh {
 // which pairs are put into force. A cluster that is one of no pair publishes nothing.
 func meshesOf(in Input, states map[string]*state, routed *netfacts.Owners, keys map[string]string) meshes {
 	pairs := meshPairs(in, states)
-	// Who has published a key keeps it, whoever else reports it now.
-	for _, s := range states {
-		for _, n := range s.Record.Status.Nodes {
-			if _, taken := keys[n.PublicKey]; !taken {
-				keys[n.PublicKey] = s.name()
-			}
-		}
-	}
 	for _, p := range pairs {
 		if p.mode == v1alpha1.TopologyMesh {
 			p.a.wantsMesh, p.b.wantsMesh = true, true

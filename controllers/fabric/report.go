@@ -62,6 +62,7 @@ func ParseReport(cluster string, raw []byte, floor int64) Report {
 		{"nodes", len(status.Nodes), v1alpha1.MaxMeshNodes},
 		{"connections", len(status.Connections), maxConnections},
 		{"conditions", len(status.Conditions), maxConditions},
+		{"failed revisions", len(status.FailedRevisions), v1alpha1.MaxFailedRevisions},
 	} {
 		if l.got > l.max {
 			return unusable(cluster, v1alpha1.ReasonStatusTooLarge, fmt.Sprintf(
@@ -78,5 +79,5 @@ func unusable(cluster, reason, message string) Report {
 	return Report{Problem: &v1alpha1.Problem{Cluster: cluster, Reason: reason, Message: message}}
 }
 
-// bounded limits a message that a member had a part in.
-func bounded(message string) string { return clip.Text(message, maxMessage) }
+// bounded limits a message that a member had a part in, to one line too.
+func bounded(message string) string { return clip.Line(clip.Text(message, maxMessage)) }

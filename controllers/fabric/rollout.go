@@ -30,15 +30,20 @@ func (s *state) failedRevisions() []string {
 }
 
 // failedElsewhere are the revisions of which agents have failed in other members. A roll-out reaches all members at
-// about the same time; where agents of it have not taken their nodes over yet they are held.
+// about the same time; where agents of it have not taken their nodes over yet they are held. Of too many each member
+// has as many told as another: one that reports whatever it likes does not conceal what has failed elsewhere.
 func failedElsewhere(s *state, states []*state) []string {
 	var out []string
-	for _, other := range states {
-		if other != s && other.accepted && other.active() {
-			out = append(out, other.failedRevisions()...)
+	for i := range v1alpha1.MaxFailedRevisions {
+		for _, other := range states {
+			if other != s && other.accepted && other.active() && i < len(other.failed) &&
+				len(out) < v1alpha1.MaxFailedRevisions && !slices.Contains(out, other.failed[i]) {
+				out = append(out, other.failed[i])
+			}
 		}
 	}
-	return few(out)
+	slices.Sort(out)
+	return out
 }
 
 // few returns a list sorted, each once, and as many as a Peering holds.
@@ -53,11 +58,11 @@ func few(list []string) []string {
 
 // holds says that a member stops the roll-out in the others.
 func (s *state) holds() {
-	if failed := s.failedRevisions(); s.accepted && len(failed) > 0 {
+	if s.accepted && len(s.failed) > 0 {
 		s.problem(v1alpha1.ReasonAgentsFailing, fmt.Sprintf(
 			"%s stops a roll-out: node agents of revision %s took nodes over and "+
 				"have failed there; those that wait in any member are held, and their old ones go on. Repair what failed, "+
-				"install a bundle that works, or the former one", s.name(), clip.List(failed, maxNamed)))
+				"install a bundle that works, or the former one", s.name(), clip.List(s.failed, maxNamed)))
 	}
 }
 
@@ -69,7 +74,7 @@ func rollOut(in Input, states []*state, pairs []pair) rollout.Decision {
 		if !s.accepted || !s.active() {
 			continue
 		}
-		m := rollout.Member{Name: s.name(), Lost: stale(s) != "", Failed: s.failedRevisions(),
+		m := rollout.Member{Name: s.name(), Lost: stale(s) != "", Failed: s.failed,
 			Connected: connected[s], Cut: cut[s], Record: s.Record.Status.RollOut}
 		if s.Report.Known {
 			m.Report = rollOutReport(s.Report.Status.RollOut)
@@ -100,7 +105,7 @@ func rollOutReport(r *v1alpha1.RollOutReport) *v1alpha1.RollOutReport {
 		return nil
 	}
 	out := *r
-	out.LastNode, out.Failing = clip.Text(clip.Line(r.LastNode), maxNodeName), bounded(clip.Line(r.Failing))
+	out.LastNode, out.Failing = clip.Text(clip.Line(r.LastNode), maxNodeName), bounded(r.Failing)
 	return &out
 }
 
@@ -111,7 +116,7 @@ const maxNodeName = 253
 func agentsWait(conditions []metav1.Condition) string {
 	if c := meta.FindStatusCondition(conditions, v1alpha1.PeeringAgentsRunning); c != nil &&
 		c.Status == metav1.ConditionFalse {
-		return c.Message
+		return bounded(c.Message)
 	}
 	return ""
 }

@@ -30,14 +30,14 @@ func memberStatus(s *state, states []*state, meshes meshes, down []pair, now tim
 	status := *s.Record.Status.DeepCopy()
 	if s.Report.Known {
 		status.ObservedRevision = s.Report.Status.ObservedRevision
-		status.AgentVersion = clip.Text(s.Report.Status.AgentVersion, maxVersion)
+		status.AgentVersion = clip.Line(clip.Text(s.Report.Status.AgentVersion, maxVersion))
 		for _, t := range []string{v1alpha1.MemberMCSAPI, v1alpha1.PeeringDNSConfigured, v1alpha1.PeeringNodesProgrammed,
 			v1alpha1.PeeringAgentsRunning, v1alpha1.PeeringGatewaysReady, v1alpha1.PeeringNetworksAccepted} {
 			copyCondition(&status.Conditions, s.Report.Status.Conditions, t)
 		}
 	}
 	status.Connections, status.Nodes = connections(s, states, meshes), s.nodes
-	status.FailedRevisions = s.failedRevisions()
+	status.FailedRevisions = s.failed
 	status.GlobalCIDR, status.GlobalScope = s.global()
 	status.OverlappingClusters = slices.Sorted(maps.Keys(s.rivals))
 	if !s.active() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -77,9 +78,43 @@ func (b *Blocks) Keep(cluster string, block netip.Prefix) {
 // Avoid notes a network that no block may overlap. What says whose it is, as in "pods of cluster c1".
 func (b *Blocks) Avoid(network netip.Prefix, what string) { b.networks.Add(network, what) }
 
+// Reclaim forgets a network that was noted by Avoid.
+func (b *Blocks) Reclaim(network netip.Prefix, what string) { b.networks.Remove(network, what) }
+
 // Overlaps returns a block of another cluster that a network overlaps, and whose it is.
 func (b *Blocks) Overlaps(network netip.Prefix, cluster string) (netfacts.Owned, bool) {
 	return b.taken.Overlap(network, cluster)
+}
+
+// Want is a cluster that has no block, and the one that is stated for it, if one is.
+type Want struct {
+	Cluster string
+	Stated  netip.Prefix
+}
+
+// AssignAll gives each of some clusters a block as Assign does, or none of them if one cannot have any.
+func (b *Blocks) AssignAll(wants []Want) ([]netip.Prefix, error) {
+	out := make([]netip.Prefix, 0, len(wants))
+	var undo []func()
+	for _, w := range wants {
+		before, kept := slices.Clone(b.of[w.Cluster]), maps.Clone(b.left)
+		block, err := b.Assign(w.Cluster, w.Stated)
+		if err != nil {
+			slices.Reverse(undo)
+			for _, do := range undo {
+				do()
+			}
+			return nil, err
+		}
+		out = append(out, block)
+		undo = append(undo, func() {
+			if !slices.Contains(before, block) {
+				b.taken.Remove(block, w.Cluster)
+			}
+			b.of[w.Cluster], b.left = before, kept
+		})
+	}
+	return out, nil
 }
 
 // Assign gives a cluster that has none a block and takes it: the one that is stated for it, if that is valid, or the

@@ -73,6 +73,9 @@ type Others struct {
 	Cluster string
 	Keys    map[string]string // cluster by public key
 	Routed  *netfacts.Owners  // networks of clusters
+	// Home are networks of clusters that are known by blocks of global addresses, where gateways can have no address
+	// either; nil if they can.
+	Home *netfacts.Owners
 }
 
 // CheckEndpoint checks an Endpoint and leaves only its usable addresses in it.
@@ -88,7 +91,7 @@ func CheckEndpoint(e *v1alpha1.Endpoint, others Others) error {
 			return err
 		}
 		if owner, ok := others.Keys[key]; ok && owner != others.Cluster {
-			return fmt.Errorf("its public key is that of a gateway of %s", owner)
+			return fmt.Errorf("its public key is that of a gateway or node of %s", owner)
 		}
 	}
 	if err := netfacts.CheckMTU(e.MTU); err != nil {
@@ -128,6 +131,12 @@ func validAddress(a v1alpha1.EndpointAddress, others Others) (netip.Addr, error)
 	}
 	if taken, ok := others.Routed.Overlap(netfacts.Host(ip), others.Cluster); ok {
 		return netip.Addr{}, fmt.Errorf("address %s is in network %s of %s", ip, taken.Prefix, taken.Owner)
+	}
+	if others.Home != nil {
+		if taken, ok := others.Home.Overlap(netfacts.Host(ip), others.Cluster); ok {
+			return netip.Addr{}, fmt.Errorf("address %s is in network %s of %s, and this cluster gets no block of global "+
+				"addresses by which that one could know it", ip, taken.Prefix, taken.Owner)
+		}
 	}
 	return ip, nil
 }
