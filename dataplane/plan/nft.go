@@ -189,7 +189,8 @@ func (r *rules) add(format string, args ...any) { *r = append(*r, fmt.Sprintf(fo
 // is. VXLAN is spoken between node addresses, over the links that lead there, and nowhere else: its socket
 // listens on every address of the node, and what it unpacks is believed. Packets that one of several gateways passes
 // on between cables and the pods of other nodes are not tracked: then each packet of a flow may take another gateway,
-// in either direction, and a gateway that takes over needs to know nothing of the flows.
+// in either direction, and a gateway that takes over needs to know nothing of the flows. Nor are the answers of
+// services that a sibling has translated and hands over: this gateway has not seen what they answer.
 func (v *view) guard(f Family) Chain {
 	var r rules
 	if v.overlays(f) {
@@ -237,6 +238,10 @@ func (v *view) guard(f Family) Chain {
 	if slices.Contains(v.families, f) && len(v.transit(f)) > 0 {
 		r.add(`iifname "%s" %s saddr @%s %s daddr @%s notrack`, OverlayLink, f, setTransit, f, setRemote)
 	}
+	for _, set := range v.answered(f) {
+		r.add(`iifname "%s" meta mark & 0x%08x == 0x%08x %s saddr @%s %s daddr @%s notrack`, OverlayLink, SiblingMark,
+			SiblingMark, f, set, f, setRemote)
+	}
 	if v.overlays(f) {
 		r.add(`%s saddr @%s %s daddr @%s udp dport %d notrack`, f, setNodes, f, setNodes, v.Cable.VXLANPort)
 	}
@@ -265,8 +270,8 @@ func (v *view) host(f Family) Chain {
 // cable or back into the overlay: a service whose backends are elsewhere would make this cluster a relay. What
 // passes is marked, for the FORWARD chains to accept. Destinations are looked at after a service's translation,
 // and the sources of answers before its reversal: they are pods and nodes, and a service that nobody translates
-// does not leave by the default route. VXLAN is not forwarded after a translation, which
-// could have given it a node's source.
+// does not leave by the default route. The answers that a sibling has translated, and hands over, have the source that
+// the other cluster is to see. VXLAN is not forwarded after a translation, which could have given it a node's source.
 func (v *view) forward(f Family) Chain {
 	var r rules
 	if v.overlays(f) {
@@ -297,6 +302,11 @@ func (v *view) forward(f Family) Chain {
 			r.add(`iifname "%s*" %s saddr @%s %s daddr @%s meta mark set meta mark | 0x%08x accept`,
 				LinkPrefix, f, setRemote, f, set, ForwardMark)
 		}
+		for _, set := range v.answered(f) {
+			r.add(`iifname "%s" oifname "%s*" meta mark & 0x%08x == 0x%08x %s saddr @%s %s daddr @%s ct state untracked `+
+				`meta mark set meta mark | 0x%08x accept`, OverlayLink, CablePrefix, SiblingMark, SiblingMark, f, set, f, setRemote,
+				ForwardMark)
+		}
 		if len(v.translated(f)) > 0 && len(inFamily(f, v.Local.Pods)) > 0 {
 			r.add(`iifname "%s" %s saddr @%s %s daddr @%s meta mark set meta mark | 0x%08x accept`,
 				OverlayLink, f, setTranslated, f, setPods, ForwardMark)
@@ -308,6 +318,17 @@ func (v *view) forward(f Family) Chain {
 		r.add(`%s "%s*" counter drop`, direction, LinkPrefix)
 	}
 	return Chain{Name: "forward", Type: "filter", Hook: "forward", Priority: "filter-1", Rules: r}
+}
+
+// answered names the sets of the addresses, on one of several gateways, from which its siblings answer for services.
+func (v *view) answered(f Family) []string {
+	if v.siblingMACs() == "" || !slices.Contains(v.families, f) {
+		return nil
+	}
+	if v.translates(f) {
+		return []string{setLocal, setGlobal}
+	}
+	return []string{setLocal}
 }
 
 // siblingMACs are, on a gateway, the hardware addresses of the others' overlay links, as nft lists them; empty if

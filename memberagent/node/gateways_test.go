@@ -67,7 +67,9 @@ func highlyAvailable(t *testing.T, ipv4Only ...string) *network {
 		n.cni(t, m)
 		m.forwardsItsPods(t)
 		if m.cluster == "c2" {
-			m.run(t, fmt.Sprintf(`nft add table ip proxy
+			// Nodes have a route for services, for what their own processes send there.
+			m.run(t, fmt.Sprintf(`ip route add 10.99.0.0/16 dev eth0
+			nft add table ip proxy
 			nft add chain ip proxy services '{ type nat hook prerouting priority dstnat; }'
 			nft add rule ip proxy services ip daddr %s dnat to %s.10`, serviceOfC2, n.worker2.pods))
 		}
@@ -157,6 +159,46 @@ func TestGatewaysMayDie(t *testing.T) {
 		}
 		n.settled(t)
 	})
+}
+
+// TestSiblingsPassAnswersOn: a gateway takes its cables for dead, by which others go on sending, since its probes are
+// not answered. What services answer that it has translated goes by its sibling, and arrives.
+func TestSiblingsPassAnswersOn(t *testing.T) {
+	t.Parallel()
+	n := highlyAvailable(t)
+	// Services enough that requests for some pass by each gateway, with backends on a worker and on a gateway.
+	const services = 8
+	var asked []string
+	for i, backend := range []*machine{n.worker2, n.gw2} {
+		backend.serve(t)
+		for j := range services {
+			asked = append(asked, fmt.Sprintf("10.99.%d.%d", i+1, j+1))
+		}
+		for _, m := range []*machine{n.gw2, n.gw3} {
+			m.run(t, fmt.Sprintf("nft add rule ip proxy services ip daddr 10.99.%d.0/24 dnat to %s.10", i+1, backend.pods))
+		}
+	}
+	answer := func(when string) {
+		t.Helper()
+		for _, service := range asked {
+			for _, network := range []string{"udp4", "tcp4"} {
+				if _, _, err := ask(t, n.worker1.pod, network, service+":8080"); err != nil {
+					t.Errorf("%s: %s %s: %v", when, network, service, err)
+				}
+			}
+		}
+	}
+	answer("all is well")
+	n.gw2.run(t, `nft add table ip test; nft add chain ip test pre '{ type filter hook prerouting priority -400; }'
+		nft add rule ip test pre iifname "sl-c*" ip daddr 10.99.0.0/16 counter comment requests
+		nft add table ip6 test; nft add chain ip6 test pre '{ type filter hook prerouting priority -400; }'
+		nft add rule ip6 test pre iifname "sl-c*" icmpv6 type echo-reply drop`)
+	eventually(t, 10*time.Second, "it hands over", func() bool { return n.gw2.carries("10.8.0.0/16", n.gw3.ip) })
+	before := n.gw2.counted(t, "requests")
+	answer("handed over")
+	if n.gw2.counted(t, "requests") == before {
+		t.Error("no request has passed by the gateway, so this could not fail")
+	}
 }
 
 func (m *machine) hasCable() bool { return m.command("ip link show sl-c0").Run() == nil }
