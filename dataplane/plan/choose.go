@@ -85,9 +85,13 @@ func choose(t topology.Topology, n NodeFacts) Active {
 	if self < 0 {
 		return Active{Gateways: local(t.Local.Gateways)}
 	}
+	up := n.Alive[t.Cluster]
+	if n.Withdrawn {
+		up = answering(t.Local.Gateways, t.Cluster)
+	}
 	var siblings []topology.Gateway
 	for i, g := range t.Local.Gateways {
-		if i != self && slices.Contains(n.Alive[t.Cluster], g.Slot) {
+		if i != self && slices.Contains(up, g.Slot) {
 			siblings = append(siblings, g)
 		}
 	}
@@ -96,10 +100,10 @@ func choose(t topology.Topology, n NodeFacts) Active {
 	}
 	var a Active
 	for _, r := range t.Remotes {
-		alive := n.Alive[r.Name]
+		handsOver := len(among(r.Gateways, n.Alive[r.Name])) == 0 || n.Withdrawn && !r.Translated
 		switch {
 		case len(r.Gateways) == 0:
-		case len(among(r.Gateways, alive)) == 0 && len(siblings) > 0:
+		case handsOver && len(siblings) > 0:
 			if a.Siblings == nil {
 				a.Siblings, a.Received = map[string][]string{}, map[string][]int{}
 			}

@@ -4,6 +4,7 @@ package plan_test
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +42,58 @@ func TestChoose(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if got := plan.Choose(withSlots(c.slots), c.alive, c.current, c.n); !slices.Equal(got, c.want) {
 				t.Errorf("expected %v, found %v", c.want, got)
+			}
+		})
+	}
+}
+
+// TestWithdrawn: a gateway whose cables are about to end hands over what it sends itself if a sibling answers, and goes
+// on carrying what others send.
+func TestWithdrawn(t *testing.T) {
+	prefix := netip.MustParsePrefix
+	for _, c := range []struct {
+		name                string
+		alive, held         map[string][]int
+		translated          bool
+		siblings            []string
+		byCables, forOthers []int
+	}{
+		{name: "a sibling is alive", alive: map[string][]int{"c1": {1}, "c2": {0}}, siblings: []string{"gw2"},
+			forOthers: []int{0}},
+		{name: "a sibling answers, and has failed often", alive: map[string][]int{"c2": {0}},
+			held: map[string][]int{"c1": {1}}, siblings: []string{"gw2"}, forOthers: []int{0}},
+		{name: "no sibling answers", alive: map[string][]int{"c2": {0}}, byCables: []int{0}},
+		{name: "what it translates stays", alive: map[string][]int{"c1": {1}, "c2": {0}}, translated: true,
+			byCables: []int{0}},
+		{name: "its cables are dead", alive: map[string][]int{"c1": {1}}, translated: true, siblings: []string{"gw2"},
+			forOthers: []int{0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			node := func(name, address string) topology.Node {
+				return topology.Node{Name: name, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
+			}
+			top := topology.Topology{Cluster: "c1", Cable: topology.Cable{Driver: "wireguard", Port: 4500, VXLANPort: 4800},
+				Local: topology.Local{Pods: []netip.Prefix{prefix("10.8.0.0/16")},
+					Announced: []netip.Prefix{prefix("10.8.0.0/16")},
+					Nodes:     []topology.Node{node("gw", "172.31.1.1"), node("gw2", "172.31.1.2")},
+					Gateways: []topology.Gateway{{Node: "gw", PublicKey: topology.Key{1}},
+						{Node: "gw2", Slot: 1, PublicKey: topology.Key{2}}}},
+				Remotes: []topology.Remote{{Name: "c2", Routed: []netip.Prefix{prefix("10.9.0.0/16")},
+					Translated: c.translated, Gateways: []topology.Gateway{{Node: "other", PublicKey: topology.Key{3}}}}}}
+			facts := plan.NodeFacts{Name: "gw", ID: "1", Alive: c.alive, Held: c.held,
+				Current: map[string][]int{"c2": {0}}}
+			before := plan.For(top, facts)
+			facts.Withdrawn = true
+			after := plan.For(top, facts)
+			if got := after.Active; !slices.Equal(got.Siblings["c2"], c.siblings) ||
+				!slices.Equal(got.Remotes["c2"], c.byCables) || !slices.Equal(got.Received["c2"], c.forOthers) {
+				t.Errorf("expected siblings %v, own cables %v, for others %v, found %+v", c.siblings, c.byCables, c.forOthers,
+					got)
+			}
+			for _, change := range plan.Diff(after, before) {
+				if change.Kind != plan.KindRoute {
+					t.Errorf("not a route: %s", change)
+				}
 			}
 		})
 	}

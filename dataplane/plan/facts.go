@@ -32,6 +32,9 @@ type NodeFacts struct {
 	// Shaken holds the slots of the cables that are not probed, and have had a handshake lately with the keys that
 	// they have now. It decides between the two cables to a gateway that replaces its key.
 	Shaken map[string][]int
+	// Withdrawn says that this gateway's cables are about to end: its own traffic goes by siblings that answer, but for
+	// what it translates, to clusters that know this one by its block. That ends with it wherever it goes.
+	Withdrawn bool
 	// Current holds, for each cluster by name, the slots of its gateways that the node's traffic uses, as Current
 	// reads them from its routes.
 	Current map[string][]int

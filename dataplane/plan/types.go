@@ -35,8 +35,8 @@ type Active struct {
 	// Remotes holds, on a gateway and by name of the remote cluster, the slots of the remote gateways to which
 	// its own cables carry the traffic, sorted. A cluster without gateways is not in it.
 	Remotes map[string][]int
-	// Siblings holds, on a gateway whose cables to a remote cluster are all dead, the nodes of the local
-	// gateways that it hands the traffic over to, in the order of their slots.
+	// Siblings holds, on a gateway whose cables to a remote cluster are all dead or about to end, the nodes of the
+	// local gateways that it hands the traffic over to, in the order of their slots.
 	Siblings map[string][]string
 	// Received holds, by name of each cluster in Siblings, the slots of the remote gateways to which this node's own
 	// cables carry what siblings hand over to it, sorted.

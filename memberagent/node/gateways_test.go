@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"fmt"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -161,6 +162,31 @@ func TestGatewaysMayDie(t *testing.T) {
 	})
 }
 
+// ofTheGateway starts flows of a gateway's own pod and processes with a worker of the other cluster, which end with the
+// test.
+func (n *network) ofTheGateway(t *testing.T, m *machine) []*flow {
+	t.Helper()
+	other := map[string]*machine{"c1": n.worker2, "c2": n.worker1}[m.cluster]
+	var out []*flow
+	for i, f := range []struct {
+		from, to *exec.Cmd
+		at       string
+	}{
+		{m.pod, other.pod, other.pods + ".10"}, {m.pod, other.pod, "[" + other.pods6 + "::10]"},
+		{other.pod, m.pod, m.pods + ".10"}, {other.pod, m.pod, "[" + m.pods6 + "::10]"},
+		{m.holder, other.pod, other.pods + ".10"},
+	} {
+		at := fmt.Sprintf("%s:%d", f.at, 7300+i)
+		out = append(out, udpFlow(t, f.from, f.to, at, at))
+	}
+	at := other.pods + ".10:7310"
+	out = append(out, tcpFlow(t, m.pod, other.pod, at))
+	for _, f := range out {
+		eventually(t, 10*time.Second, f.name+" flows", func() bool { s := f.since(0, -1); return s.sent-s.lost > 10 })
+	}
+	return out
+}
+
 // TestSiblingsPassAnswersOn: a gateway takes its cables for dead, by which others go on sending, since its probes are
 // not answered. What services answer that it has translated goes by its sibling, and arrives.
 func TestSiblingsPassAnswersOn(t *testing.T) {
@@ -210,7 +236,8 @@ func TestGatewaysLeave(t *testing.T) {
 	flows := n.flows(t)
 	for i, m := range []*machine{n.gw1, n.gw4, n.gw3, n.gw2, n.gw1} {
 		t.Run(fmt.Sprintf("%d %s ends", i, m.name), func(t *testing.T) {
-			loseNothing(t, flows, func(s stretch) {
+			all := slices.Concat(flows, n.ofTheGateway(t, m))
+			loseNothing(t, all, func(s stretch) {
 				m.stop(t, syscall.SIGTERM)
 				s.lasts(t, 600)
 				m.start(t)

@@ -33,9 +33,13 @@ func (a *Agent) meshOf(p plan.Plan) []plan.Peer {
 }
 
 // straight returns the nodes of other clusters that traffic may go to without gateways: they answer probes, or are
-// current and have not been probed for long enough to tell, as after a restart.
+// current and have not been probed for long enough to tell, as after a restart. There are none for a node that has
+// withdrawn.
 func (a *Agent) straight(current map[plan.PeerID]bool) map[plan.PeerID]bool {
 	out := map[plan.PeerID]bool{}
+	if a.facts.Withdrawn {
+		return out
+	}
 	for _, r := range a.top.Remotes {
 		for _, n := range r.Nodes {
 			id := plan.PeerID(n.PublicKey[:])

@@ -25,8 +25,8 @@ const (
 
 // withdraw, after SIGTERM, takes this node's addresses from its cables, so that its probes are answered no more, and
 // goes on carrying what still comes until everybody has gone elsewhere: userspace cables end with its pod. What its own
-// pods send to nodes of a mesh goes by gateways at once. Only the sole gateway of a cluster does not withdraw, nor the
-// last: nobody has anywhere to go.
+// pods and processes send goes by siblings at once, and to nodes of a mesh by gateways. Only the sole gateway of a
+// cluster does not withdraw, nor the last: nobody has anywhere to go.
 func (a *Agent) withdraw(ctx context.Context) {
 	log := logr.FromContextOrDiscard(ctx)
 	withdrawn, err := a.withdrawFor(ctx, a.top.Local.Gateways, true)
@@ -38,9 +38,9 @@ func (a *Agent) withdraw(ctx context.Context) {
 	}
 }
 
-// withdrawFor withdraws this node as a gateway, and maybe as a node of a mesh, if one of the other gateways answers,
-// though it may have to for longer until it counts as alive.
-func (a *Agent) withdrawFor(ctx context.Context, others []topology.Gateway, mesh bool) (bool, error) {
+// withdrawFor withdraws this node as a gateway, and if its agent ends as a node of a mesh and with what it sends
+// itself, if one of the other gateways answers, though it may have to for longer until it counts as alive.
+func (a *Agent) withdrawFor(ctx context.Context, others []topology.Gateway, ends bool) (bool, error) {
 	if !slices.ContainsFunc(others, func(g topology.Gateway) bool {
 		return g.Node != a.node && a.prober.answers(plan.LocalProbe(a.top, a.facts, g))
 	}) {
@@ -48,7 +48,7 @@ func (a *Agent) withdrawFor(ctx context.Context, others []topology.Gateway, mesh
 	}
 	var changes []plan.Change
 	for _, address := range a.plan.Addresses {
-		if address.Link != plan.OverlayLink && (mesh || address.Link != plan.MeshLink) &&
+		if address.Link != plan.OverlayLink && (ends || address.Link != plan.MeshLink) &&
 			plan.IsProbe(address.Prefix.Addr()) {
 			changes = append(changes, plan.Change{Op: plan.Delete, Kind: plan.KindAddress, Element: address})
 		}
@@ -56,10 +56,8 @@ func (a *Agent) withdrawFor(ctx context.Context, others []topology.Gateway, mesh
 	if len(changes) == 0 {
 		return false, nil // nothing of it is in the kernel yet
 	}
-	for _, r := range a.plan.Routes {
-		if mesh && r.Table == plan.MeshTable {
-			changes = append(changes, plan.Change{Op: plan.Delete, Kind: plan.KindRoute, Element: r})
-		}
+	if ends {
+		changes = slices.Concat(a.handOver(), changes)
 	}
 	if err := a.kernel.Do(ctx, changes); err != nil {
 		return false, err
@@ -67,6 +65,15 @@ func (a *Agent) withdrawFor(ctx context.Context, others []topology.Gateway, mesh
 	logr.FromContextOrDiscard(ctx).Info("withdrawn: carrying on until traffic has gone elsewhere", "for",
 		a.carryOn().String())
 	return true, nil
+}
+
+// handOver returns the changes of routes by which what this node's own pods and processes send takes none of its
+// cables.
+func (a *Agent) handOver() []plan.Change {
+	before := a.plan
+	a.facts.Withdrawn = true
+	a.choose(before)
+	return slices.DeleteFunc(plan.Diff(a.plan, before), func(c plan.Change) bool { return c.Kind != plan.KindRoute })
 }
 
 // carryOn is for how long a gateway that has withdrawn carries on.
