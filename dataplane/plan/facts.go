@@ -32,6 +32,9 @@ type NodeFacts struct {
 	// Shaken holds the slots of the cables that are not probed, and have had a handshake lately with the keys that
 	// they have now. It decides between the two cables to a gateway that replaces its key.
 	Shaken map[string][]int
+	// OffMesh says that this node is about to have another key: it neither probes the nodes of other clusters nor answers
+	// their probes, and takes what they still send.
+	OffMesh bool
 	// Withdrawn says that this gateway's cables are about to end: its own traffic goes by siblings that answer, but for
 	// what it translates, to clusters that know this one by its block. That ends with it wherever it goes.
 	Withdrawn bool

@@ -96,7 +96,10 @@ func (v *view) meshAddresses() []Address {
 	if len(v.mesh) == 0 {
 		return nil
 	}
-	out := []Address{{MeshLink, host(MeshULA(v.facts.ID)), false}}
+	var out []Address
+	if !v.facts.OffMesh {
+		out = append(out, Address{MeshLink, host(MeshULA(v.facts.ID)), false})
+	}
 	if slices.Contains(v.families, IPv4) {
 		out = append(out, Address{MeshLink, meshAddress(), true})
 	}
@@ -135,6 +138,9 @@ func (v *view) meshTunnels() []Tunnel {
 // way by gateways if that is smaller, so that connections move between the two without a packet that is too big. The
 // addresses of probes are routed whether they answer or not, but for nodes that leave.
 func (v *view) meshRoutes() []Route {
+	if v.facts.OffMesh {
+		return nil
+	}
 	var out []Route
 	hop := []NextHop{{Link: MeshLink, Weight: 1}}
 	for _, m := range v.mesh {

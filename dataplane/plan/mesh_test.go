@@ -4,6 +4,7 @@ package plan_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -163,5 +164,28 @@ func TestANodeLeavesAMesh(t *testing.T) {
 	}
 	if got := len(plan.Diff(after, before)); got != 4 {
 		t.Errorf("%d changes, want its peer, two networks and the address of its probes", got)
+	}
+}
+
+// TestOffMesh: a node that is about to have another key sends nothing straight, and is not probed, but takes what
+// comes.
+func TestOffMesh(t *testing.T) {
+	in := meshOf(1, 2, 2)
+	top := topology.Build(in)
+	facts := plan.NodeFacts{Name: "n0", ID: plan.PeerOf(top.Local.Gateways[0]), IPv6: true,
+		Straight: map[plan.PeerID]bool{plan.PeerID(top.Remotes[0].Nodes[1].PublicKey[:]): true}}
+	before := plan.For(top, facts)
+	facts.OffMesh, facts.Straight = true, nil
+	after := plan.For(top, facts)
+	deleted := map[plan.Kind]int{}
+	for _, c := range plan.Diff(after, before) {
+		if c.Op != plan.Delete {
+			t.Errorf("expected nothing but deletions, found %s", c)
+		}
+		deleted[c.Kind]++
+	}
+	// Its own address, the ways to those of two nodes, and the one to a node's pods in both families.
+	if want := map[plan.Kind]int{plan.KindAddress: 1, plan.KindRoute: 4}; !maps.Equal(deleted, want) {
+		t.Errorf("expected %v, found %v", want, deleted)
 	}
 }

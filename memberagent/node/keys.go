@@ -42,7 +42,9 @@ type rotation struct {
 	keyed time.Time
 	keyID plan.PeerID
 	// shaken are the cables to peers that have had a handshake since, and lately.
-	shaken   map[cablePeer]bool
+	shaken map[cablePeer]bool
+	// offMesh is since when this node has been off the mesh, before its key is promoted; zero if it is not.
+	offMesh  time.Time
 	last     keyDecision
 	status   *v1alpha1.GatewayKeys
 	failed   string // why the last step was not made
@@ -62,7 +64,7 @@ func replacement(k Keys) topology.Replacement {
 
 // withKeys completes what the node knows of itself, and what it knows of the others, by its keys.
 func (a *Agent) withKeys(top topology.Topology, f plan.NodeFacts) (topology.Topology, plan.NodeFacts) {
-	f.NextID, f.FormerID = a.keys.Next(), a.keys.Former()
+	f.NextID, f.FormerID, f.OffMesh = a.keys.Next(), a.keys.Former(), !a.rotation.offMesh.IsZero()
 	return top.WithNextKeys(replacement(a.keys)), f
 }
 
@@ -189,6 +191,9 @@ func (a *Agent) rotate(ctx context.Context, now time.Time) {
 
 // keyStep makes a step. One that the disk does not allow is tried again with every retryMost.
 func (a *Agent) keyStep(ctx context.Context, d *keyDecision, now time.Time) {
+	if !a.leftMesh(d.step == keyPromote, now) {
+		return
+	}
 	if d.step == keyStay {
 		a.rotation.failed = ""
 		return
@@ -205,6 +210,7 @@ func (a *Agent) keyStep(ctx context.Context, d *keyDecision, now time.Time) {
 		case keyPromote:
 			err = a.keys.Promote()
 			a.rotation.shaken = nil // of the usual cables, until they have the new key
+			a.rotation.offMesh = time.Time{}
 		case keyFinish:
 			err = a.keys.Finish()
 		}
@@ -219,6 +225,24 @@ func (a *Agent) keyStep(ctx context.Context, d *keyDecision, now time.Time) {
 		d.reason = v1alpha1.ReasonKeyNotKept
 		d.message = "the next step waits for the node's state directory to be readable and writable: " + a.rotation.failed
 	}
+}
+
+// leftMesh says whether the key may be promoted, if it is to be. The link to nodes of other clusters has one key, and
+// the next one they know only once it is promoted. So this node leaves the mesh first, as one whose agent ends, and
+// takes what they send until they send it by gateways. It comes back for each that has heard of the new key.
+func (a *Agent) leftMesh(promote bool, now time.Time) bool {
+	switch off := a.rotation.offMesh; {
+	case promote && off.IsZero() && len(a.mesh) > 0:
+		a.rotation.offMesh = now
+		a.Poke()
+		return false
+	case promote:
+		return off.IsZero() || now.Sub(off) >= a.carryOn()
+	case !off.IsZero():
+		a.rotation.offMesh = time.Time{}
+		a.Poke()
+	}
+	return true
 }
 
 // announceRotation logs transitions, and tells people by events.

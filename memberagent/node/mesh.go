@@ -34,10 +34,10 @@ func (a *Agent) meshOf(p plan.Plan) []plan.Peer {
 
 // straight returns the nodes of other clusters that traffic may go to without gateways: they answer probes, or are
 // current and have not been probed for long enough to tell, as after a restart. There are none for a node that has
-// withdrawn.
+// withdrawn, or is about to have another key.
 func (a *Agent) straight(current map[plan.PeerID]bool) map[plan.PeerID]bool {
 	out := map[plan.PeerID]bool{}
-	if a.facts.Withdrawn {
+	if a.facts.Withdrawn || a.facts.OffMesh {
 		return out
 	}
 	for _, r := range a.top.Remotes {
@@ -55,8 +55,12 @@ func (a *Agent) straight(current map[plan.PeerID]bool) map[plan.PeerID]bool {
 // of them than gateways, and each carries a node's share.
 const meshInterval = 150 * time.Millisecond
 
-// probeMesh adds the nodes of other clusters to whom to probe. They do not slow down the probes of gateways.
+// probeMesh adds the nodes of other clusters to whom to probe. They do not slow down the probes of gateways. What was
+// known of them under a key that is replaced is forgotten.
 func (a *Agent) probeMesh(targets map[netip.Addr]Target, interval time.Duration) {
+	if a.facts.OffMesh {
+		return
+	}
 	busy := 0
 	for _, p := range a.mesh {
 		if p.Active {

@@ -221,6 +221,31 @@ func TestKeysAreReplacedWithoutLoss(t *testing.T) {
 	}
 }
 
+// TestKeysOfAMeshAreReplacedWithoutLoss: the link between meshed nodes has one key, and others hear of the next one
+// when it is there. What the gateways' nodes send to each other's pods straight goes by the gateways meanwhile.
+func TestKeysOfAMeshAreReplacedWithoutLoss(t *testing.T) {
+	t.Parallel()
+	n := meshedNetwork(t)
+	r := n.passedOn(t)
+	defer r.close()
+	f := newTraffic(t, n.gw1, n.worker2)
+	f.flows = append(f.flows, newTraffic(t, n.worker1, n.gw2).flows...)
+	for _, clusters := range [][]string{{"c1"}, {"c1", "c2"}} {
+		n.settledMesh(t)
+		before := n.gw1.privateKey(t)
+		f.begin()
+		asked := r.ask(t, clusters...)
+		eventually(t, 2*time.Minute, strings.Join(clusters, " and ")+" have new keys", func() bool {
+			return n.gw1.rotated(asked) && (len(clusters) == 1 || n.gw2.rotated(asked))
+		})
+		if n.gw1.privateKey(t) == before {
+			t.Error("the key is the same")
+		}
+		n.settledMesh(t)
+		f.whole(t, strings.Join(clusters, " and "))
+	}
+}
+
 // TestAStolenKeyIsUseless: who has the key that a gateway had before gets no handshake, at any port of the peers. Who
 // has the present one does, or this could not fail.
 func TestAStolenKeyIsUseless(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/dataplane/topology"
 )
 
@@ -135,5 +136,30 @@ func TestOneConnectionForAGateway(t *testing.T) {
 	}
 	if want := []string{"c2 sl-c16", "c2 sl-c17", "c3 sl-c0"}; !slices.Equal(links, want) {
 		t.Errorf("found %q, want %q", links, want)
+	}
+}
+
+// TestAKeyIsPromotedOffTheMesh: the node has left the mesh for long enough that the others send by gateways. It comes
+// back if the key is not promoted after all.
+func TestAKeyIsPromotedOffTheMesh(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	a := &Agent{poke: make(chan struct{}, 1)}
+	if !a.leftMesh(true, now) || !a.rotation.offMesh.IsZero() {
+		t.Error("without a mesh there is nothing to wait for")
+	}
+	a.mesh = []plan.Peer{{}}
+	for _, step := range []struct {
+		promote   bool
+		at        time.Duration
+		done, off bool
+	}{
+		{false, 0, true, false}, {true, time.Second, false, true}, {true, 2 * time.Second, false, true},
+		{false, 2 * time.Second, true, false}, {true, 3 * time.Second, false, true},
+		{true, 3*time.Second + withdrawLeast, true, true},
+	} {
+		done := a.leftMesh(step.promote, now.Add(step.at))
+		if off := !a.rotation.offMesh.IsZero(); done != step.done || off != step.off {
+			t.Errorf("%+v: found %t, off the mesh: %t", step, done, off)
+		}
 	}
 }
