@@ -37,7 +37,10 @@ func newDevice(name string, mtu int, log logr.Logger) (*device, error) {
 	if err != nil {
 		return nil, closing(link, fmt.Errorf("listen on the control socket: %w", err))
 	}
-	d := &device{wg: wg.NewDevice(link, conn.NewDefaultBind(), logger(log)), uapi: uapi, ended: make(chan struct{})}
+	d := &device{
+		wg:   wg.NewDevice(checksummed{link}, conn.NewDefaultBind(), logger(log)),
+		uapi: uapi, ended: make(chan struct{}),
+	}
 	go d.serve()
 	go d.closeSocket()
 	return d, nil
