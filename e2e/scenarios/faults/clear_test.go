@@ -69,7 +69,9 @@ func TestNothingLeavesInClear(t *testing.T) {
 			waitClosed(t, "c1-gw", pods)
 			uncounted["c1-gw"] = len(captures["c1-gw"].Sent(pods))
 		}},
-		{"the other cluster has no gateway", func(t *testing.T) { withoutGateway(t, "c2", "c1-gw") }},
+		{"the other cluster has no gateway", func(t *testing.T) {
+			withoutGateway(t, "c2", "c1-gw", func() { nodesSend(t, captures) })
+		}},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			before := map[string]int{}
@@ -107,9 +109,27 @@ func waitClosed(t *testing.T, node string, pods netip.Prefix) {
 	})
 }
 
-// withoutGateway takes the gateway of a cluster away until a gateway of another has heard of it, and a second longer.
-// As a cluster where no node is labelled picks one itself, the label goes to a node that never comes up.
-func withoutGateway(t *testing.T, cluster, other string) {
+// nodesSend waits until each node could have sent packets astray: it has sent as many where they may leave.
+func nodesSend(t *testing.T, captures map[string]*suite.Capture) {
+	t.Helper()
+	const packets = 50
+	before := map[string]int{}
+	for node, c := range captures {
+		before[node] = len(c.Sent(foreign))
+	}
+	suite.Eventually(t, suite.Patience, func(context.Context) error {
+		for node, c := range captures {
+			if sent := len(c.Sent(foreign)) - before[node]; sent < packets {
+				return fmt.Errorf("%s: expected %d packets to %s, found %d", node, packets, foreign, sent)
+			}
+		}
+		return nil
+	})
+}
+
+// withoutGateway takes the gateway of a cluster away until a gateway of another has heard of it, and for what is done
+// meanwhile. As a cluster where no node is labelled picks one itself, the label goes to a node that never comes up.
+func withoutGateway(t *testing.T, cluster, other string, meanwhile func()) {
 	t.Helper()
 	const absent = "absent"
 	in := func(args ...string) []string { return append([]string{"--context", cluster}, args...) }
@@ -142,7 +162,7 @@ func withoutGateway(t *testing.T, cluster, other string) {
 		}
 		return err
 	})
-	time.Sleep(time.Second) // for packets to go astray in
+	meanwhile()
 	for _, args := range comeBack {
 		suite.Kubectl(t, args...)
 	}
