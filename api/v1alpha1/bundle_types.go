@@ -38,6 +38,11 @@ type BackendPort struct {
 type Backend struct {
 	// IP of the pod or external host.
 	IP string `json:"ip"`
+	// GlobalIP is the pod's own address in its cluster's block of global addresses, if it is behind a headless Service.
+	// Exports have it. In imports it stands in IP.
+	// +kubebuilder:validation:MaxLength=15
+	// +optional
+	GlobalIP string `json:"globalIP,omitempty"`
 	// Hostname of the endpoint, for headless names.
 	// +optional
 	Hostname string `json:"hostname,omitempty"`

@@ -9,7 +9,7 @@ import (
 
 // Conditions of GlobalIngressIP.
 const (
-	// GlobalIPAllocated: the service has a global address.
+	// GlobalIPAllocated: the service has a global address or, if it is headless, each of its pods has.
 	GlobalIPAllocated = "Allocated"
 )
 
@@ -26,7 +26,7 @@ const (
 
 // GlobalIngressIPSpec says what the address is for.
 type GlobalIngressIPSpec struct {
-	// Service of the same namespace that other clusters reach by the address.
+	// Service of the same namespace that other clusters reach by the address, or whose pods they reach by theirs.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Service string `json:"service"`
@@ -60,9 +60,29 @@ type GlobalPort struct {
 	Backends []GlobalBackend `json:"backends,omitempty"`
 }
 
+// GlobalPod is a pod behind a headless service, which has a global address of its own.
+type GlobalPod struct {
+	// Name of the pod, or the IP of an endpoint that is not said to be a pod. Who comes back by the name within an hour
+	// has the same address.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// IP of the pod; empty once it is gone.
+	// +kubebuilder:validation:MaxLength=15
+	// +optional
+	IP string `json:"ip,omitempty"`
+	// GlobalIP is the address by which others reach the pod; empty while none is left.
+	// +kubebuilder:validation:MaxLength=15
+	// +optional
+	GlobalIP string `json:"globalIP,omitempty"`
+	// ReleasedAt is when the pod was ready no more, or its service not exported any more.
+	// +optional
+	ReleasedAt *metav1.Time `json:"releasedAt,omitempty"`
+}
+
 // GlobalIngressIPStatus is written by the cluster agent.
 type GlobalIngressIPStatus struct {
-	// IP is the address; empty while there is none.
+	// IP is the address of a service with a ClusterIP; empty while there is none.
 	// +kubebuilder:validation:MaxLength=15
 	// +optional
 	IP string `json:"ip,omitempty"`
@@ -71,6 +91,11 @@ type GlobalIngressIPStatus struct {
 	// +listType=atomic
 	// +optional
 	Ports []GlobalPort `json:"ports,omitempty"`
+	// Pods behind a headless service, sorted by name, with those that went less than an hour ago.
+	// +kubebuilder:validation:MaxItems=1000
+	// +listType=atomic
+	// +optional
+	Pods []GlobalPod `json:"pods,omitempty"`
 	// ReleasedAt is when the service was exported no more.
 	// +optional
 	ReleasedAt *metav1.Time `json:"releasedAt,omitempty"`
@@ -81,8 +106,9 @@ type GlobalIngressIPStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// GlobalIngressIP is the global address of an exported service, by which clusters reach it that know this one by its
-// block of global addresses. The cluster agent makes it and removes it.
+// GlobalIngressIP is the global address of an exported service, or are those of the pods behind a headless one, by
+// which clusters reach them that know this one by its block of global addresses. The cluster agent makes it and
+// removes it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

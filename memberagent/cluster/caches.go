@@ -75,7 +75,12 @@ func stripPod(in any) (any, error) {
 func stripSlice(in any) (any, error) {
 	if s, ok := in.(*discoveryv1.EndpointSlice); ok {
 		for i := range s.Endpoints {
-			s.Endpoints[i].TargetRef, s.Endpoints[i].DeprecatedTopology = nil, nil
+			e := &s.Endpoints[i]
+			e.DeprecatedTopology = nil
+			// Pods keep their global addresses by their names.
+			if e.TargetRef != nil {
+				e.TargetRef = &corev1.ObjectReference{Kind: e.TargetRef.Kind, Name: e.TargetRef.Name}
+			}
 		}
 	}
 	return strip(in)

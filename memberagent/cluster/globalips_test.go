@@ -158,3 +158,100 @@ func TestGlobalAddresses(t *testing.T) {
 		})
 	}
 }
+
+// TestGlobalAddressesOfPods: each ready pod behind an exported headless service has an address of the block, and keeps
+// it by its name: where it comes back, over a restart of the agent, and while the service is not exported for a while.
+func TestGlobalAddressesOfPods(t *testing.T) {
+	m := newMember(t)
+	m.start(m.config)
+	m.namespace("sample")
+	peering := m.peering(1)
+	change(m, peering, func(p *v1alpha1.Peering) {
+		p.Spec.GlobalCIDR, p.Spec.Networks.PodCIDRs = "120.1.0.0/24", []string{"10.7.0.0/16"}
+	})
+	headless := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "db"}}
+	headless.Spec.ClusterIP, headless.Spec.Ports = corev1.ClusterIPNone, []corev1.ServicePort{{Name: "http", Port: 80}}
+	m.create(headless)
+	pods := func(ips ...string) []discoveryv1.Endpoint {
+		out := endpointsOf(ips...)
+		for i := range out {
+			name := fmt.Sprintf("db-%d", i)
+			out[i].Hostname, out[i].TargetRef = &name, &corev1.ObjectReference{Kind: "Pod", Namespace: "sample", Name: name}
+		}
+		return out
+	}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "db-x",
+		Labels: map[string]string{discoveryv1.LabelServiceName: "db"}}, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: pods("10.7.0.4", "10.7.0.5", "172.31.0.9"), Ports: []discoveryv1.EndpointPort{{}}}
+	name, port := "http", int32(8080)
+	slice.Ports[0].Name, slice.Ports[0].Port = &name, &port
+	m.create(slice)
+	m.export("sample", "db")
+
+	has := func(reason, want string) map[string]string {
+		t.Helper()
+		of := map[string]string{}
+		m.globalIP("db", reason, func(s v1alpha1.GlobalIngressIPStatus) error {
+			text := ""
+			for _, p := range s.Pods {
+				text += fmt.Sprintf("%s=%s,%v ", p.Name, p.IP, p.ReleasedAt != nil)
+				of[p.Name] = p.GlobalIP
+				if a, err := netip.ParseAddr(p.GlobalIP); err != nil || !netip.MustParsePrefix("120.1.0.0/25").Contains(a) {
+					return fmt.Errorf("%s has %q", p.Name, p.GlobalIP)
+				}
+			}
+			return errors.Join(expect("pods", text, want), expect("address", s.IP, ""))
+		})
+		return of
+	}
+	// toldPods waits until the Bundle tells of these pods' global addresses.
+	toldPods := func(want map[string]string) {
+		t.Helper()
+		m.eventually("global addresses of pods reported", func(ctx context.Context) error {
+			b := &v1alpha1.Bundle{}
+			if err := m.Get(ctx, types.NamespacedName{Name: v1alpha1.BundleName(0)}, b); err != nil {
+				return err
+			}
+			got := map[string]string{}
+			for _, e := range b.Status.Exports {
+				for _, g := range e.Backends {
+					for _, a := range g.Addresses {
+						got[a.Hostname] = a.GlobalIP
+					}
+				}
+			}
+			return expect("addresses", got, want)
+		})
+	}
+	first := has(v1alpha1.ReasonAllocated, "db-0=10.7.0.4,false db-1=10.7.0.5,false ")
+	if first["db-0"] == first["db-1"] {
+		t.Errorf("both have %v", first)
+	}
+	toldPods(map[string]string{"db-0": first["db-0"], "db-1": first["db-1"], "db-2": ""})
+	same := func(got map[string]string) {
+		t.Helper()
+		if fmt.Sprint(got) != fmt.Sprint(first) {
+			t.Errorf("had %v, has %v", first, got)
+		}
+	}
+
+	t.Log("a pod goes, and comes back with another address")
+	change(m, slice, func(s *discoveryv1.EndpointSlice) { s.Endpoints = pods("10.7.0.4") })
+	same(has(v1alpha1.ReasonAllocated, "db-0=10.7.0.4,false db-1=,true "))
+	toldPods(map[string]string{"db-0": first["db-0"]})
+	m.stop()
+	m.start(m.config)
+	change(m, slice, func(s *discoveryv1.EndpointSlice) { s.Endpoints = pods("10.7.0.4", "10.7.0.7") })
+	same(has(v1alpha1.ReasonAllocated, "db-0=10.7.0.4,false db-1=10.7.0.7,false "))
+	toldPods(first)
+
+	t.Log("exported no more, and again")
+	export := &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "db"}}
+	if err := m.Delete(t.Context(), export); err != nil {
+		t.Fatal(err)
+	}
+	same(has(v1alpha1.ReasonReleased, "db-0=,true db-1=,true "))
+	m.export("sample", "db")
+	same(has(v1alpha1.ReasonAllocated, "db-0=10.7.0.4,false db-1=10.7.0.7,false "))
+	toldPods(first)
+}

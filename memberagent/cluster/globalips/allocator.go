@@ -10,6 +10,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -47,15 +48,29 @@ func NewAllocator(block netip.Prefix, objects []v1alpha1.GlobalIngressIP) *Alloc
 			cmp.Compare(x.Name, y.Name))
 	})
 	for _, o := range objects {
-		ip, err := netip.ParseAddr(o.Status.IP)
-		if _, ok := globalnet.Number(block, ip); err != nil || !ok {
-			continue
-		}
-		if _, taken := a.owners[ip]; !taken {
-			a.take(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, ip)
+		service := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+		a.restore(service, o.Status.IP)
+		for _, p := range o.Status.Pods {
+			a.restore(podOf(service, p.Name), p.GlobalIP)
 		}
 	}
 	return a
+}
+
+func (a *Allocator) restore(owner types.NamespacedName, text string) {
+	ip, err := netip.ParseAddr(text)
+	if _, ok := globalnet.Number(a.block, ip); err != nil || !ok {
+		return
+	}
+	_, taken := a.owners[ip]
+	if _, has := a.of[owner]; !taken && !has {
+		a.take(owner, ip)
+	}
+}
+
+// podOf is what a pod behind a headless service is called among those that have addresses: no service is called so.
+func podOf(service types.NamespacedName, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: service.Namespace, Name: service.Name + "/" + name}
 }
 
 // Block that the addresses are of.
@@ -66,8 +81,8 @@ func (a *Allocator) take(service types.NamespacedName, ip netip.Addr) {
 	delete(a.freed, ip)
 }
 
-// Assign returns the address of a service. One that has none gets that which it had before, or the first free one
-// after a place that its name determines: so a name that comes back after long has the same most likely, and
+// Assign returns the address of a service or a pod. One that has none gets that which it had before, or the first free
+// one after a place that its name determines: so a name that comes back after long has the same most likely, and
 // addresses are not reused soon. The error says that none is left.
 func (a *Allocator) Assign(service types.NamespacedName, now time.Time) (netip.Addr, error) {
 	if ip, ok := a.of[service]; ok {
@@ -92,11 +107,11 @@ func (a *Allocator) Assign(service types.NamespacedName, now time.Time) (netip.A
 		return ip, nil
 	}
 	return netip.Addr{}, fmt.Errorf("no global address is left for %s: all %d for services in %s are in use (%d) or "+
-		"were, within the last %s; export fewer services, or have this cluster leave and join with a wider block "+
+		"were, within the last %s; export fewer services or pods, or have this cluster leave and join with a wider block "+
 		"(globalnet in the ClusterSet)", service, size, a.block, len(a.owners), Grace)
 }
 
-// Release takes a service's address back. Nobody else gets it for as long as Grace.
+// Release takes the address of a service or a pod back. Nobody else gets it for as long as Grace.
 func (a *Allocator) Release(service types.NamespacedName, now time.Time) {
 	ip, ok := a.of[service]
 	if !ok {
@@ -110,4 +125,14 @@ func (a *Allocator) Release(service types.NamespacedName, now time.Time) {
 		}
 	}
 	a.freed[ip] = kept{service, now.Add(Grace)}
+}
+
+// ReleaseAll takes back the address of a service and those of its pods.
+func (a *Allocator) ReleaseAll(service types.NamespacedName, now time.Time) {
+	a.Release(service, now)
+	for owner := range a.of {
+		if owner.Namespace == service.Namespace && strings.HasPrefix(owner.Name, service.Name+"/") {
+			a.Release(owner, now)
+		}
+	}
 }

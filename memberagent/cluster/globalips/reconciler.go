@@ -33,7 +33,8 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
-// Reconciler keeps the GlobalIngressIP of every exported service that has a ClusterIP, named as the service.
+// Reconciler keeps the GlobalIngressIP of every exported service, named as the service: it holds the
+// service's address or, if it is headless, those of its pods.
 type Reconciler struct {
 	client.Client
 	// Live reads past the caches: what the leader before wrote last may not be in them.
@@ -108,7 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	wanted, ports, err := r.wanted(ctx, req.NamespacedName)
+	wanted, err := r.wanted(ctx, req.NamespacedName, peering.Spec.Networks.PodCIDRs)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -116,8 +117,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case object == nil && (!wanted || leaving || !allocator.Block().IsValid()):
-		allocator.Release(req.NamespacedName, r.Now())
+	case object == nil && (!wanted.exported || leaving || !allocator.Block().IsValid()):
+		allocator.ReleaseAll(req.NamespacedName, r.Now())
 		return ctrl.Result{}, nil
 	case object == nil:
 		object = &v1alpha1.GlobalIngressIP{
@@ -128,11 +129,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := r.Create(ctx, object); err != nil {
 			return ctrl.Result{}, ignoreGone(fmt.Errorf("create GlobalIngressIP %s: %w", req.NamespacedName, err), err)
 		}
-	case leaving, !wanted && r.graceOver(object):
-		allocator.Release(req.NamespacedName, r.Now())
+	case leaving, !wanted.exported && r.graceOver(object):
+		allocator.ReleaseAll(req.NamespacedName, r.Now())
 		return ctrl.Result{}, client.IgnoreNotFound(r.Delete(ctx, object))
 	}
-	status, again := r.status(allocator, object, wanted, ports)
+	status, again := r.status(allocator, object, wanted)
 	if equality.Semantic.DeepEqual(object.Status, status) {
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
@@ -182,46 +183,59 @@ func (r *Reconciler) object(ctx context.Context, key types.NamespacedName) (*v1a
 	return o, nil
 }
 
-// wanted says whether a service is exported and has a ClusterIP, and returns its ports and their backends.
-func (r *Reconciler) wanted(ctx context.Context, key types.NamespacedName) (bool, []v1alpha1.GlobalPort, error) {
+// wanted is what a service is to have.
+type wanted struct {
+	// exported says that it has an address, or that its pods have.
+	exported, headless bool
+	ports              []v1alpha1.GlobalPort
+	pods               []v1alpha1.GlobalPod
+}
+
+func (r *Reconciler) wanted(ctx context.Context, key types.NamespacedName, podCIDRs []string) (wanted, error) {
 	export := &mcs.ServiceExport{}
 	if err := r.Get(ctx, key, export); apierrors.IsNotFound(err) {
-		return false, nil, nil
+		return wanted{}, nil
 	} else if err != nil {
-		return false, nil, fmt.Errorf("get ServiceExport %s: %w", key, err)
+		return wanted{}, fmt.Errorf("get ServiceExport %s: %w", key, err)
 	}
 	service, err := index.Service(ctx, r, key)
-	if err != nil || export.DeletionTimestamp != nil || !exports.Exportable(export, service) ||
-		service.Spec.ClusterIP == corev1.ClusterIPNone {
-		return false, nil, err
+	if err != nil || export.DeletionTimestamp != nil || !exports.Exportable(export, service) {
+		return wanted{}, err
 	}
 	endpoints, err := index.SlicesOf(ctx, r, key)
 	if err != nil {
-		return false, nil, err
+		return wanted{}, err
 	}
-	return true, Ports(service, endpoints), nil
+	if service.Spec.ClusterIP == corev1.ClusterIPNone {
+		return wanted{exported: true, headless: true, pods: Pods(endpoints, podCIDRs)}, nil
+	}
+	return wanted{exported: true, ports: Ports(service, endpoints)}, nil
 }
 
 func (r *Reconciler) graceOver(o *v1alpha1.GlobalIngressIP) bool {
-	return o.Status.IP == "" || o.Status.ReleasedAt != nil && r.Now().Sub(o.Status.ReleasedAt.Time) >= Grace
+	return o.Status.IP == "" && len(o.Status.Pods) == 0 ||
+		o.Status.ReleasedAt != nil && r.Now().Sub(o.Status.ReleasedAt.Time) >= Grace
 }
 
 // status returns what an object should say, and after how long to look again.
-func (r *Reconciler) status(allocator *Allocator, o *v1alpha1.GlobalIngressIP, wanted bool,
-	ports []v1alpha1.GlobalPort) (v1alpha1.GlobalIngressIPStatus, time.Duration) {
-	now := r.Now()
+func (r *Reconciler) status(allocator *Allocator, o *v1alpha1.GlobalIngressIP,
+	w wanted) (v1alpha1.GlobalIngressIPStatus, time.Duration) {
+	now, service := r.Now(), types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
 	status := v1alpha1.GlobalIngressIPStatus{IP: o.Status.IP, Conditions: slices.Clone(o.Status.Conditions)}
-	var again time.Duration
 	set := func(ok metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.GlobalIPAllocated, Status: ok,
 			Reason: reason, Message: message, ObservedGeneration: o.Generation,
 			LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))})
 	}
-	switch {
-	case !allocator.Block().IsValid():
+	if !allocator.Block().IsValid() {
 		status.IP = ""
 		set(metav1.ConditionFalse, v1alpha1.ReasonNoBlock, "the cluster has no block of global addresses")
-	case !wanted:
+		return status, 0
+	}
+	pods, without, why, again := assignPods(allocator, service, o.Status.Pods, w.pods, now)
+	status.Pods = pods
+	switch {
+	case !w.exported:
 		status.ReleasedAt = o.Status.ReleasedAt
 		if status.ReleasedAt == nil {
 			at := metav1.NewTime(now.Truncate(time.Second))
@@ -230,37 +244,69 @@ func (r *Reconciler) status(allocator *Allocator, o *v1alpha1.GlobalIngressIP, w
 		again = max(Grace-now.Sub(status.ReleasedAt.Time), time.Second)
 		set(metav1.ConditionFalse, v1alpha1.ReasonReleased, fmt.Sprintf(
 			"the service is not exported; for %s it gets the same address again", Grace))
+	case w.headless:
+		allocator.Release(service, now)
+		status.IP = ""
+		if without > 0 {
+			message := fmt.Sprintf("%d of %d pods have no global address", without, len(w.pods))
+			if why == nil {
+				why = fmt.Errorf("at most %d pods of a service have one", maxPods)
+			}
+			set(metav1.ConditionFalse, v1alpha1.ReasonBlockExhausted, message+": "+why.Error())
+			return status, time.Minute
+		}
+		set(metav1.ConditionTrue, v1alpha1.ReasonAllocated, "other clusters reach each pod by its address")
 	default:
-		ip, err := allocator.Assign(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, now)
+		ip, err := allocator.Assign(service, now)
 		if err != nil {
 			status.IP = ""
 			set(metav1.ConditionFalse, v1alpha1.ReasonBlockExhausted, err.Error())
 			return status, time.Minute
 		}
-		status.IP, status.Ports = ip.String(), ports
+		status.IP, status.Ports = ip.String(), w.ports
 		set(metav1.ConditionTrue, v1alpha1.ReasonAllocated, "other clusters reach the service by the address")
 	}
 	return status, again
 }
 
-// Of returns the global address of an exported service, "" while it has none that is in the cluster's block.
-func Of(ctx context.Context, c client.Reader, service types.NamespacedName, cidr string) (string, error) {
-	if cidr == "" {
-		return "", nil
+// Tell adds to an export the global address of its service or, if it is headless, those of its pods: those that are
+// in the cluster's block.
+func Tell(ctx context.Context, c client.Reader, e *v1alpha1.Export, cidr string) error {
+	block, err := netfacts.ParseGlobal(cidr)
+	if err != nil {
+		return nil
 	}
 	o := &v1alpha1.GlobalIngressIP{}
-	if err := c.Get(ctx, service, o); apierrors.IsNotFound(err) {
-		return "", nil
+	if err := c.Get(ctx, types.NamespacedName{Namespace: e.Namespace, Name: e.Name}, o); apierrors.IsNotFound(err) {
+		return nil
 	} else if err != nil {
-		return "", fmt.Errorf("get GlobalIngressIP %s: %w", service, err)
+		return fmt.Errorf("get GlobalIngressIP %s/%s: %w", e.Namespace, e.Name, err)
 	}
-	block, err := netfacts.ParseGlobal(cidr)
-	if err != nil || o.Status.ReleasedAt != nil {
-		return "", nil
+	if o.Status.ReleasedAt != nil {
+		return nil
 	}
-	ip, err := netip.ParseAddr(o.Status.IP)
-	if _, ok := globalnet.Number(block, ip); err != nil || !ok {
-		return "", nil
+	inBlock := func(text string) bool {
+		ip, err := netip.ParseAddr(text)
+		_, ok := globalnet.Number(block, ip)
+		return err == nil && ok
 	}
-	return ip.String(), nil
+	if e.Settings.Type == v1alpha1.ClusterSetIP {
+		if inBlock(o.Status.IP) {
+			e.GlobalIP = o.Status.IP
+		}
+		return nil
+	}
+	of := make(map[string]string, len(o.Status.Pods))
+	for _, p := range o.Status.Pods {
+		if p.ReleasedAt == nil && inBlock(p.GlobalIP) {
+			of[p.IP] = p.GlobalIP
+		}
+	}
+	for i := range e.Backends {
+		for j := range e.Backends[i].Addresses {
+			b := &e.Backends[i].Addresses[j]
+			b.GlobalIP = of[b.IP]
+		}
+	}
+	return nil
 }

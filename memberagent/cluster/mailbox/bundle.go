@@ -225,10 +225,7 @@ func (r *Bundles) describe(ctx context.Context, e *mcs.ServiceExport,
 		return v1alpha1.Export{}, false, err
 	}
 	out := exports.Describe(e, service, endpoints, reported(last, e))
-	if out.Settings.Type == v1alpha1.ClusterSetIP {
-		out.GlobalIP, err = globalips.Of(ctx, r, key, globalCIDR)
-	}
-	return out, true, err
+	return out, true, globalips.Tell(ctx, r, &out, globalCIDR)
 }
 
 // reported returns what a report, which is sorted, says of a ServiceExport: nil where it says nothing of it. One that

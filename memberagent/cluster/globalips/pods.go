@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package globalips
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// maxPods is the limit of the CRD.
+const maxPods = 1000
+
+// Pods returns the pods behind a headless Service that are ready, or serve while they end, by name and sorted by it:
+// those with an IPv4 address in the cluster's pod networks. Others have none of their own, as those of the host
+// network, which have their node's. Of two of one name that which is ready comes first, and then that which does not
+// end.
+func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string) []v1alpha1.GlobalPod {
+	var networks []netip.Prefix
+	for _, text := range podCIDRs {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			networks = append(networks, p)
+		}
+	}
+	type pod struct {
+		v1alpha1.GlobalPod
+		rank int
+	}
+	var all []pod
+	for i := range endpoints {
+		for _, e := range endpoints[i].Endpoints {
+			if len(e.Addresses) == 0 {
+				continue
+			}
+			ip, err := netip.ParseAddr(e.Addresses[0])
+			inside := slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(ip) })
+			ready := ptr.Deref(e.Conditions.Ready, true)
+			if err != nil || !ip.Is4() || !inside || !ready && !ptr.Deref(e.Conditions.Serving, false) {
+				continue
+			}
+			p := pod{v1alpha1.GlobalPod{Name: ip.String(), IP: ip.String()}, 0}
+			if e.TargetRef != nil && e.TargetRef.Kind == "Pod" && e.TargetRef.Name != "" {
+				p.Name = e.TargetRef.Name
+			}
+			if !ready {
+				p.rank += 2
+			}
+			if ptr.Deref(e.Conditions.Terminating, false) {
+				p.rank++
+			}
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b pod) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.rank, b.rank), cmp.Compare(a.IP, b.IP))
+	})
+	var out []v1alpha1.GlobalPod
+	for _, p := range all {
+		if len(out) == 0 || out[len(out)-1].Name != p.Name {
+			out = append(out, p.GlobalPod)
+		}
+	}
+	return out
+}
+
+// assignPods gives each of a service's pods its address. before is what the service's object says. Who is not among the
+// pods any more keeps its address for as long as Grace. It returns how many have none, and why, and after how long the
+// first of those kept is not kept any more; 0 is never.
+func assignPods(a *Allocator, service types.NamespacedName, before, pods []v1alpha1.GlobalPod,
+	now time.Time) (out []v1alpha1.GlobalPod, without int, why error, again time.Duration) {
+	has := func(p v1alpha1.GlobalPod) bool { _, ok := a.of[podOf(service, p.Name)]; return ok }
+	pods = slices.Clone(pods)
+	// Those that have an address come first: of very many, they keep it.
+	slices.SortStableFunc(pods, func(x, y v1alpha1.GlobalPod) int {
+		switch {
+		case has(x) == has(y):
+			return 0
+		case has(x):
+			return -1
+		}
+		return 1
+	})
+	there := make(map[string]bool, len(pods))
+	for i, p := range pods {
+		there[p.Name] = true
+		if i >= maxPods {
+			without++
+			continue
+		}
+		p.GlobalIP = ""
+		// Once none is left it is not sought for every other pod.
+		if why == nil || has(p) {
+			ip, err := a.Assign(podOf(service, p.Name), now)
+			if err == nil {
+				p.GlobalIP = ip.String()
+			} else {
+				why = err
+			}
+		}
+		if p.GlobalIP == "" {
+			without++
+		}
+		out = append(out, p)
+	}
+	kept := keptPods(a, service, before, there, now)
+	for _, p := range kept {
+		left := Grace - now.Sub(p.ReleasedAt.Time)
+		if left <= 0 || len(out) >= maxPods {
+			a.Release(podOf(service, p.Name), p.ReleasedAt.Time)
+			continue
+		}
+		if again == 0 || left < again {
+			again = left
+		}
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(x, y v1alpha1.GlobalPod) int { return cmp.Compare(x.Name, y.Name) })
+	return out, without, why, again
+}
+
+// keptPods are those of an object's pods that are there no more and that have their address still, the last to go
+// first.
+func keptPods(a *Allocator, service types.NamespacedName, before []v1alpha1.GlobalPod, there map[string]bool,
+	now time.Time) []v1alpha1.GlobalPod {
+	var kept []v1alpha1.GlobalPod
+	for _, p := range before {
+		ip, ok := a.of[podOf(service, p.Name)]
+		if there[p.Name] || !ok || ip.String() != p.GlobalIP {
+			continue
+		}
+		p.IP = ""
+		if p.ReleasedAt == nil {
+			at := metav1.NewTime(now.Truncate(time.Second))
+			p.ReleasedAt = &at
+		}
+		kept = append(kept, p)
+	}
+	slices.SortStableFunc(kept, func(x, y v1alpha1.GlobalPod) int { return y.ReleasedAt.Compare(x.ReleasedAt.Time) })
+	return kept
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package globalips
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+func TestPods(t *testing.T) {
+	yes, no := true, false
+	pod := func(name, ip string, c discoveryv1.EndpointConditions) discoveryv1.Endpoint {
+		return discoveryv1.Endpoint{Addresses: []string{ip}, Conditions: c,
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: name}}
+	}
+	got := Pods([]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{
+		pod("web-1", "10.7.1.11", discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}),
+		pod("web-0", "10.7.1.10", discoveryv1.EndpointConditions{}),
+		pod("web-2", "10.7.1.12", discoveryv1.EndpointConditions{Ready: &no}),
+		pod("web-3", "172.31.1.1", discoveryv1.EndpointConditions{}), // of the host network
+		pod("web-4", "fd07::4", discoveryv1.EndpointConditions{}),
+		{Addresses: []string{"10.7.1.20"}},
+		{Addresses: []string{"web.example.com"}}, {},
+	}}, {Endpoints: []discoveryv1.Endpoint{
+		pod("web-1", "10.7.1.21", discoveryv1.EndpointConditions{}),
+		pod("web-0", "10.7.1.10", discoveryv1.EndpointConditions{}),
+	}}}, []string{"10.7.0.0/16", "nonsense"})
+	const want = "10.7.1.20=10.7.1.20 web-0=10.7.1.10 web-1=10.7.1.21"
+	if text := render(got); text != want {
+		t.Errorf("got %s, want %s", text, want)
+	}
+}
+
+// render lists pods with their addresses; those that went have none of their own.
+func render(pods []v1alpha1.GlobalPod) string {
+	var out []string
+	for _, p := range pods {
+		text := p.Name + "=" + p.IP
+		if p.GlobalIP != "" {
+			text += "/" + p.GlobalIP
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, " ")
+}
+
+func podNamed(n int, ip string) v1alpha1.GlobalPod {
+	return v1alpha1.GlobalPod{Name: fmt.Sprintf("web-%d", n), IP: ip}
+}
+
+func statusOf(pods []v1alpha1.GlobalPod) []v1alpha1.GlobalIngressIP {
+	return []v1alpha1.GlobalIngressIP{{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "s1"},
+		Status: v1alpha1.GlobalIngressIPStatus{Pods: pods}}}
+}
+
+// TestPodsKeepTheirAddresses: by their names, for as long as Grace, also where the agent restarts in between.
+func TestPodsKeepTheirAddresses(t *testing.T) {
+	block, now := netip.MustParsePrefix("120.1.0.0/24"), time.Unix(1e9, 0)
+	a := NewAllocator(block, nil)
+	assign := func(before []v1alpha1.GlobalPod, pods ...v1alpha1.GlobalPod) []v1alpha1.GlobalPod {
+		out, without, why, _ := assignPods(a, key(1), before, pods, now)
+		if without != 0 || why != nil {
+			t.Fatalf("%d without an address: %v", without, why)
+		}
+		return out
+	}
+	pods := assign(nil, podNamed(0, "10.7.1.1"), podNamed(1, "10.7.1.2"))
+	first, second := pods[0].GlobalIP, pods[1].GlobalIP
+	if first == second || first == "" || second == "" {
+		t.Fatal(render(pods))
+	}
+	pods = assign(pods, podNamed(0, "10.7.1.1"))
+	if want := "web-0=10.7.1.1/" + first + " web-1=/" + second; render(pods) != want || pods[1].ReleasedAt == nil {
+		t.Errorf("got %s, want %s", render(pods), want)
+	}
+	now = now.Add(Grace - time.Second)
+	for range 2 {
+		again := assign(pods, podNamed(0, "10.7.1.1"), podNamed(1, "10.7.2.9"))
+		if want := "web-0=10.7.1.1/" + first + " web-1=10.7.2.9/" + second; render(again) != want {
+			t.Errorf("got %s, want %s", render(again), want)
+		}
+		a = NewAllocator(block, statusOf(pods)) // a restart with what was written last
+	}
+	now = now.Add(time.Second)
+	if pods = assign(pods, podNamed(0, "10.7.1.1")); len(pods) != 1 {
+		t.Errorf("it is kept for longer than stated: %s", render(pods))
+	}
+	t.Log("another block")
+	a = NewAllocator(netip.MustParsePrefix("120.2.0.0/24"), statusOf(pods))
+	if pods = assign(pods, podNamed(0, "10.7.1.1")); !strings.HasPrefix(pods[0].GlobalIP, "120.2.0.") {
+		t.Error(render(pods))
+	}
+	a.ReleaseAll(key(1), now)
+	if len(a.owners) != 0 {
+		t.Errorf("left: %v", a.owners)
+	}
+}
+
+// TestPodsExhausted: those that have an address keep it, and services have theirs.
+func TestPodsExhausted(t *testing.T) {
+	a, now := NewAllocator(netip.MustParsePrefix("120.1.0.0/26"), nil), time.Unix(1e9, 0)
+	if _, err := a.Assign(key(2), now); err != nil {
+		t.Fatal(err)
+	}
+	var pods []v1alpha1.GlobalPod
+	for n := range 40 {
+		pods = append(pods, podNamed(n, fmt.Sprintf("10.7.1.%d", n)))
+	}
+	before, without, why, _ := assignPods(a, key(1), nil, pods[20:], now)
+	if without != 0 {
+		t.Fatal(why)
+	}
+	out, without, why, _ := assignPods(a, key(1), before, pods, now)
+	if without != 10 || why == nil || !strings.Contains(why.Error(), "120.1.0.0/26") || len(out) != 40 {
+		t.Errorf("%d of %d without an address: %v", without, len(out), why)
+	}
+	had := map[string]string{}
+	for _, p := range before {
+		had[p.Name] = p.GlobalIP
+	}
+	for _, p := range out {
+		if had[p.Name] != "" && p.GlobalIP != had[p.Name] {
+			t.Errorf("%s had %s and has %q", p.Name, had[p.Name], p.GlobalIP)
+		}
+	}
+}
+
+// TestVeryManyPods: an object has room for some, and those that have an address keep it.
+func TestVeryManyPods(t *testing.T) {
+	a, now := NewAllocator(netip.MustParsePrefix("120.0.0.0/16"), nil), time.Unix(1e9, 0)
+	var pods []v1alpha1.GlobalPod
+	for n := range 3 * maxPods {
+		pods = append(pods, podNamed(n, "10.7.1.1"))
+	}
+	before, _, _, _ := assignPods(a, key(1), nil, pods[2*maxPods:], now)
+	out, without, why, _ := assignPods(a, key(1), before, pods, now)
+	if len(out) != maxPods || without != 2*maxPods || why != nil || render(out) != render(before) {
+		t.Errorf("%d listed, %d without an address, %v", len(out), without, why)
+	}
+	out, _, _, _ = assignPods(a, key(1), out, pods[:maxPods/2], now)
+	if len(out) != maxPods || len(a.owners) != maxPods {
+		t.Errorf("%d listed, %d have an address", len(out), len(a.owners))
+	}
+}
+
+// FuzzPods lets pods of two services come and go, and the agent restart with what is written: no two have one address,
+// and who comes back in time has the same.
+func FuzzPods(f *testing.F) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 50 {
+		steps := make([]byte, 300)
+		for i := range steps {
+			steps[i] = byte(r.IntN(256))
+		}
+		f.Add(steps)
+	}
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		block, now := netip.MustParsePrefix("120.1.0.0/26"), time.Unix(1e9, 0)
+		a := NewAllocator(block, nil)
+		services := []types.NamespacedName{key(1), key(2)}
+		written, there := [2][]v1alpha1.GlobalPod{}, [2]map[int]bool{{}, {}}
+		for _, step := range steps[:min(len(steps), 500)] {
+			s, n := int(step>>4&1), int(step%12)
+			switch step >> 5 {
+			case 0, 1, 2:
+				there[s][n] = true
+			case 3, 4, 5:
+				delete(there[s], n)
+			case 6:
+				now = now.Add(time.Duration(n) * 10 * time.Minute)
+			case 7:
+				var objects []v1alpha1.GlobalIngressIP
+				for i, pods := range written {
+					o := statusOf(pods)[0]
+					o.Name = services[i].Name
+					objects = append(objects, o)
+				}
+				a = NewAllocator(block, objects)
+			}
+			var pods []v1alpha1.GlobalPod
+			for n := range 12 {
+				if there[s][n] {
+					pods = append(pods, podNamed(n, fmt.Sprintf("10.7.%d.%d", s, n)))
+				}
+			}
+			before := map[string]v1alpha1.GlobalPod{}
+			for _, p := range written[s] {
+				before[p.Name] = p
+			}
+			written[s], _, _, _ = assignPods(a, services[s], written[s], pods, now)
+			owners := map[string]string{}
+			for i := range written {
+				for _, p := range written[i] {
+					who := services[i].Name + "/" + p.Name
+					if other := owners[p.GlobalIP]; p.GlobalIP != "" && other != "" {
+						t.Fatalf("%s and %s have %s", who, other, p.GlobalIP)
+					}
+					owners[p.GlobalIP] = who
+					if had := before[p.Name]; i == s && had.GlobalIP != "" && had.GlobalIP != p.GlobalIP {
+						t.Fatalf("%s had %s and has %q", who, had.GlobalIP, p.GlobalIP)
+					}
+				}
+			}
+		}
+	})
+}
