@@ -269,6 +269,7 @@ func (m *member) gather(in Input, permits *permits) {
 		m.exports = append(m.exports, a)
 	}
 	m.limit(in.Shard)
+	ownGlobals(m.exports)
 	for i := range m.exports {
 		m.noteLeftOut(&m.exports[i])
 	}
@@ -344,9 +345,13 @@ func (m *member) noteLeftOut(a *accepted) {
 		m.problem(ReasonInvalidExport, "%d ClusterIPs of %s are left out, being outside the accepted service CIDRs or more "+
 			"than one of a family: complete the CIDRs in the ClusterSet, spec.clusters", a.foreignIPs, a.key())
 	}
-	if a.foreignGlobal {
-		m.problem(ReasonInvalidExport, "the global address of %s is left out: it is not for services in %s", a.key(),
-			m.Global.Block)
+	if a.foreignGlobal > 0 {
+		m.problem(ReasonInvalidExport, "%d global addresses of %s are left out: they are not for services and pods in %s",
+			a.foreignGlobal, a.key(), m.Global.Block)
+	}
+	if a.sharedGlobal > 0 {
+		m.problem(ReasonInvalidExport, "%d global addresses of %s are left out: another service or pod of the cluster has "+
+			"them, or its pod has another", a.sharedGlobal, a.key())
 	}
 	for _, text := range a.dropped {
 		if text != "" {

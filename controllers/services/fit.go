@@ -242,9 +242,13 @@ func (a *accepted) leftOut() []string {
 	if a.foreignIPs > 0 {
 		out = append(out, fmt.Sprintf("%d ClusterIPs left out: outside the cluster's accepted service CIDRs", a.foreignIPs))
 	}
-	if a.podsByBlock {
-		out = append(out, "not reached by clusters that know this one by its block of global addresses: pods have none of "+
-			"their own; export a service with a ClusterIP")
+	if a.onlyIPv6 {
+		out = append(out, "not reached by clusters that know this one by its block of global addresses: these are of IPv4, "+
+			"and no pod is")
+	}
+	if a.withoutGlobal > 0 {
+		out = append(out, fmt.Sprintf("%d pods not reached by clusters that know this one by its block of global addresses: "+
+			"they have none, see the GlobalIngressIP of that name in the cluster", a.withoutGlobal))
 	}
 	for _, text := range a.dropped {
 		if text != "" {

@@ -25,27 +25,96 @@ func (m *member) byBlock(exporter *member) bool {
 		slices.Contains(m.Global.Overlapping, exporter.Cluster))
 }
 
-// globalIP returns a service's global address, if it is one of its member's block.
+// globalIP returns the global address of a service or a pod, if it is one of its member's block.
 func (a *accepted) globalIP(text string, block netip.Prefix) string {
 	if text == "" || !block.IsValid() {
 		return ""
 	}
 	ip, err := netip.ParseAddr(text)
 	if _, ok := globalnet.Number(block, ip); err != nil || !ok {
-		a.foreignGlobal = true
+		a.foreignGlobal++
 		return ""
 	}
 	return ip.String()
 }
 
+// globalPods leaves the pods behind a headless service those of their global addresses that can be, and counts those of
+// IPv4 without. A pod has one address, whichever ports it is listed with.
+func (a *accepted) globalPods(block netip.Prefix) {
+	headless := a.export.Settings.Type == v1alpha1.Headless
+	of := map[string]string{}
+	pods := map[string]bool{}
+	for i := range a.export.Backends {
+		for j := range a.export.Backends[i].Addresses {
+			b := &a.export.Backends[i].Addresses[j]
+			switch {
+			case !headless || !is4(b.IP):
+				b.GlobalIP = ""
+				continue
+			case b.GlobalIP != "":
+				b.GlobalIP = a.globalIP(b.GlobalIP, block)
+			}
+			if had, ok := of[b.IP]; ok && b.GlobalIP != "" && had != b.GlobalIP {
+				b.GlobalIP = ""
+				a.sharedGlobal++
+			}
+			if b.GlobalIP != "" {
+				of[b.IP] = b.GlobalIP
+			}
+			pods[b.IP] = true
+		}
+	}
+	if headless && block.IsValid() {
+		a.withoutGlobal = len(pods) - len(of)
+		a.onlyIPv6 = len(pods) == 0 && len(a.export.Backends) > 0
+	}
+}
+
+// ownGlobals leaves each global address to the oldest export that has it, and there to one pod. The exports are those
+// of one member, the oldest first.
+func ownGlobals(exports []accepted) {
+	type owner struct {
+		key key
+		pod string
+	}
+	owners := map[string]owner{}
+	own := func(address string, by owner) bool {
+		if _, taken := owners[address]; !taken {
+			owners[address] = by
+		}
+		return owners[address] == by
+	}
+	for i := range exports {
+		a := &exports[i]
+		if ip := a.export.GlobalIP; ip != "" && !own(ip, owner{a.key(), ""}) {
+			a.export.GlobalIP = ""
+			a.sharedGlobal++
+		}
+		for _, g := range a.export.Backends {
+			for j := range g.Addresses {
+				b := &g.Addresses[j]
+				if b.GlobalIP != "" && !own(b.GlobalIP, owner{a.key(), b.IP}) {
+					b.GlobalIP = ""
+					a.sharedGlobal++
+					a.withoutGlobal++
+				}
+			}
+		}
+	}
+}
+
 // translated puts a service's global address in the place of everything that importers cannot reach who know the
-// cluster by its block. What a headless service lists are pods, of which none is reached so.
+// cluster by its block. The pods of a headless service have addresses of their own.
 func translated(c *v1alpha1.ImportCluster, a *accepted, imported *v1alpha1.Import) {
+	if imported.Settings.Type == v1alpha1.Headless {
+		c.ClusterIPs, c.Backends = []string{}, byGlobal(c.Backends)
+		return
+	}
 	_, behind := count(c.Backends, true)
 	byName := portsByName(c, imported)
 	backends := first(c.Backends, false, -1)
 	c.ClusterIPs, c.Backends = []string{}, []v1alpha1.Backends{}
-	if a.export.GlobalIP == "" || imported.Settings.Type != v1alpha1.ClusterSetIP {
+	if a.export.GlobalIP == "" {
 		return
 	}
 	c.ClusterIPs = append(c.ClusterIPs, a.export.GlobalIP)
@@ -54,4 +123,37 @@ func translated(c *v1alpha1.ImportCluster, a *accepted, imported *v1alpha1.Impor
 		n := int32(min(behind, maxPods+1))
 		c.ReadyBackends = &n
 	}
+}
+
+// byGlobal returns the backends that have a global address, by it.
+func byGlobal(groups []v1alpha1.Backends) []v1alpha1.Backends {
+	out := []v1alpha1.Backends{}
+	for _, g := range groups {
+		kept := make([]v1alpha1.Backend, 0, len(g.Addresses))
+		for _, b := range g.Addresses {
+			if b.GlobalIP != "" {
+				b.IP, b.GlobalIP = b.GlobalIP, ""
+				kept = append(kept, b)
+			}
+		}
+		if len(kept) > 0 {
+			out = append(out, v1alpha1.Backends{Ports: g.Ports, Addresses: kept})
+		}
+	}
+	return out
+}
+
+// byOwn returns the backends by their own addresses alone.
+func byOwn(groups []v1alpha1.Backends) []v1alpha1.Backends {
+	for i := range groups {
+		g := &groups[i]
+		if !slices.ContainsFunc(g.Addresses, func(b v1alpha1.Backend) bool { return b.GlobalIP != "" }) {
+			continue
+		}
+		g.Addresses = slices.Clone(g.Addresses)
+		for j := range g.Addresses {
+			g.Addresses[j].GlobalIP = ""
+		}
+	}
+	return groups
 }

@@ -5,6 +5,7 @@ package services
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,95 @@ func TestGlobalAddresses(t *testing.T) {
 	}
 }
 
+// withPods makes an export headless, and gives its pods names and global addresses, in their order.
+func withPods(globals ...string) func(*v1alpha1.Export) {
+	return func(e *v1alpha1.Export) {
+		headless(e)
+		for i, ip := range globals {
+			b := &e.Backends[0].Addresses[i]
+			b.Hostname, b.GlobalIP = fmt.Sprintf("web-%d", i), ip
+		}
+	}
+}
+
+// TestGlobalPods: who knows an exporter by its block gets each pod of a headless service by the pod's own global
+// address, with its name, and all others get the pods as they are.
+func TestGlobalPods(t *testing.T) {
+	const plain = "web-0=10.1.0.1 web-1=10.1.0.2 web-2=10.1.0.3"
+	three := []string{"242.1.0.10", "242.1.0.11", "242.1.0.12"}
+	for _, c := range []struct {
+		name    string
+		globals []string
+		change  func(*v1alpha1.Export)
+		want    string
+		problem string // what it says
+	}{
+		{"all", three, nil, "web-0=242.1.0.10 web-1=242.1.0.11 web-2=242.1.0.12", ""},
+		{"not yet", []string{"242.1.0.10", "", "242.1.0.12"}, nil, "web-0=242.1.0.10 web-2=242.1.0.12", ""},
+		{"one for what is sent", []string{"242.1.0.10", "242.1.128.1", "242.1.0.12"}, nil,
+			"web-0=242.1.0.10 web-2=242.1.0.12", "1 global addresses of sample/web are left out: they are not for services"},
+		{"one of another cluster", []string{"242.1.0.10", "242.2.0.11", "10.1.0.2"}, nil, "web-0=242.1.0.10",
+			"2 global addresses of sample/web are left out: they are not for services and pods in 242.1.0.0/16"},
+		{"one for two pods", []string{"242.1.0.10", "242.1.0.11", "242.1.0.10"}, nil, "web-0=242.1.0.10 web-1=242.1.0.11",
+			"1 global addresses of sample/web are left out: another service or pod"},
+		{"that of an older service", []string{"242.1.0.10", "242.1.0.99", "242.1.0.12"}, nil,
+			"web-0=242.1.0.10 web-2=242.1.0.12", "1 global addresses of sample/web are left out: another service or pod"},
+		{"a pod with two", three, func(e *v1alpha1.Export) {
+			g := e.Backends[0]
+			g.Ports = []v1alpha1.BackendPort{{Name: "http", Protocol: "TCP", Port: 9090}}
+			g.Addresses = []v1alpha1.Backend{g.Addresses[0]}
+			g.Addresses[0].GlobalIP = "242.1.0.50"
+			e.Backends = append(e.Backends, g)
+		}, "web-0=242.1.0.10 web-1=242.1.0.11 web-2=242.1.0.12", "another service or pod"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			older := web(1, func(e *v1alpha1.Export) { e.Name, e.CreatedAt = "older", at(0) }, withGlobalIP("242.1.0.99"))
+			e := web(1, withPods(c.globals...))
+			for i := range e.Backends[0].Addresses {
+				e.Backends[0].Addresses[i].Hostname = fmt.Sprintf("web-%d", i)
+			}
+			if c.change != nil {
+				c.change(&e)
+			}
+			d := Decide(Input{Shards: 1, Now: now, Members: []Member{withBlock(cluster(1, older, e), 1, false, "c2"), cluster(2),
+				cluster(3)}})
+			for importer, want := range map[string]string{"c2": c.want, "c3": plain} {
+				if got := podsIn(d, importer); got != want {
+					t.Errorf("%s gets %q, want %q", importer, got, want)
+				}
+			}
+			var problems []string
+			for _, p := range d.Problems {
+				problems = append(problems, p.Message)
+			}
+			text := strings.Join(problems, "; ")
+			if (c.problem == "") != (text == "") || !strings.Contains(text, c.problem) {
+				t.Errorf("problems %q, want %q", text, c.problem)
+			}
+			if got := e.Backends[0].Addresses[0].GlobalIP; got != c.globals[0] {
+				t.Errorf("what the member reports was changed to %q", got)
+			}
+		})
+	}
+}
+
+// podsIn renders the endpoints of the import of sample/web, with what is left of their global addresses.
+func podsIn(d Decision, importer string) string {
+	var out []string
+	for _, i := range d.Bundles[importer].Imports {
+		for _, c := range i.Clusters {
+			for _, g := range c.Backends {
+				for _, b := range g.Addresses {
+					if text := b.Hostname + "=" + b.IP + b.GlobalIP; i.Name == "web" && !slices.Contains(out, text) {
+						out = append(out, text)
+					}
+				}
+			}
+		}
+	}
+	return strings.Join(out, " ")
+}
+
 // TestPortsOfGlobalAddresses: importers connect to a global address at the ports of the service, and at those
 // alone that a ready backend serves.
 func TestPortsOfGlobalAddresses(t *testing.T) {
@@ -101,13 +191,15 @@ func TestPortsOfGlobalAddresses(t *testing.T) {
 	}
 }
 
-// TestHeadlessInABlockIsToldSo: whoever exports a headless service is told that its pods have no global addresses.
+// TestHeadlessInABlockIsToldSo: whoever exports a headless service is told of pods without a global address.
 func TestHeadlessInABlockIsToldSo(t *testing.T) {
 	for _, c := range []struct {
 		exporter Member
 		told     bool
 	}{
 		{withBlock(cluster(1, web(1, headless)), 1, true), true},
+		{withBlock(cluster(1, web(1, withPods("242.1.0.1", "242.1.0.2"))), 1, true), true},
+		{withBlock(cluster(1, web(1, withPods("242.1.0.1", "242.1.0.2", "242.1.0.3"))), 1, true), false},
 		{withBlock(cluster(1, web(1)), 1, true), false},
 		{cluster(1, web(1, headless)), false},
 	} {

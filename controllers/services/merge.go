@@ -59,6 +59,8 @@ func merge(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) v1a
 				translated(&c, &exports[i], &out)
 			case e.Settings.Type == v1alpha1.ClusterSetIP:
 				rules.endpoints(&c, &exports[i], &out)
+			default:
+				c.Backends = byOwn(c.Backends)
 			}
 			c.Backends = sortGroups(c.Backends)
 		}

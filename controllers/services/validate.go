@@ -49,10 +49,13 @@ type accepted struct {
 	byClusterIP, outsideFamilies []bool
 	// foreignIPs counts the ClusterIPs left out.
 	foreignIPs int
-	// foreignGlobal says that the global address was left out.
-	foreignGlobal bool
-	// podsByBlock says that it is headless, and in a cluster that others know by its block.
-	podsByBlock bool
+	// foreignGlobal counts the global addresses left out that are not of the member's block, and sharedGlobal those that
+	// somebody else has.
+	foreignGlobal, sharedGlobal int
+	// withoutGlobal counts the pods of IPv4 behind a headless service that have no global address, in a cluster with a
+	// block, and onlyIPv6 says that none of its pods can have one.
+	withoutGlobal int
+	onlyIPv6      bool
 	// byBlock says, in a view, that its importers know the cluster by its block of global addresses.
 	byBlock bool
 	// dropped says which labels, and which annotations, are not exported, and why.
@@ -114,9 +117,9 @@ func accept(cluster string, e v1alpha1.Export, n *networks) (accepted, error) {
 	a.export.Remarks = exportmeta.Remarks(e.Remarks)
 	a.export.ClusterIPs = a.clusterIPs(e.ClusterIPs, n)
 	a.export.GlobalIP = a.globalIP(e.GlobalIP, n.block)
-	a.podsByBlock = n.block.IsValid() && e.Settings.Type == v1alpha1.Headless
 	a.export.Backends = a.backends(e.Backends, n)
 	a.onNodes(n)
+	a.globalPods(n.block)
 	return a, nil
 }
 
@@ -362,7 +365,7 @@ func maxSize(e *v1alpha1.Export) int {
 			size += len(p.Name)
 		}
 		for _, b := range e.Backends[i].Addresses {
-			size += 96 + len(b.IP) + len(b.Hostname) + len(b.Zone)
+			size += 112 + len(b.GlobalIP) + len(b.IP) + len(b.Hostname) + len(b.Zone)
 		}
 	}
 	return size
