@@ -16,13 +16,16 @@ import (
 
 // Names of sets and maps of global addresses. "globalcable0" holds what the clusters behind a cable have that know this
 // one by its block, and "globalremote" what all such clusters have; "tracked" is the part of it that a gateway's own
-// cables carry.
+// cables carry. The maps lead from a service's address, protocol and port to its chain, from a pod's global address to
+// its own, and back.
 const (
 	setGlobal       = "global"
 	setGlobalCable  = "globalcable"
 	setGlobalRemote = "globalremote"
 	setTracked      = "tracked"
 	mapServices     = "services"
+	mapPods         = "globalpods"
+	mapSources      = "podglobals"
 )
 
 // backendSeed makes every gateway choose the same backend for a client's address and port.
@@ -87,7 +90,9 @@ func (v *view) fromGlobal(f Family, r *rules) {
 
 // toGlobal binds, on a gateway, the flows to clusters that know this one by its block to an address of the gateway's
 // share of it, whatever source they have. The same client keeps the same address. What has a source in the block, as
-// the gateway's own packets have, keeps that.
+// the gateway's own packets have, keeps that. A pod with an address of its own is known by it, where there is but one
+// gateway: others send the answers to whichever carries that address, and only the one that has translated knows the
+// flow.
 func (v *view) toGlobal(f Family) []string {
 	if !v.translates(f) || len(v.slots) == 0 || !reaches(f, knowing(v.Remotes, true)) {
 		return nil
@@ -98,12 +103,17 @@ func (v *view) toGlobal(f Family) []string {
 	if first == last {
 		pool = first.String()
 	}
-	return []string{
-		fmt.Sprintf(`oifname "%s*" %s saddr @%s %s daddr @%s snat to %s saddr`, CablePrefix, f, setGlobal, f,
-			setGlobalRemote, f),
-		fmt.Sprintf(`oifname "%s*" %s daddr @%s snat to %s`, CablePrefix, f, setGlobalRemote, pool),
+	var r rules
+	r.add(`oifname "%s*" %s saddr @%s %s daddr @%s snat to %s saddr`, CablePrefix, f, setGlobal, f, setGlobalRemote, f)
+	if v.knowsPods() {
+		r.add(`oifname "%s*" %s daddr @%s snat to %s saddr map @%s`, CablePrefix, f, setGlobalRemote, f, mapSources)
 	}
+	r.add(`oifname "%s*" %s daddr @%s snat to %s`, CablePrefix, f, setGlobalRemote, pool)
+	return r
 }
+
+// knowsPods says whether pods that have a global address are known by it where they connect to others.
+func (v *view) knowsPods() bool { return len(v.Local.Gateways) == 1 && len(v.Local.GlobalPods) > 0 }
 
 // untranslated drops, after all translation, what would show an address of the cluster's own to those that know it by
 // its block: packets that belong to no flow, which connection tracking does not translate.
@@ -116,26 +126,54 @@ func (v *view) untranslated(f Family) Chain {
 	return c
 }
 
-// services returns, on a gateway, the chain that translates global addresses of services into backends, the map by
-// which it finds the chain of a port, and those chains. Whatever the number of services, a packet meets two rules.
-func (v *view) services(f Family) (chains []Chain, table *Map) {
-	if !v.translates(f) || len(v.slots) == 0 || len(v.Local.Services) == 0 {
+// services returns, on a gateway, the chain that translates global addresses of services into backends and those of
+// pods into their own, the maps by which it does, and the chains of services' ports. Whatever the number of services
+// and pods, a packet meets three rules.
+func (v *view) services(f Family) (chains []Chain, maps []Map) {
+	if !v.translates(f) || len(v.slots) == 0 || len(v.Local.Services)+len(v.Local.GlobalPods) == 0 {
 		return nil, nil
 	}
-	table = &Map{Name: mapServices, Key: "ipv4_addr . inet_proto . inet_service", Value: "verdict"}
-	for _, s := range v.Local.Services {
-		for _, p := range s.Ports {
-			c := Chain{Name: fmt.Sprintf("to-%s-%s-%d", s.Address, p.Protocol, p.Port), Rules: []string{balance(f, p)}}
-			chains = append(chains, c)
-			table.Elements = append(table.Elements, MapElement{
-				Key: fmt.Sprintf("%s . %s . %d", s.Address, p.Protocol, p.Port), Value: "goto " + c.Name})
+	var r rules
+	if len(v.Local.Services) > 0 {
+		table := Map{Name: mapServices, Key: "ipv4_addr . inet_proto . inet_service", Value: "verdict"}
+		for _, s := range v.Local.Services {
+			for _, p := range s.Ports {
+				c := Chain{Name: fmt.Sprintf("to-%s-%s-%d", s.Address, p.Protocol, p.Port), Rules: []string{balance(f, p)}}
+				chains = append(chains, c)
+				table.Elements = append(table.Elements, MapElement{
+					Key: fmt.Sprintf("%s . %s . %d", s.Address, p.Protocol, p.Port), Value: "goto " + c.Name})
+			}
+		}
+		maps = append(maps, table)
+		r.add(`iifname "%s*" %s daddr @%s %s daddr . meta l4proto . th dport vmap @%s`, CablePrefix, f, setGlobal, f,
+			mapServices)
+	}
+	if len(v.Local.GlobalPods) > 0 {
+		maps = append(maps, v.podMaps()...)
+		r.add(`iifname "%s*" dnat to %s daddr map @%s`, CablePrefix, f, mapPods)
+	}
+	for _, m := range maps {
+		slices.SortFunc(m.Elements, func(a, b MapElement) int { return strings.Compare(a.Key, b.Key) })
+	}
+	slices.SortFunc(maps, func(a, b Map) int { return strings.Compare(a.Name, b.Name) })
+	chains = append(chains, Chain{Name: "services", Type: "nat", Hook: "prerouting", Priority: "dstnat-5", Rules: r})
+	return chains, maps
+}
+
+// podMaps lead from pods' global addresses to their own and, where pods are known by them, back.
+func (v *view) podMaps() []Map {
+	to := Map{Name: mapPods, Key: "ipv4_addr", Value: "ipv4_addr"}
+	from := Map{Name: mapSources, Key: "ipv4_addr", Value: "ipv4_addr"}
+	for _, p := range v.Local.GlobalPods {
+		to.Elements = append(to.Elements, MapElement{Key: p.Global.String(), Value: p.IP.String()})
+		if p.Source {
+			from.Elements = append(from.Elements, MapElement{Key: p.IP.String(), Value: p.Global.String()})
 		}
 	}
-	slices.SortFunc(table.Elements, func(a, b MapElement) int { return strings.Compare(a.Key, b.Key) })
-	chains = append(chains, Chain{Name: "services", Type: "nat", Hook: "prerouting", Priority: "dstnat-5", Rules: []string{
-		fmt.Sprintf(`iifname "%s*" %s daddr @%s %s daddr . meta l4proto . th dport vmap @%s`, CablePrefix, f, setGlobal, f,
-			mapServices)}})
-	return chains, table
+	if !v.knowsPods() {
+		return []Map{to}
+	}
+	return []Map{to, from}
 }
 
 // balance spreads a port's connections over its backends.

@@ -40,7 +40,7 @@ const (
 //	untracked  raw output            no connection tracking for outer packets
 //	clamp      mangle postrouting    TCP's MSS fits the path
 //	egress     mangle postrouting    nothing to a remote cluster but over our links
-//	services   nat prerouting        on gateways, global addresses of services into backends
+//	services   nat prerouting        on gateways, global addresses of services and pods into backends and pods' own
 //	nullsnat   nat postrouting, before kube-proxy and CNIs: no masquerade between clusters, and on gateways a global
 //	           address for what goes to clusters that know this one by its block
 //	untranslated  after nat          nothing else goes to those
@@ -50,11 +50,8 @@ func (v *view) tables() []Table {
 		if f == IPv6 && !v.facts.IPv6 {
 			continue
 		}
-		t := Table{Family: f, Sets: v.sets(f)}
-		services, table := v.services(f)
-		if table != nil {
-			t.Maps = []Map{*table}
-		}
+		services, maps := v.services(f)
+		t := Table{Family: f, Sets: v.sets(f), Maps: maps}
 		for _, c := range append(services, v.clamp(f), v.egress(f), v.forward(f), v.gateways(f), v.guard(f), v.host(f),
 			v.nullSNAT(f), v.unmark(), v.untracked(f), v.untranslated(f)) {
 			if len(c.Rules) > 0 {

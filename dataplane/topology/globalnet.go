@@ -23,6 +23,8 @@ const (
 	ReasonNotInBlock = "NotInGlobalCIDR"
 	// ReasonInvalidService: the port or a backend of a service cannot be.
 	ReasonInvalidService = "InvalidService"
+	// ReasonInvalidPod: what has a global address of its own is no pod.
+	ReasonInvalidPod = "InvalidPod"
 )
 
 // Service of the local cluster that others reach by a global address.
@@ -38,6 +40,13 @@ type ServicePort struct {
 	Port     uint16
 	// Backends are sorted, all of the address's family.
 	Backends []netip.AddrPort
+}
+
+// GlobalPod is a pod of the local cluster that others reach by a global address of its own.
+type GlobalPod struct {
+	Global, IP netip.Addr
+	// Source says that the pod is known by this address where it connects to others: of several that it has, the first.
+	Source bool
 }
 
 // block takes over this cluster's block of global addresses.
@@ -79,37 +88,88 @@ func (b *builder) remoteBlock(c v1alpha1.RemoteCluster) (netip.Prefix, bool) {
 	return p, true
 }
 
-// buildServices takes the services that have a global address. Of two with the same the older has it.
+// globalOwners are who has which global address, and which pods are the source of what they send by one.
+type globalOwners struct {
+	owners  map[netip.Addr]string
+	sources map[netip.Addr]bool
+}
+
+// buildServices takes the services and the pods that have a global address. Of two with the same the older has it.
 func (b *builder) buildServices(ips []v1alpha1.GlobalIngressIP) {
 	if !b.Local.Global.IsValid() {
 		return
 	}
-	ips = slices.DeleteFunc(slices.Clone(ips), func(g v1alpha1.GlobalIngressIP) bool { return g.Status.IP == "" })
+	ips = slices.DeleteFunc(slices.Clone(ips), func(g v1alpha1.GlobalIngressIP) bool {
+		return g.Status.IP == "" && len(g.Status.Pods) == 0
+	})
 	slices.SortFunc(ips, func(x, y v1alpha1.GlobalIngressIP) int {
 		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace),
 			cmp.Compare(x.Name, y.Name))
 	})
-	owners := make(map[netip.Addr]string, len(ips))
+	taken := globalOwners{make(map[netip.Addr]string, len(ips)), map[netip.Addr]bool{}}
 	for _, g := range ips {
 		ref := "GlobalIngressIP/" + g.Namespace + "/" + g.Name
-		a, err := netip.ParseAddr(g.Status.IP)
-		_, inBlock := globalnet.Number(b.Local.Global, a)
-		switch {
-		case err != nil || !inBlock:
-			b.left(ref, "status.ip", faultf(ReasonNotInBlock, "%s is not an address for services in %s",
-				clip.Quote(g.Status.IP), b.Local.Global))
-			continue
-		case owners[a] != "":
-			b.left(ref, "status.ip", faultf(ReasonDuplicate, "%s is the address of %s", a, owners[a]))
-			continue
+		if g.Status.IP != "" {
+			b.service(ref, g.Status, &taken)
 		}
-		owners[a] = ref
-		s := Service{Address: a, Ports: b.servicePorts(ref, g.Status.Ports)}
-		if len(s.Ports) > 0 && g.Status.ReleasedAt == nil {
-			b.Local.Services = append(b.Local.Services, s)
+		for _, p := range g.Status.Pods {
+			if p.GlobalIP != "" {
+				b.globalPod(ref, p, &taken)
+			}
 		}
 	}
 	slices.SortFunc(b.Local.Services, func(x, y Service) int { return x.Address.Compare(y.Address) })
+	slices.SortFunc(b.Local.GlobalPods, func(x, y GlobalPod) int { return x.Global.Compare(y.Global) })
+}
+
+// global returns an address that is for a service or a pod, and nobody else's.
+func (b *builder) global(ref, text string, taken *globalOwners) (netip.Addr, *fault) {
+	a, err := netip.ParseAddr(text)
+	_, inBlock := globalnet.Number(b.Local.Global, a)
+	switch {
+	case err != nil || !inBlock:
+		return a, faultf(ReasonNotInBlock, "%s is not an address for services in %s", clip.Quote(text), b.Local.Global)
+	case taken.owners[a] != "":
+		return a, faultf(ReasonDuplicate, "%s is the address of %s", a, taken.owners[a])
+	}
+	taken.owners[a] = ref
+	return a, nil
+}
+
+func (b *builder) service(ref string, status v1alpha1.GlobalIngressIPStatus, taken *globalOwners) {
+	a, f := b.global(ref, status.IP, taken)
+	if f != nil {
+		b.left(ref, "status.ip", f)
+		return
+	}
+	s := Service{Address: a, Ports: b.servicePorts(ref, status.Ports)}
+	if len(s.Ports) > 0 && status.ReleasedAt == nil {
+		b.Local.Services = append(b.Local.Services, s)
+	}
+}
+
+// globalPod accepts pods alone: all ports of a pod are reached, and those of a node are not for others.
+func (b *builder) globalPod(ref string, p v1alpha1.GlobalPod, taken *globalOwners) {
+	a, f := b.global(ref+" for "+clip.Quote(p.Name), p.GlobalIP, taken)
+	if f == nil && (p.IP == "" || p.ReleasedAt != nil) {
+		return // it is kept for a pod that went
+	}
+	var ip netip.Addr
+	if f == nil {
+		ip, f = parseAddr(p.IP)
+	}
+	if f == nil {
+		_, node := b.nodes.Overlap(netfacts.Host(ip), nobody)
+		if !ip.Is4() || node || !slices.ContainsFunc(b.Local.Pods, func(n netip.Prefix) bool { return n.Contains(ip) }) {
+			f = faultf(ReasonInvalidPod, "%s is not an IPv4 address of a pod of this cluster", ip)
+		}
+	}
+	if f != nil {
+		b.left(ref, "status.pods", f)
+		return
+	}
+	b.Local.GlobalPods = append(b.Local.GlobalPods, GlobalPod{Global: a, IP: ip, Source: !taken.sources[ip]})
+	taken.sources[ip] = true
 }
 
 func (b *builder) servicePorts(ref string, ports []v1alpha1.GlobalPort) []ServicePort {

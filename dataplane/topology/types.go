@@ -42,8 +42,10 @@ type Local struct {
 	// of it, sorted by address.
 	Global   netip.Prefix
 	Services []Service
-	Nodes    []Node    // sorted by name
-	Gateways []Gateway // sorted by slot
+	// GlobalPods have addresses of their own in it, sorted by these.
+	GlobalPods []GlobalPod
+	Nodes      []Node    // sorted by name
+	Gateways   []Gateway // sorted by slot
 }
 
 // Node of the local cluster.

@@ -26,7 +26,11 @@ import (
 
 // twins are two clusters with a gateway and a worker each, whose pods, services and names of nothing differ. Each
 // has a service of a global address, 120.x.0.10, with a backend on each node: the pods' port 8080.
-type twins struct{ *network }
+type twins struct {
+	*network
+	// pods have a global address of their own, by cluster.
+	pods map[string][]v1alpha1.GlobalPod
+}
 
 // The blocks of the two, and the addresses that each one's gateway sends the flows of pods from.
 var (
@@ -37,9 +41,9 @@ var (
 
 const serviceOfTwin1, serviceOfTwin2 = "120.1.0.10", "120.2.0.10"
 
-func newTwins(t *testing.T) *twins {
+func newTwins(t *testing.T, pods map[string][]v1alpha1.GlobalPod) *twins {
 	t.Helper()
-	n := &twins{withoutMachines(t)}
+	n := &twins{withoutMachines(t), pods}
 	n.gw1 = n.newMachine(t, "gw1", "c1", 1, "10.7.0", "fd07:0:0:0")
 	n.worker1 = n.newMachine(t, "worker1", "c1", 2, "10.7.1", "fd07:0:0:1")
 	n.gw2 = n.newMachine(t, "gw2", "c2", 3, "10.7.0", "fd07:0:0:0")
@@ -106,7 +110,8 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 		// Nobody listens on its backend's port.
 		service.Status.Ports = append(service.Status.Ports, v1alpha1.GlobalPort{Protocol: corev1.ProtocolUDP, Port: 81,
 			Backends: []v1alpha1.GlobalBackend{{IP: "10.7.1.10", Port: 8081}}})
-		o.GlobalIngressIPs = []v1alpha1.GlobalIngressIP{service}
+		o.GlobalIngressIPs = []v1alpha1.GlobalIngressIP{service, {ObjectMeta: metav1.ObjectMeta{Namespace: "sample",
+			Name: "headless"}, Status: v1alpha1.GlobalIngressIPStatus{Pods: n.pods[m.cluster]}}}
 		if err := m.write("cluster.json", o); err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +214,7 @@ func ask(t *testing.T, from *exec.Cmd, network, to string) (server string, clien
 // and hosts on workers and gateways; servers see global addresses of the client's cluster.
 func TestTwinClusters(t *testing.T) {
 	t.Parallel()
-	n := newTwins(t)
+	n := newTwins(t, nil)
 	for _, m := range n.all() {
 		m.serve(t)
 	}

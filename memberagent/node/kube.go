@@ -192,7 +192,8 @@ func matters(before, after any) bool {
 	case *v1alpha1.GlobalIngressIP:
 		a, ok := after.(*v1alpha1.GlobalIngressIP)
 		return !ok || a.Status.IP != b.Status.IP || !a.Status.ReleasedAt.Equal(b.Status.ReleasedAt) ||
-			!equality.Semantic.DeepEqual(a.Status.Ports, b.Status.Ports)
+			!equality.Semantic.DeepEqual(a.Status.Ports, b.Status.Ports) ||
+			!equality.Semantic.DeepEqual(a.Status.Pods, b.Status.Pods)
 	case *discoveryv1.EndpointSlice:
 		a, ok := after.(*discoveryv1.EndpointSlice)
 		return !ok || !slices.Equal(addressesOf(a), addressesOf(b))

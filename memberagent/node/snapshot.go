@@ -100,7 +100,8 @@ func essence(o Objects) Objects {
 	for _, g := range o.GlobalIngressIPs {
 		out.GlobalIngressIPs = append(out.GlobalIngressIPs, v1alpha1.GlobalIngressIP{
 			ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name, CreationTimestamp: g.CreationTimestamp},
-			Status:     v1alpha1.GlobalIngressIPStatus{IP: g.Status.IP, Ports: g.Status.Ports, ReleasedAt: g.Status.ReleasedAt},
+			Status: v1alpha1.GlobalIngressIPStatus{IP: g.Status.IP, Ports: g.Status.Ports, Pods: g.Status.Pods,
+				ReleasedAt: g.Status.ReleasedAt},
 		})
 	}
 	for _, n := range o.Nodes {
