@@ -173,6 +173,11 @@ const (
 	ReasonInvalidCorefile = "InvalidCorefile"
 	ReasonMarkersBroken   = "MarkersBroken"
 	ReasonDomainTaken     = "DomainTaken"
+	// Of PeeringDNSConfigured: the cluster's DNS is none that can be configured, its configuration may not be read or
+	// changed, or something puts that back as it was.
+	ReasonUnknownClusterDNS = "UnknownClusterDNS"
+	ReasonDNSNotAllowed     = "DNSNotAllowed"
+	ReasonDNSPutBack        = "DNSPutBack"
 	// Of PeeringNodesProgrammed: an agent could not program its node.
 	ReasonProgrammingFailed = "ProgrammingFailed"
 	// Of PeeringAgentsRunning: a pod cannot be scheduled, its image cannot be had, or it ends again and again.

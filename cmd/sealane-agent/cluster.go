@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/signal"
 	"strings"
@@ -45,8 +46,9 @@ func newClusterCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty inside a pod")
-	flags.StringVar(&f.corefile, "coredns-configmap", "kube-system/coredns",
-		"ConfigMap, as namespace/name, whose key Corefile configures the cluster's DNS")
+	flags.StringVar(&f.corefile, "coredns-configmap", "",
+		"ConfigMap, as namespace/name, whose key Corefile configures the cluster's DNS; found by the Service of that "+
+			"if empty")
 	flags.StringVar(&f.dns, "dns-service", "sealane-system/sealane-dns", "Service, as namespace/name, of Sealane's DNS")
 	flags.BoolVar(&f.options.LeaderElection, "leader-elect", true, "let one of several agents work and the others wait")
 	flags.StringVar(&f.options.Metrics, "metrics-bind-address", ":8443",
@@ -61,8 +63,10 @@ func newClusterCommand() *cobra.Command {
 
 func (f *clusterFlags) run(c *cobra.Command) error {
 	var err error
-	if f.options.Corefile, err = namespacedName("--coredns-configmap", f.corefile); err != nil {
-		return err
+	if f.corefile != "" {
+		if f.options.Corefile, err = namespacedName("--coredns-configmap", f.corefile); err != nil {
+			return err
+		}
 	}
 	if f.options.DNS, err = namespacedName("--dns-service", f.dns); err != nil {
 		return err
@@ -76,8 +80,8 @@ func (f *clusterFlags) run(c *cobra.Command) error {
 		return fmt.Errorf("find the API server: %w", err)
 	}
 	if f.kubeconfig == "" {
-		// Only a pod's own resolv.conf tells the cluster's domain.
-		f.options.ClusterDomain = clusterDomain("/etc/resolv.conf")
+		// Only a pod's own resolv.conf tells the cluster's domain and DNS.
+		f.options.ClusterDomain, f.options.Nameserver = clusterDNS("/etc/resolv.conf")
 	}
 	f.options.Version = version.Version
 	f.options.Registry = metrics.Registry
@@ -86,13 +90,13 @@ func (f *clusterFlags) run(c *cobra.Command) error {
 	return cluster.Run(log.IntoContext(ctx, logger), config, f.options)
 }
 
-// clusterDomain is "" where the file does not tell it.
-func clusterDomain(path string) string {
+// clusterDNS returns the cluster's domain and name server; none of what the file does not tell.
+func clusterDNS(path string) (domain string, server netip.Addr) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return ""
+		return "", netip.Addr{}
 	}
-	return clusterdns.SearchedClusterDomain(string(text))
+	return clusterdns.SearchedClusterDomain(string(text)), clusterdns.NameserverOf(string(text))
 }
 
 func namespacedName(flag, value string) (types.NamespacedName, error) {

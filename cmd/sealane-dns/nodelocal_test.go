@@ -3,17 +3,21 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"net/netip"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
@@ -67,7 +71,7 @@ type chain struct {
 	upstreamCache   resolver
 }
 
-// startChain starts the three servers, and a second cache without the block that docs/dns.md adds.
+// startChain starts the three servers, and a second cache without the block that the agent adds.
 func startChain(t *testing.T) chain {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -99,28 +103,52 @@ func startChain(t *testing.T) chain {
 		return resolver{t, "127.0.0.1:" + port}
 	}
 	return chain{
-		client:        node(documentedBlock(t) + upstreamNodeLocal),
+		client: node(strings.ReplaceAll(wired(t, sealane, "node-local-dns", "Corefile",
+			corefileIn("node-local-dns", strings.ReplaceAll(upstreamNodeLocal, "{port}", "53"))), ":53 {", ":{port} {")),
 		cluster:       resolver{t, cluster},
 		upstreamCache: node(upstreamNodeLocal),
 	}
 }
 
-// documentedBlock returns the server block that docs/dns.md says to add to node-local-dns.
-func documentedBlock(t *testing.T) string {
+// wired returns what the agent makes of a ConfigMap of the cluster's DNS.
+func wired(t *testing.T, to netip.Addr, name, key string, objects ...*corev1.ConfigMap) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/dns.md")
+	w := clusterdns.Wiring{}
+	found, err := w.Find(t.Context(), configMaps(objects))
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := regexp.MustCompile(`(?s)\n(clusterset\.local:53 \{\n    errors\n    cache .*?\n\}\n)`).FindSubmatch(text)
-	if block == nil {
-		t.Fatal("docs/dns.md has no block for node-local-dns")
+	p := peering("clusterset.local")
+	p.Spec.Phase = v1alpha1.MemberActive
+	plan := w.Plan(found, p, to)
+	for i := range plan.Changes {
+		if want, ok := plan.Changes[i].Want.(*corev1.ConfigMap); ok && want.Name == name {
+			return want.Data[key]
+		}
 	}
-	return strings.NewReplacer(
-		":53 {", ":{port} {", "__PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__", "127.0.0.1",
-		"__PILLAR__CLUSTER__DNS__", "{cluster}",
-		"    reload\n", "", "    loop\n", "", "    prometheus :9253\n", "",
-	).Replace(string(block[1]))
+	t.Fatalf("%s is not changed: %+v", name, plan.Condition)
+	return ""
+}
+
+// configMaps are all that a cluster has.
+type configMaps []*corev1.ConfigMap
+
+func (c configMaps) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	for _, cm := range c {
+		if out, ok := into.(*corev1.ConfigMap); ok && client.ObjectKeyFromObject(cm) == key {
+			cm.DeepCopyInto(out)
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+func (configMaps) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+func corefileIn(name, text string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: map[string]string{"Corefile": text},
+	}
 }
 
 // ttl is how long the cache on a node may keep an answer, and what a busy machine takes on top.

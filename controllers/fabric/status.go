@@ -144,7 +144,8 @@ func troubles(kind string) []string {
 		return []string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonImportRefused}
 	case v1alpha1.PeeringDNSConfigured:
 		return []string{v1alpha1.ReasonNoCorefile, v1alpha1.ReasonInvalidCorefile, v1alpha1.ReasonMarkersBroken,
-			v1alpha1.ReasonDomainTaken}
+			v1alpha1.ReasonDomainTaken, v1alpha1.ReasonUnknownClusterDNS, v1alpha1.ReasonDNSNotAllowed,
+			v1alpha1.ReasonDNSPutBack}
 	}
 	return nil
 }

@@ -9,9 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,19 +16,15 @@ import (
 )
 
 // cacheOptions keep the caches small: nowhere what the API server or kubectl keeps for itself, of nodes,
-// Services and pods only what is read, pods of Sealane's own namespace only, and of ConfigMaps the one with the
-// Corefile.
-func cacheOptions(corefile types.NamespacedName) cache.Options {
+// Services and pods only what is read, and pods of Sealane's own namespace only.
+func cacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: strip,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}: {Transform: stripNode},
 			&corev1.Pod{}:  {Namespaces: map[string]cache.Config{v1alpha1.Namespace: {}}, Transform: stripPod},
 			// Those of the gateways' node agents, and the leader's.
-			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{v1alpha1.Namespace: {}}},
-			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
-				corefile.Namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, corefile.Name)},
-			}},
+			&coordinationv1.Lease{}:      {Namespaces: map[string]cache.Config{v1alpha1.Namespace: {}}},
 			&corev1.Service{}:            {Transform: stripService},
 			&discoveryv1.EndpointSlice{}: {Transform: stripSlice},
 		},

@@ -123,7 +123,6 @@ func (m *member) start(config *rest.Config) {
 		done <- Run(ctx, config, Options{
 			Version: "test", LeaderElection: true, Metrics: cmp.Or(m.metrics, "0"), Health: "0",
 			Registry: prometheus.NewRegistry(),
-			Corefile: types.NamespacedName{Namespace: "kube-system", Name: "coredns"},
 			DNS:      types.NamespacedName{Namespace: v1alpha1.Namespace, Name: "sealane-dns"},
 		})
 	}()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,10 +46,13 @@ const LeaseName = "sealane-cluster-agent"
 type Options struct {
 	// Version that is reported.
 	Version string
-	// Corefile is the ConfigMap of the cluster's CoreDNS; DNS is the Service of Sealane's DNS.
+	// Corefile is the ConfigMap of the cluster's CoreDNS, which is looked for where it has no name; DNS is the Service of
+	// Sealane's DNS.
 	Corefile, DNS types.NamespacedName
 	// ClusterDomain of the cluster's own names, "" where it is not known.
 	ClusterDomain string
+	// Nameserver that pods of the cluster are told to ask, not valid where it is not known.
+	Nameserver netip.Addr
 	// LeaderElection makes all but one of several agents wait.
 	LeaderElection bool
 	// Metrics and Health are the addresses to listen on; "0" is none.
@@ -184,7 +188,7 @@ func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme
 	m, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Logger:                        log.FromContext(ctx),
-		Cache:                         cacheOptions(o.Corefile),
+		Cache:                         cacheOptions(),
 		Metrics:                       securemetrics.Options(o.Metrics, o.MetricsCertDir, config),
 		LeaderElection:                o.LeaderElection,
 		LeaderElectionID:              LeaseName,
@@ -212,7 +216,9 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 	counters, limited := newMetrics(), served == mcscrds.V1Alpha1
 	cached := m.GetClient()
 	found := discovery.New(cached, live)
-	wiring := clusterdns.Wiring{ConfigMap: o.Corefile, Service: o.DNS, ClusterDomain: o.ClusterDomain}
+	dns := &clusterdns.Reconciler{Client: cached, Live: live, Now: time.Now, Wiring: clusterdns.Wiring{
+		ConfigMap: o.Corefile, Service: o.DNS, ClusterDomain: o.ClusterDomain, Nameserver: o.Nameserver,
+	}}
 	reach, refusals := imports.NewReachability(cached), imports.NewRefusals()
 	for _, r := range []interface {
 		SetupWithManager(ctrl.Manager, controller.Options) error
@@ -229,9 +235,9 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 		reach,
 		&imports.Reconciler{Client: cached, Families: found.Families, Reachability: reach, Limited: limited,
 			Refusals: refusals, Written: counters.changed},
-		&clusterdns.Reconciler{Client: cached, Wiring: wiring},
+		dns,
 		&mailbox.Bundles{Client: cached, Refusals: refusals, Limited: limited, Written: counters.reported("Bundle")},
-		&mailbox.Peering{Client: cached, Live: live, Discovery: found, Wiring: wiring, Version: o.Version, Limited: limited,
+		&mailbox.Peering{Client: cached, Live: live, Discovery: found, DNS: dns.State(), Version: o.Version, Limited: limited,
 			Refusals: refusals, Written: counters.reported("Peering"), Now: time.Now},
 		&servedVersion{live: live, served: served},
 	} {

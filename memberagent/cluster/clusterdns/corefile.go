@@ -31,6 +31,12 @@ type Forward struct {
 	ClusterDomain string
 	// Networks of the cluster, as accepted. The names of the addresses in its service networks are forwarded, too.
 	Networks v1alpha1.Networks
+	// Elsewhere is what the same program serves by other files.
+	Elsewhere []Served
+	// Bind has the addresses that a server block must bind to, separated by spaces; "" for all.
+	Bind string
+	// NoAddresses says why names of addresses are not forwarded; nil where they may be.
+	NoAddresses error
 }
 
 // ErrMarkers says that the marks are not one block, so that nobody can tell what is Sealane's.
@@ -43,9 +49,10 @@ var ErrDomainTaken = errors.New("the cluster's DNS serves the domain already")
 // ErrInvalidCorefile says that the Corefile cannot be parsed, so that nobody can tell which zones it serves.
 var ErrInvalidCorefile = errors.New("the Corefile is invalid")
 
-// Add returns the Corefile with the block for f, at its start or in place of the block that is there. It refuses a
-// domain that is, holds or lies within a zone that the rest of the Corefile serves, in whichever plugin, or the
-// cluster's own domain. The names of addresses are forwarded where that takes none away; unforwarded says why not.
+// Add returns the Corefile with the block for f, at its start or in place of the block that is there. A domain that a
+// server block of a person's forwards to the same address is left out, and so is the block when none is left. It
+// refuses a domain that is, holds or lies within a zone that the rest of the Corefile serves, in whichever plugin, or
+// the cluster's own domain. The names of addresses are forwarded where that takes none away; unforwarded says why not.
 func Add(corefile string, f Forward) (with string, unforwarded, err error) {
 	before, after, found, err := split(corefile)
 	if err != nil {
@@ -55,19 +62,44 @@ func Add(corefile string, f Forward) (with string, unforwarded, err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("%w: %w", ErrInvalidCorefile, err)
 	}
+	f.Domains, served = f.notByHand(append(served, f.Elsewhere...))
+	if len(f.Domains) == 0 {
+		return before + after, nil, nil
+	}
 	if err := f.taken(served); err != nil {
 		return "", nil, err
 	}
-	addresses, unforwarded := f.reverse(served)
-	port := "53"
-	if at := slices.IndexFunc(served, func(s Served) bool { return s.Block && s.Zone == "" }); at >= 0 {
-		port = served[at].Port
+	addresses, unforwarded := reverse{}, f.NoAddresses
+	if unforwarded == nil {
+		addresses, unforwarded = f.reverse(served)
 	}
-	block := f.block(port, addresses)
+	block := f.block(portOf(served), addresses)
 	if found {
 		return before + block + after, unforwarded, nil
 	}
 	return block + corefile, unforwarded, nil
+}
+
+// portOf the server block of the root zone, at which the program listens.
+func portOf(served []Served) string {
+	if at := slices.IndexFunc(served, func(s Served) bool { return s.Block && s.Zone == "" }); at >= 0 {
+		return served[at].Port
+	}
+	return "53"
+}
+
+// notByHand returns the domains that no person forwards as Sealane would, and what is served beside those that one
+// does.
+func (f Forward) notByHand(served []Served) (domains []string, others []Served) {
+	byHand := func(s Served) bool {
+		return s.Block && slices.Contains(f.Domains, s.Zone) && s.ForwardsTo(f.To)
+	}
+	for _, domain := range f.Domains {
+		if !slices.ContainsFunc(served, func(s Served) bool { return s.Zone == domain && byHand(s) }) {
+			domains = append(domains, domain)
+		}
+	}
+	return domains, slices.DeleteFunc(slices.Clone(served), byHand)
 }
 
 // taken returns ErrDomainTaken, with the zone and where it is served, for the first domain that is not free.
@@ -123,8 +155,12 @@ func (f Forward) block(port string, addresses reverse) string {
 	var b strings.Builder
 	b.WriteString(begin + "\n")
 	writeKeys(&b, f.Domains, port)
+	b.WriteString(" {\n    errors\n")
+	if f.Bind != "" {
+		b.WriteString("    bind " + f.Bind + "\n")
+	}
 	// No cache: a denial that is remembered would hide a service that has just been exported.
-	fmt.Fprintf(&b, " {\n    errors\n    forward . %s\n}\n", f.To)
+	fmt.Fprintf(&b, "    forward . %s\n}\n", f.To)
 	addresses.write(&b, port, f.To)
 	b.WriteString(end + "\n")
 	return b.String()

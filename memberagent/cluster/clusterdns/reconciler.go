@@ -26,33 +26,32 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
-// corefileKey of the ConfigMap.
-const corefileKey = "Corefile"
-
-// Reasons of the condition DNSConfigured.
-const (
-	ReasonConfigured     = "Configured"
-	ReasonPending        = "Pending"
-	ReasonRemoved        = "Removed"
-	ReasonNoCorefile     = v1alpha1.ReasonNoCorefile
-	ReasonServiceMissing = "DNSServiceMissing"
-	ReasonMarkersBroken  = v1alpha1.ReasonMarkersBroken
-	ReasonDomainTaken    = v1alpha1.ReasonDomainTaken
-	ReasonInvalidFile    = v1alpha1.ReasonInvalidCorefile
-)
-
 // Wiring says which objects are involved.
 type Wiring struct {
-	// ConfigMap with the Corefile, and Service of Sealane's DNS.
-	ConfigMap, Service types.NamespacedName
+	// ConfigMap with the Corefile, where a person named it; it is found otherwise.
+	ConfigMap types.NamespacedName
+	// Service of Sealane's DNS.
+	Service types.NamespacedName
 	// ClusterDomain of the cluster's own names as the kubelet has it, "" where that is unknown.
 	ClusterDomain string
+	// Nameserver that the kubelet names to pods, not valid where that is unknown.
+	Nameserver netip.Addr
 }
 
-// Reconciler keeps the block in the Corefile.
+// fieldManager of what is created.
+const fieldManager = "sealane-cluster-agent"
+
+// Reconciler keeps the cluster's DNS forwarding Sealane's domains.
 type Reconciler struct {
+	// Client reads caches, Live the API server.
 	client.Client
+	Live   client.Client
 	Wiring Wiring
+	Now    func() time.Time
+
+	state   State
+	putBack *putBack
+	watches *watches
 }
 
 // SetupWithManager registers the controller.
@@ -60,125 +59,129 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}
 	})
-	only := func(key types.NamespacedName) builder.Predicates {
-		return builder.WithPredicates(predicate.NewPredicateFuncs(
-			func(o client.Object) bool { return client.ObjectKeyFromObject(o) == key }))
-	}
-	return ctrl.NewControllerManagedBy(m).Named("clusterdns").
-		Watches(&corev1.ConfigMap{}, one, only(r.Wiring.ConfigMap)).
-		Watches(&corev1.Service{}, one, only(r.Wiring.Service)).
+	services := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return client.ObjectKeyFromObject(o) == r.Wiring.Service ||
+			o.GetNamespace() == metav1.NamespaceSystem && o.GetLabels()[labelApp] == dnsLabel
+	})
+	r.putBack = newPutBack()
+	c, err := ctrl.NewControllerManagedBy(m).Named("clusterdns").
+		Watches(&corev1.Service{}, one, builder.WithPredicates(services)).
 		Watches(&v1alpha1.Peering{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(o).Complete(r)
+		WithOptions(o).Build(r)
+	if err != nil {
+		return fmt.Errorf("build the controller: %w", err)
+	}
+	r.watches = newWatches(m, c, one)
+	return nil
 }
 
-// Reconcile writes the Corefile if it should be another.
+// State of the cluster's DNS, for whoever reports it.
+func (r *Reconciler) State() *State { return &r.state }
+
+const (
+	// cacheLag is the delay after a write that lost a race.
+	cacheLag = 20 * time.Millisecond
+	// lookAgain is how often the cluster's DNS is looked for: Deployments are not watched.
+	lookAgain = time.Minute
+)
+
+// Reconcile changes what configures the cluster's DNS if it should be another.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	peering, err := index.Peering(ctx, r)
 	if err != nil || peering == nil {
 		return ctrl.Result{}, err
 	}
-	have, want, _, err := r.Wiring.decide(ctx, r, peering)
-	if err != nil || have == nil || have.Data[corefileKey] == want {
+	found, err := r.Wiring.Find(ctx, reader{Reader: r.Live, cached: r})
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	changed := have.DeepCopy()
-	changed.Data[corefileKey] = want
-	log.FromContext(ctx).Info("changing the Corefile", "configMap", r.Wiring.ConfigMap.String(), "phase",
-		peering.Spec.Phase)
-	err = r.Patch(ctx, changed, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) {
-		// The cache is behind what somebody wrote a moment ago.
-		return ctrl.Result{RequeueAfter: cacheLag}, nil
+	if err := r.watches.add(found.seen); err != nil {
+		return ctrl.Result{}, err
 	}
+	to, err := r.Wiring.Address(ctx, r)
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("change the Corefile: %w", err)
+		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, nil
-}
-
-// cacheLag is the delay after a write that lost a race against the cache.
-const cacheLag = 20 * time.Millisecond
-
-// Condition returns DNSConfigured as the cluster is now.
-func (w Wiring) Condition(ctx context.Context, c client.Reader, peering *v1alpha1.Peering) (metav1.Condition, error) {
-	have, want, condition, err := w.decide(ctx, c, peering)
-	if err != nil {
-		return metav1.Condition{}, err
-	}
-	if have != nil && have.Data[corefileKey] != want {
-		condition = no(ReasonPending, "the Corefile is about to be changed")
-	}
-	return condition, nil
-}
-
-// decide returns the ConfigMap as it is, nil where it must not be changed, with the Corefile that it should
-// hold, and the condition that is true once it does.
-func (w Wiring) decide(ctx context.Context, c client.Reader,
-	peering *v1alpha1.Peering) (have *corev1.ConfigMap, want string, condition metav1.Condition, err error) {
-	have = &corev1.ConfigMap{}
-	if err := c.Get(ctx, w.ConfigMap, have); client.IgnoreNotFound(err) != nil {
-		return nil, "", metav1.Condition{}, fmt.Errorf("get ConfigMap %s: %w", w.ConfigMap, err)
-	}
-	domains := peering.Spec.DNS.Domains
-	corefile, ok := have.Data[corefileKey]
-	if !ok {
-		return nil, "", no(ReasonNoCorefile, "there is no Corefile in ConfigMap %s; make the cluster's DNS forward %v to "+
-			"the Service %s, "+
-			"or name the right ConfigMap with the agent's --coredns-configmap", w.ConfigMap, domains, w.Service), nil
-	}
-	if peering.Spec.Phase == v1alpha1.MemberLeaving {
-		want, err := Remove(corefile)
+	plan := r.Wiring.Plan(found, peering, to)
+	for i := range plan.Changes {
+		refused, err := r.change(ctx, &plan, &plan.Changes[i])
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+			return ctrl.Result{RequeueAfter: cacheLag}, nil
+		}
 		if err != nil {
-			return nil, "", w.refused(err), nil
+			r.state.set(peering, no(ReasonPending, "%s is about to be changed", plan.Changes[i].What))
+			return ctrl.Result{}, err
 		}
-		return have, want, no(ReasonRemoved, "the cluster leaves; Sealane's block is out of the Corefile"), nil
-	}
-	to, err := w.address(ctx, c)
-	if err != nil {
-		return nil, "", metav1.Condition{}, err
-	}
-	if !to.IsValid() {
-		return nil, "", no(ReasonServiceMissing, "the Service %s does not exist or has no ClusterIP; it comes with "+
-			"Sealane's install bundle", w.Service), nil
-	}
-	forward := Forward{Domains: domains, To: to, ClusterDomain: w.ClusterDomain, Networks: peering.Spec.Networks}
-	want, unforwarded, err := Add(corefile, forward)
-	if err != nil {
-		if without, broken := Remove(corefile); broken == nil && TakesClusterDomain(corefile, w.ClusterDomain) {
-			return have, without, w.refused(err), nil
+		if refused != nil && plan.Condition.Reason != ReasonRemoved {
+			plan.Condition = *refused
 		}
-		return nil, "", w.refused(err), nil
 	}
-	message := fmt.Sprintf("the cluster's DNS forwards %v to %s", domains, to)
-	if unforwarded != nil {
-		message += fmt.Sprintf("; it names ClusterSetIPs by their derived Services, since %v", unforwarded)
-	}
-	return have, want, metav1.Condition{
-		Type: v1alpha1.PeeringDNSConfigured, Status: metav1.ConditionTrue, Reason: ReasonConfigured, Message: message,
-	}, nil
+	r.state.set(peering, plan.Condition)
+	return ctrl.Result{RequeueAfter: lookAgain}, nil
 }
 
-func (w Wiring) refused(err error) metav1.Condition {
+// change one object, or say why not.
+func (r *Reconciler) change(ctx context.Context, p *Plan, c *Change) (*metav1.Condition, error) {
+	removal := p.Condition.Reason == ReasonRemoved || c.Off
+	text := p.forward.byHand("")
+	if !removal {
+		if since := r.putBack.found(c.Have, text, r.Now()); !since.IsZero() {
+			refused := no(ReasonPutBack, "%s was put back %d times since %s by %s; Sealane leaves it alone. Where it is "+
+				"kept, add this %s", c.What, maxPutBack, since.UTC().Format(time.RFC3339), keeper(c.Have, fieldManager),
+				c.driver.byHand(c.Have, p.forward))
+			return &refused, nil
+		}
+	}
+	log.FromContext(ctx).Info("changing the cluster's DNS", "what", c.What, "removal", removal)
+	written, err := r.write(ctx, c)
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		refused := no(ReasonNotAllowed, "%s could not be changed: %v; add this by hand %s", c.What, err,
+			c.driver.byHand(c.Have, p.forward))
+		return &refused, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("change %s: %w", c.What, err)
+	}
+	if !removal {
+		r.putBack.note(written, text)
+	}
+	return nil, nil
+}
+
+// write an object as it should be. What there was must still be as it was read.
+func (r *Reconciler) write(ctx context.Context, c *Change) (client.Object, error) {
 	switch {
-	case errors.Is(err, ErrDomainTaken):
-		return no(ReasonDomainTaken, "the Corefile in ConfigMap %s was left as it is: %v; "+
-			"use another domain in spec.dns.domains of the ClusterSet, or take that zone out of the Corefile", w.ConfigMap, err)
-	case errors.Is(err, ErrInvalidCorefile):
-		return no(ReasonInvalidFile, "the Corefile in ConfigMap %s was left as it is: %v; correct it", w.ConfigMap, err)
+	case c.Want == nil:
+		uid, version := c.Have.GetUID(), c.Have.GetResourceVersion()
+		err := r.Live.Delete(ctx, c.Have, client.Preconditions{UID: &uid, ResourceVersion: &version})
+		return c.Have, client.IgnoreNotFound(err) //nolint:wrapcheck // wrapped by the caller
+	case c.Have.GetResourceVersion() == "":
+		return r.create(ctx, c.Want)
 	}
-	return no(ReasonMarkersBroken, "the Corefile in ConfigMap %s was left as it is: %v; remove every line from %q to "+
-		"%q, and lone ones of these, and Sealane adds its block anew",
-		w.ConfigMap, err, begin, end)
+	want := c.Want.DeepCopyObject().(client.Object)
+	err := r.Live.Patch(ctx, want, client.MergeFromWithOptions(c.Have, client.MergeFromWithOptimisticLock{}))
+	return want, err //nolint:wrapcheck // wrapped by the caller
 }
 
-func no(reason, format string, args ...any) metav1.Condition {
-	return metav1.Condition{
-		Type: v1alpha1.PeeringDNSConfigured, Status: metav1.ConditionFalse, Reason: reason,
-		Message: fmt.Sprintf(format, args...),
+// create a ConfigMap by server-side apply: for that, the right to create can be one to create this name alone.
+func (r *Reconciler) create(ctx context.Context, o client.Object) (client.Object, error) {
+	cm, ok := o.(*corev1.ConfigMap)
+	if !ok {
+		return nil, errors.New("there is no other kind of object that Sealane creates")
 	}
+	want := &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: cm.Namespace, Name: cm.Name, Annotations: cm.Annotations,
+			Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}},
+		Data: cm.Data,
+	}
+	//nolint:staticcheck // typed
+	err := r.Live.Patch(ctx, want, client.Apply, client.FieldOwner(fieldManager), client.ForceOwnership)
+	return want, err //nolint:wrapcheck // wrapped by the caller
 }
 
-func (w Wiring) address(ctx context.Context, c client.Reader) (netip.Addr, error) {
+// Address of Sealane's DNS, not valid where there is none yet.
+func (w Wiring) Address(ctx context.Context, c client.Reader) (netip.Addr, error) {
 	s, err := index.Service(ctx, c, w.Service)
 	if err != nil || s == nil {
 		return netip.Addr{}, err
@@ -188,4 +191,17 @@ func (w Wiring) address(ctx context.Context, c client.Reader) (netip.Addr, error
 		return netip.Addr{}, nil //nolint:nilerr // headless or not allocated yet: not there
 	}
 	return addr, nil
+}
+
+// reader reads Services from a cache, of which there may be many, and all else from the API server.
+type reader struct {
+	client.Reader
+	cached client.Reader
+}
+
+func (r reader) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
+	if _, ok := list.(*corev1.ServiceList); ok {
+		return r.cached.List(ctx, list, o...) //nolint:wrapcheck // a reader like the ones it stands for
+	}
+	return r.Reader.List(ctx, list, o...) //nolint:wrapcheck // a reader like the ones it stands for
 }

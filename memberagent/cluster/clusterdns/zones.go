@@ -21,8 +21,10 @@ type Served struct {
 	Name bool
 	// By is the server block or the plugin, as a person finds it in the Corefile.
 	By string
-	// Block says that Zone is the key of a server block.
-	Block bool
+	// Block says that Zone is the key of a server block; Bind has the addresses that it binds to, and To those that it
+	// forwards all names to.
+	Block    bool
+	Bind, To []string
 	// Port of the server block.
 	Port string
 	// Cluster says that Zone has the cluster's own names: it is served by the kubernetes plugin.
@@ -32,6 +34,32 @@ type Served struct {
 	// Limited is a property of that plugin, as written, by which it may answer for less than the cluster that it runs
 	// in, or for another; "" where it has none.
 	Limited string
+}
+
+// ForwardsTo says whether a server block forwards all names to this address, and to no other.
+func (s *Served) ForwardsTo(to netip.Addr) bool {
+	return len(s.To) > 0 && !slices.ContainsFunc(s.To, func(text string) bool {
+		if port, err := netip.ParseAddrPort(text); err == nil && port.Port() == portOfDNS {
+			return port.Addr() != to
+		}
+		addr, err := netip.ParseAddr(text)
+		return err != nil || addr != to
+	})
+}
+
+// arguments of the first line of a plugin.
+func arguments(tokens []caddyfile.Token) []string {
+	d := caddyfile.NewDispenserTokens("Corefile", tokens)
+	d.Next()
+	return d.RemainingArgs()
+}
+
+// forwards returns the addresses that the plugin forward sends every name to.
+func forwards(tokens []caddyfile.Token) []string {
+	if args := arguments(tokens); len(args) > 1 && args[0] == "." {
+		return args[1:]
+	}
+	return nil
 }
 
 // takes says whether a domain of the ClusterSet would take names away from what is served, or hide behind it.
@@ -60,7 +88,8 @@ func ServedBy(corefile string) ([]Served, error) {
 			if i == 0 {
 				port = p
 			}
-			out = append(out, Served{Zone: zone, By: "the server block " + key, Port: p, Block: true})
+			out = append(out, Served{Zone: zone, By: "the server block " + key, Port: p, Block: true,
+				Bind: arguments(b.Tokens["bind"]), To: forwards(b.Tokens["forward"])})
 		}
 		for _, directive := range sorted(b.Tokens) {
 			for _, s := range plugin(directive, b.Tokens[directive]) {

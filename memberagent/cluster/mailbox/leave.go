@@ -84,7 +84,7 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 	}
 	slices.Sort(out)
 	if dns.Reason == clusterdns.ReasonPending {
-		out = append(out, "the block in the Corefile")
+		out = append(out, "what the cluster's DNS forwards")
 	}
 	dirty, err := dirtyNodes(ctx, r, r.Live)
 	if err != nil {

@@ -41,9 +41,10 @@ type Peering struct {
 	// Live reads what is not cached.
 	Live      client.Reader
 	Discovery *discovery.Discovery
-	Wiring    clusterdns.Wiring
-	Version   string
-	Limited   bool
+	// DNS is the state of the cluster's DNS.
+	DNS     *clusterdns.State
+	Version string
+	Limited bool
 	// Refusals of imports.
 	Refusals *imports.Refusals
 	// Written is called for each write.
@@ -62,11 +63,6 @@ func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: v1alpha1.PeeringName}}}
 	})
-	only := func(keys ...types.NamespacedName) builder.Predicates {
-		return builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
-			return slices.Contains(keys, client.ObjectKeyFromObject(o))
-		}))
-	}
 	return ctrl.NewControllerManagedBy(m).Named("peering").
 		Watches(&v1alpha1.Peering{}, one).
 		Watches(&v1alpha1.Gateway{}, one).
@@ -76,12 +72,11 @@ func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 		Watches(&mcs.ServiceExport{}, one).
 		Watches(&mcs.ServiceImport{}, one, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
 			predicate.LabelChangedPredicate{}))).
-		Watches(&corev1.ConfigMap{}, one, only(r.Wiring.ConfigMap)).
-		Watches(&corev1.Service{}, one, builder.WithPredicates(predicate.Or(
-			predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == r.Wiring.Service }),
-			predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelImport] != "" })))).
+		Watches(&corev1.Service{}, one, builder.WithPredicates(
+			predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelImport] != "" }))).
 		Watches(metadataOf("Namespace"), one).
 		WatchesRawSource(source.Channel(r.Refusals.Changed(), one)).
+		WatchesRawSource(source.Channel(r.DNS.Changed(), one)).
 		Watches(&corev1.Pod{}, one, builder.WithPredicates(agentConditions())).
 		WithOptions(o).Complete(r)
 }
@@ -170,9 +165,7 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 		exists[nodes.Items[i].Name] = true
 	}
 	in.Gateways, in.NodeExists = gateways.Items, func(name string) bool { return exists[name] }
-	if in.DNS, err = r.Wiring.Condition(ctx, r, peering); err != nil {
-		return in, 0, err
-	}
+	in.DNS = r.DNS.Condition(peering)
 	if peering.Spec.Phase == v1alpha1.MemberLeaving {
 		again = time.Second
 		in.Remaining, err = r.remaining(ctx, in.DNS)
