@@ -36,7 +36,7 @@ func newDiagnoseDNS(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dns NAME",
 		Short: "Follow a name of the clusterset from a member to the backends",
-		Long: `Follow a name of the clusterset from a member to the backends: the name itself, the Corefile of the cluster's
+		Long: `Follow a name of the clusterset from a member to the backends: the name itself, what configures the cluster's
 own DNS, its pods, Sealane's DNS, the exports, what the broker has the member import, the namespace, the
 ServiceImport with its Service and EndpointSlices, the tunnels, the backends, and at last a look-up through
 the member's own DNS. Nothing is changed and no pod is started.

@@ -16,18 +16,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/cmd/kubectl-karmada-sealane/dnspath"
+	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
 )
 
 const (
-	corefileName     = "coredns"
-	nodeLocalName    = "node-local-dns"
-	corefileKey      = "Corefile"
 	corefileFlag     = "--coredns-configmap="
 	dnsName          = "sealane-dns"
 	clusterAgentName = "sealane-cluster-agent"
@@ -119,11 +116,14 @@ func (a *api) lookAround(ctx context.Context, facts *dnspath.Facts) error {
 	if err := a.readPeering(ctx, facts); err != nil || facts.Peering == nil {
 		return err
 	}
+	if err := a.readClusterDNS(ctx, facts); err != nil {
+		return err
+	}
+	asked := serviceOf(facts.ClusterDNS.Found)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return a.readClusterDNS(ctx, facts) })
 	g.Go(func() error { return a.readSealaneDNS(ctx, facts) })
 	g.Go(func() error { return a.readDerived(ctx, facts) })
-	g.Go(func() error { facts.Answers = a.answers(ctx, clusterDNS(), facts); return nil })
+	g.Go(func() error { facts.Answers = a.answers(ctx, asked, facts); return nil })
 	g.Go(func() error { facts.Direct = a.answers(ctx, sealaneDNS(), facts); return nil })
 	return g.Wait()
 }
@@ -161,7 +161,7 @@ func (a *api) find(ctx context.Context, key client.ObjectKey, object client.Obje
 	return true, nil
 }
 
-// readClusterDNS reads the Corefile that the cluster agent is told to edit, and whether the DNS runs.
+// readClusterDNS finds what configures the cluster's DNS, as the cluster agent does, and whether that runs.
 func (a *api) readClusterDNS(ctx context.Context, facts *dnspath.Facts) error {
 	var agent appsv1.Deployment
 	found, err := a.find(ctx, client.ObjectKey{Namespace: v1alpha1.Namespace, Name: clusterAgentName}, &agent)
@@ -171,26 +171,21 @@ func (a *api) readClusterDNS(ctx context.Context, facts *dnspath.Facts) error {
 	if found {
 		facts.Agent = workload(&agent)
 	}
-	key := configMapOf(&agent)
-	facts.ClusterDNS.ConfigMap = key.String()
-	if facts.ClusterDNS.Corefile, err = a.corefile(ctx, key); err != nil {
-		return err
+	d := &facts.ClusterDNS
+	d.Wiring = clusterdns.Wiring{ConfigMap: configMapOf(&agent), Service: sealaneDNS()}
+	if d.Found, err = d.Wiring.Find(ctx, a); err != nil {
+		return fmt.Errorf("look for what configures the cluster's DNS: %w", err)
 	}
-	nodeLocal := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: nodeLocalName}
-	if facts.ClusterDNS.NodeLocal, err = a.corefile(ctx, nodeLocal); err != nil {
-		return err
+	if d.Service = d.Found.Service; d.Service == "" {
+		return nil
 	}
-	if found, err = a.find(ctx, clusterDNS(), &corev1.Service{}); err != nil || !found {
-		return err
-	}
-	facts.ClusterDNS.Service = clusterDNS().String()
-	facts.ClusterDNS.Ready, err = a.readyBehind(ctx, clusterDNS())
+	d.Ready, err = a.readyBehind(ctx, serviceOf(d.Found))
 	return err
 }
 
-// configMapOf is the ConfigMap that the cluster agent edits.
+// configMapOf is the ConfigMap that the cluster agent is told to edit; without a name, it looks for one.
 func configMapOf(agent *appsv1.Deployment) client.ObjectKey {
-	key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: corefileName}
+	var key client.ObjectKey
 	for i := range agent.Spec.Template.Spec.Containers {
 		for _, arg := range agent.Spec.Template.Spec.Containers[i].Args {
 			value, is := strings.CutPrefix(arg, corefileFlag)
@@ -200,17 +195,6 @@ func configMapOf(agent *appsv1.Deployment) client.ObjectKey {
 		}
 	}
 	return key
-}
-
-func (a *api) corefile(ctx context.Context, key client.ObjectKey) (*string, error) {
-	var cm corev1.ConfigMap
-	if found, err := a.find(ctx, key, &cm); err != nil || !found {
-		return nil, err
-	}
-	if text, ok := cm.Data[corefileKey]; ok {
-		return &text, nil
-	}
-	return nil, nil
 }
 
 func workload(d *appsv1.Deployment) dnspath.Workload {

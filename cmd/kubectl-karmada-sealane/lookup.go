@@ -23,13 +23,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
 )
 
 // versionName with a domain after it is answered by Sealane's DNS alone.
 const versionName = "dns-version."
 
-// clusterDNS is the Service that every cluster's DNS has, whatever it is made of.
-func clusterDNS() client.ObjectKey {
+// clusterDNS is the Service that pods ask, by its usual name where none is found.
+func (a *api) clusterDNS(ctx context.Context) (client.ObjectKey, error) {
+	found, err := clusterdns.Wiring{}.Find(ctx, a)
+	if err != nil {
+		return client.ObjectKey{}, fmt.Errorf("look for the cluster's DNS: %w", err)
+	}
+	return serviceOf(found), nil
+}
+
+func serviceOf(found *clusterdns.Found) client.ObjectKey {
+	if namespace, name, ok := strings.Cut(found.Service, "/"); ok {
+		return client.ObjectKey{Namespace: namespace, Name: name}
+	}
 	return client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kube-dns"}
 }
 
@@ -86,7 +98,11 @@ func (a *api) resolve(ctx context.Context, name string) (string, error) {
 
 // askClusterDNS asks the cluster's DNS for a text.
 func (a *api) askClusterDNS(ctx context.Context, name string) (string, error) {
-	replies, err := a.ask(ctx, clusterDNS(), name, dns.TypeTXT)
+	service, err := a.clusterDNS(ctx)
+	if err != nil {
+		return "", err
+	}
+	replies, err := a.ask(ctx, service, name, dns.TypeTXT)
 	if err != nil {
 		return "", err
 	}

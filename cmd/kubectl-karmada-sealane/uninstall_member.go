@@ -5,8 +5,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -182,29 +184,36 @@ func removeImports(ctx context.Context, member *api, p *progress) error {
 	return nil
 }
 
-// removeForwarding takes our block out of CoreDNS's Corefile.
+// removeForwarding takes what Sealane added out of the configuration of the cluster's DNS.
 func removeForwarding(ctx context.Context, member *api, p *progress) error {
-	var cm corev1.ConfigMap
-	err := member.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "coredns"}, &cm)
-	if gone(err) {
-		return nil
+	var agent appsv1.Deployment
+	if _, err := member.find(ctx, client.ObjectKey{Namespace: v1alpha1.Namespace, Name: clusterAgentName},
+		&agent); err != nil {
+		return err
 	}
+	wiring := clusterdns.Wiring{ConfigMap: configMapOf(&agent)}
+	found, err := wiring.Find(ctx, member)
 	if err != nil {
-		return fmt.Errorf("get the Corefile: %w", err)
+		return fmt.Errorf("look for what configures the cluster's DNS: %w", err)
 	}
-	corefile, err := clusterdns.Remove(cm.Data["Corefile"])
-	if err != nil {
-		p.warn("kube-system/coredns: %v: remove Sealane's block from the Corefile by hand", err)
-		return nil // said, and no reason to leave the rest behind
+	leaving := &v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{Phase: v1alpha1.MemberLeaving}}
+	plan := wiring.Plan(found, leaving, netip.Addr{})
+	if plan.Condition.Reason != clusterdns.ReasonRemoved {
+		// Said, and no reason to leave the rest behind.
+		p.warn("%s", plan.Condition.Message)
 	}
-	if corefile == cm.Data["Corefile"] {
-		return nil
+	for i := range plan.Changes {
+		c := &plan.Changes[i]
+		if c.Want == nil {
+			err = client.IgnoreNotFound(member.Delete(ctx, c.Have))
+		} else {
+			err = member.Update(ctx, c.Want, client.FieldOwner(fieldManager))
+		}
+		if err != nil {
+			return fmt.Errorf("change %s: %w", c.What, err)
+		}
+		p.say("what Sealane added is removed from %s", c.What)
 	}
-	cm.Data["Corefile"] = corefile
-	if err := member.Update(ctx, &cm, client.FieldOwner(fieldManager)); err != nil {
-		return fmt.Errorf("update the Corefile: %w", err)
-	}
-	p.say("block removed from the Corefile")
 	return nil
 }
 

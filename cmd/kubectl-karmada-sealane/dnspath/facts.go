@@ -12,6 +12,7 @@ import (
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
 )
 
 // Facts are what is known in one member, and elsewhere, about one name.
@@ -64,11 +65,9 @@ type Workload struct {
 
 // ClusterDNS is the cluster's own DNS.
 type ClusterDNS struct {
-	// ConfigMap as "namespace/name" and its Corefile; nil where there is none.
-	ConfigMap string
-	Corefile  *string
-	// NodeLocal is the Corefile of NodeLocal DNSCache; nil where that does not run.
-	NodeLocal *string
+	// Found is what configures it, and Wiring how that was looked for.
+	Found  *clusterdns.Found
+	Wiring clusterdns.Wiring
 	// Service as "namespace/name" and how many endpoints of it are ready; "" where there is none.
 	Service string
 	Ready   int

@@ -3,7 +3,6 @@
 package dnspath
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ import (
 // Follow returns the steps of the path in the order in which one causes the next, up to the first that is
 // broken.
 func Follow(f *Facts) []Step {
-	path := []func(*Facts) []Step{name, member, agent, corefile, nodeLocal, clusterDNS, sealaneDNS}
+	path := []func(*Facts) []Step{name, member, agent, corefile, clusterDNS, sealaneDNS}
 	if f.Name.Kind != Version {
 		path = append(path, exports, bundle, shape, namespace, serviceImport, service, tunnels, nodes, endpoints)
 	}
@@ -96,60 +95,44 @@ func corefile(f *Facts) []Step {
 			"it comes with the install bundle: see kubectl get clusterpropagationpolicies on the Karmada API, and whether it "+
 				"reached "+f.Cluster)}
 	}
-	if d.Corefile == nil {
-		text := "ConfigMap " + d.ConfigMap + " has no Corefile: whether the cluster's DNS forwards " + f.Name.Domain +
-			" by other means, the look-up tells"
-		return []Step{note(stepCorefile, "%s", text)}
-	}
-	want, _, err := clusterdns.Add(*d.Corefile, clusterdns.Forward{
-		Domains: f.Peering.Spec.DNS.Domains, To: f.DNS.IP, Networks: f.Peering.Spec.Networks,
-	})
+	plan := d.Wiring.Plan(d.Found, f.Peering, f.DNS.IP)
+	c := &plan.Condition
 	switch {
-	case errors.Is(err, clusterdns.ErrDomainTaken):
-		return []Step{broken(stepCorefile, expected, fmt.Sprintf("ConfigMap %s: %v", d.ConfigMap, err),
-			"use another domain in spec.dns.domains of the ClusterSet, or take that zone out of the Corefile")}
-	case errors.Is(err, clusterdns.ErrInvalidCorefile):
-		return []Step{broken(stepCorefile, expected, fmt.Sprintf("ConfigMap %s: %v", d.ConfigMap, err),
-			"correct the Corefile")}
-	case err != nil:
-		return []Step{broken(stepCorefile, expected, fmt.Sprintf("ConfigMap %s: %v", d.ConfigMap, err),
-			"remove the lines with these marks, and what is between them; Sealane then adds its block anew")}
-	case want == *d.Corefile:
-		return []Step{ok(stepCorefile, "ConfigMap %s forwards %s to %s, the Service sealane-dns", d.ConfigMap,
-			f.Name.Domain, f.DNS.IP)}
+	case c.Reason == clusterdns.ReasonNoCorefile || c.Reason == clusterdns.ReasonUnknownDNS:
+		return []Step{note(stepCorefile, "%s; whether it forwards %s by other means, the look-up tells", c.Message,
+			f.Name.Domain)}
+	case c.Status != metav1.ConditionTrue:
+		found, remedy := c.Message, "see what the page on DNS says of this reason: "+c.Reason
+		if at := strings.LastIndex(found, "; "); at > 0 {
+			found, remedy = found[:at], found[at+2:]
+		}
+		return []Step{broken(stepCorefile, expected, found, remedy)}
+	case len(plan.Changes) == 0:
+		return []Step{ok(stepCorefile, "%s", c.Message)}
 	}
-	found := "Sealane's block in the Corefile of ConfigMap " + d.ConfigMap + " is another than it should be"
-	if without, err := clusterdns.Remove(*d.Corefile); err == nil && without == *d.Corefile {
-		found = "the Corefile in ConfigMap " + d.ConfigMap + " has no block of Sealane's"
+	var others []string
+	for i := range plan.Changes {
+		others = append(others, plan.Changes[i].What)
 	}
+	found := strings.Join(others, " and ") + " does not forward as Sealane would have it"
+	remedy := "the cluster agent writes it anew within a second, and has not: " + f.agentLogs()
 	if reported != nil && reported.Status != metav1.ConditionTrue {
 		found += "\nthe cluster agent says: " + reported.Message
+		if reported.Reason == clusterdns.ReasonPutBack || reported.Reason == clusterdns.ReasonNotAllowed {
+			remedy = "make the change by hand, where the object is kept"
+		}
 	}
-	remedy := "the cluster agent writes it anew within a second, and has not: " + f.agentLogs()
 	if f.Agent.Ready == 0 {
 		remedy = "the cluster agent writes it anew, once one of its pods is ready: " + f.pods("sealane-cluster-agent")
 	}
 	return []Step{broken(stepCorefile, expected, found, remedy)}
 }
 
-// nodeLocal: NodeLocal DNSCache stands before the cluster's DNS and sends what it does not know elsewhere.
-func nodeLocal(f *Facts) []Step {
-	if f.ClusterDNS.NodeLocal == nil {
-		return nil
-	}
-	if clusterdns.HasBlock(*f.ClusterDNS.NodeLocal, f.Name.Domain) {
-		return []Step{ok(stepNodeLocal, "NodeLocal DNSCache has a server block for %s", f.Name.Domain)}
-	}
-	return []Step{broken(stepNodeLocal, "the Corefile of NodeLocal DNSCache, which pods ask, to forward "+f.Name.Domain,
-		"ConfigMap kube-system/node-local-dns has no server block for it: such names go to the nodes' own name servers",
-		"add one like that of the cluster's own domain, which forwards to the cluster's DNS: the page on DNS has it")}
-}
-
 func clusterDNS(f *Facts) []Step {
 	d := &f.ClusterDNS
 	switch {
 	case d.Service == "":
-		return []Step{note(stepClusterDNS, "there is no Service kube-system/kube-dns, by which clusters name their DNS")}
+		return []Step{note(stepClusterDNS, "no Service was found by which pods ask the cluster's DNS")}
 	case d.Ready == 0:
 		return []Step{broken(stepClusterDNS, "pods of the cluster's own DNS to be ready",
 			"the Service "+d.Service+" has no ready endpoint",

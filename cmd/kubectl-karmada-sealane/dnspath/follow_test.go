@@ -4,6 +4,7 @@ package dnspath
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -15,10 +16,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden file")
@@ -27,21 +32,51 @@ const corefileOfC1 = "# BEGIN sealane\nclusterset.local:53 {\n    errors\n    fo
 	"# END sealane\n.:53 {\n}\n"
 
 // healthy is everything about cart.shop from c1, which c2 and c3 export with two pods each.
+// objects are what a cluster has.
+type objects []*corev1.ConfigMap
+
+func (o objects) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	for _, cm := range o {
+		if out, ok := into.(*corev1.ConfigMap); ok && client.ObjectKeyFromObject(cm) == key {
+			cm.DeepCopyInto(out)
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+func (o objects) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+func foundIn(o ...*corev1.ConfigMap) *clusterdns.Found {
+	found, err := clusterdns.Wiring{}.Find(context.Background(), objects(o))
+	if err != nil {
+		panic(err)
+	}
+	return found
+}
+
+func configMap(name, corefile string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, ResourceVersion: "1"},
+		Data:       map[string]string{"Corefile": corefile},
+	}
+}
+
+func (f *Facts) hasCorefile(text string) { f.ClusterDNS.Found = foundIn(configMap("coredns", text)) }
+
 func healthy(text string) *Facts {
 	name, broken := Parse(text, "shop", []string{"clusterset.local"})
 	if broken != nil {
 		panic(broken.Found)
 	}
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	corefile := corefileOfC1
 	at := metav1.NewTime(now)
 	f := &Facts{
 		Cluster: "c1", Kubectl: "kubectl --context c1", Plugin: "kubectl karmada sealane", Now: now, Name: name,
 		Peering: &v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{ClusterSet: "default", Phase: v1alpha1.MemberActive,
 			DNS: v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}}}},
-		Agent: Workload{Name: "sealane-system/sealane-cluster-agent", Ready: 1, Desired: 1},
-		ClusterDNS: ClusterDNS{ConfigMap: "kube-system/coredns", Corefile: &corefile,
-			Service: "kube-system/kube-dns", Ready: 2},
+		Agent:      Workload{Name: "sealane-system/sealane-cluster-agent", Ready: 1, Desired: 1},
+		ClusterDNS: ClusterDNS{Found: foundIn(configMap("coredns", corefileOfC1)), Service: "kube-system/kube-dns", Ready: 2},
 		DNS: SealaneDNS{IP: netip.MustParseAddr("10.88.0.53"),
 			Workload: Workload{Name: "sealane-system/sealane-dns", Ready: 2, Desired: 2}},
 		Exports:    []Export{{Cluster: "c2", Exported: true, Ready: 2}, {Cluster: "c3", Exported: true, Ready: 2}},
@@ -189,23 +224,40 @@ func cases() []struct {
 				Reason: v1alpha1.ReasonWaitingForFacts, Message: "the agent has not reported yet"}}
 		}},
 		{"another domain", cart, func(f *Facts) { f.Peering.Spec.DNS.Domains = []string{"super.example"} }},
-		{"no block", cart, func(f *Facts) { *f.ClusterDNS.Corefile = ".:53 {\n}\n" }},
-		{"no block and no agent", cart, func(f *Facts) { *f.ClusterDNS.Corefile, f.Agent.Ready = ".:53 {\n}\n", 0 }},
+		{"no block", cart, func(f *Facts) { f.hasCorefile(".:53 {\n}\n") }},
+		{"no block and no agent", cart, func(f *Facts) {
+			f.hasCorefile(".:53 {\n}\n")
+			f.Agent.Ready = 0
+		}},
 		{"another address in the block", cart, func(f *Facts) {
 			f.DNS.IP = netip.MustParseAddr("10.88.0.54")
 			f.Peering.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PeeringDNSConfigured, Status: metav1.ConditionFalse,
 				Message: "the Corefile is about to be changed"}}
 		}},
-		{"marks broken", cart, func(f *Facts) { *f.ClusterDNS.Corefile = "# BEGIN sealane\n.:53 {\n}\n" }},
-		{"domain taken", cart, func(f *Facts) { *f.ClusterDNS.Corefile = "clusterset.local:53 {\n}\n" }},
-		{"no Corefile", cart, func(f *Facts) { f.ClusterDNS.Corefile = nil }},
+		{"marks broken", cart, func(f *Facts) { f.hasCorefile("# BEGIN sealane\n.:53 {\n}\n") }},
+		{"domain taken", cart, func(f *Facts) { f.hasCorefile("clusterset.local:53 {\n}\n") }},
+		{"no Corefile", cart, func(f *Facts) { f.ClusterDNS.Found = foundIn() }},
 		{"no Service of Sealane's DNS", cart, func(f *Facts) { f.DNS.IP = netip.Addr{} }},
-		{"NodeLocal DNSCache forwards", cart, func(f *Facts) {
-			text := "clusterset.local:53 {\n}\n.:53 {\n}\n"
-			f.ClusterDNS.NodeLocal = &text
+		{"forwarded by hand", cart,
+			func(f *Facts) { f.hasCorefile("clusterset.local:53 {\n    forward . 10.88.0.53\n}\n.:53 {\n}\n") }},
+		{"an imported file", cart, func(f *Facts) {
+			file := configMap("coredns-custom", "")
+			file.Data = map[string]string{"sealane.server": "# BEGIN sealane\nclusterset.local:53 {\n    errors\n" +
+				"    forward . 10.88.0.53\n}\n# END sealane\n"}
+			f.ClusterDNS.Found = foundIn(configMap("coredns", ".:53 {\n}\nimport custom/*.server\n"), file)
 		}},
-		{"NodeLocal DNSCache does not forward", cart,
-			func(f *Facts) { text := ".:53 {\n}\n"; f.ClusterDNS.NodeLocal = &text }},
+		{"put back", cart, func(f *Facts) {
+			f.hasCorefile(".:53 {\n}\n")
+			f.Peering.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PeeringDNSConfigured, Status: metav1.ConditionFalse,
+				Reason: v1alpha1.ReasonDNSPutBack, Message: "it was put back by Argo CD"}}
+		}},
+		{"NodeLocal DNSCache forwards by hand", cart, func(f *Facts) {
+			f.ClusterDNS.Found = foundIn(configMap("coredns", corefileOfC1),
+				configMap("node-local-dns", "clusterset.local:53 {\n}\n.:53 {\n}\n"))
+		}},
+		{"NodeLocal DNSCache does not forward", cart, func(f *Facts) {
+			f.ClusterDNS.Found = foundIn(configMap("coredns", corefileOfC1), configMap("node-local-dns", ".:53 {\n}\n"))
+		}},
 		{"no pod of the cluster's DNS", cart, func(f *Facts) { f.ClusterDNS.Ready = 0 }},
 		{"another name of the cluster's DNS", cart, func(f *Facts) { f.ClusterDNS.Service = "" }},
 		{"no pod of Sealane's DNS", cart, func(f *Facts) { f.DNS.Ready = 0 }},

@@ -29,7 +29,6 @@ const (
 	stepMember        = "member"
 	stepAgent         = "agent"
 	stepCorefile      = "corefile"
-	stepNodeLocal     = "node-local"
 	stepClusterDNS    = "cluster-dns"
 	stepSealaneDNS    = "sealane-dns"
 	stepExport        = "export"
