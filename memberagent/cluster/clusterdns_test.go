@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -285,6 +287,38 @@ func TestClusterDNSOfOpenShift(t *testing.T) {
 	m.peeringCondition("DNSConfigured", metav1.ConditionTrue, "Configured", "dnses.operator.openshift.io default")
 	m.leave()
 	servers(corp)
+}
+
+// TestClusterDNSThatCannotBePutBack: a member whose agent has lost its rights does not count as clean.
+func TestClusterDNSThatCannotBePutBack(t *testing.T) {
+	m, address := dnsMember(t, func(m *member) {
+		m.dnsProgram("kube-dns", "coredns", "coredns", "coredns")
+		m.dnsConfig("coredns", map[string]string{"Corefile": corefile})
+	})
+	m.hasData("coredns", map[string]string{"Corefile": markedBlock(address) + corefile})
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "sealane-cluster-agent"}}
+	verbs := func(from, to string) {
+		change(m, role, func(r *rbacv1.ClusterRole) {
+			for i := range r.Rules {
+				if slices.Contains(r.Rules[i].ResourceNames, "node-local-dns") {
+					r.Rules[i].Verbs = slices.DeleteFunc(r.Rules[i].Verbs, func(v string) bool { return v == from })
+					if to != "" {
+						r.Rules[i].Verbs = append(r.Rules[i].Verbs, to)
+					}
+				}
+			}
+		})
+	}
+	verbs("patch", "")
+	change(m, &v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName}}, func(p *v1alpha1.Peering) {
+		p.Spec.Phase = v1alpha1.MemberLeaving
+	})
+	m.peeringCondition("DNSConfigured", metav1.ConditionFalse, "Pending", "could not be changed")
+	verbs("", "patch")
+	// A watch tells of any change.
+	change(m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns"}},
+		func(c *corev1.ConfigMap) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, "a", "b") })
+	m.peeringCondition("DNSConfigured", metav1.ConditionFalse, "Removed", "")
 }
 
 // TestClusterDNSThatIsUnknown: the condition names what was found and the block to add.

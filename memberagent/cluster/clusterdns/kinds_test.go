@@ -309,6 +309,15 @@ func TestKindsThatAreLeftAlone(t *testing.T) {
 	}
 }
 
+// An agent that may not read what a cluster of its kind does not have is an agent of an earlier version's rights.
+func TestWhatIsNotNeededMayBeDenied(t *testing.T) {
+	at := &cluster{[]client.Object{corefileIn("coredns", kubeadm)}, []string{"coredns-custom", "kube-dns",
+		"node-local-dns"}}
+	if p := at.plan(t, Wiring{}, member()); p.Condition.Status != metav1.ConditionTrue || len(p.Changes) != 1 {
+		t.Errorf("got %+v", p)
+	}
+}
+
 // What a person has forwarded already counts, and is not touched.
 func TestForwardedByHand(t *testing.T) {
 	for name, objects := range map[string][]client.Object{

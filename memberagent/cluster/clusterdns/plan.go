@@ -36,8 +36,8 @@ type Plan struct {
 	Changes []Change
 	// Condition DNSConfigured, which is true once the changes are made.
 	Condition metav1.Condition
-	// Text of the domains and the address, which is the same for as long as a change means the same.
-	forward Forward
+	forward   Forward
+	leaving   bool
 }
 
 // Change of one object.
@@ -54,6 +54,7 @@ func (w Wiring) Plan(found *Found, peering *v1alpha1.Peering, to netip.Addr) Pla
 		Domains: domains, To: to, ClusterDomain: w.ClusterDomain, Networks: peering.Spec.Networks,
 	}}
 	leaving := peering.Spec.Phase == v1alpha1.MemberLeaving
+	p.leaving = leaving
 	if !leaving && !to.IsValid() {
 		p.Condition = no(ReasonServiceMissing, "the Service %s does not exist or has no ClusterIP; it comes with "+
 			"Sealane's install bundle", w.Service)
@@ -118,7 +119,7 @@ func (t *Target) want(off bool, f Forward) (want client.Object, unforwarded, err
 func (w Wiring) missing(found *Found, f Forward, wired bool) *metav1.Condition {
 	var c metav1.Condition
 	switch {
-	case len(found.denied) > 0:
+	case !wired && len(found.denied) > 0:
 		c = no(ReasonNotAllowed, "the cluster agent may not read %s, which configures the cluster's DNS; name it in the "+
 			"ClusterRole sealane-cluster-agent by an OverridePolicy, or add this to it by hand, outside of other server "+
 			"blocks:\n%s", strings.Join(found.denied, ", "), f.byHand(""))

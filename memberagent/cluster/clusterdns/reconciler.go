@@ -112,8 +112,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 			r.state.set(peering, no(ReasonPending, "%s is about to be changed", plan.Changes[i].What))
 			return ctrl.Result{}, err
 		}
-		if refused != nil && plan.Condition.Reason != ReasonRemoved {
-			plan.Condition = *refused
+		if refused != nil {
+			if plan.Condition = *refused; peering.Spec.Phase == v1alpha1.MemberLeaving {
+				// It is not removed until it is.
+				plan.Condition.Reason = ReasonPending
+			}
 		}
 	}
 	r.state.set(peering, plan.Condition)
@@ -122,7 +125,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 
 // change one object, or say why not.
 func (r *Reconciler) change(ctx context.Context, p *Plan, c *Change) (*metav1.Condition, error) {
-	removal := p.Condition.Reason == ReasonRemoved || c.Off
+	removal := p.leaving || c.Off
 	text := p.forward.byHand("")
 	if !removal {
 		if since := r.putBack.found(c.Have, text, r.Now()); !since.IsZero() {
