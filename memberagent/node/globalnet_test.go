@@ -453,7 +453,7 @@ func (n *twins) hostile(t *testing.T) {
 		nft add rule ip test arrived iifname sl-c0 udp dport 7777 counter comment arrived`)
 	inNetworkOf(t, n.gw1.holder, func() error {
 		if err := sendRaw(udp4("10.7.1.10", serviceOfTwin2, 7777, []byte("x")))(); !errors.Is(err, syscall.EPERM) {
-			return fmt.Errorf("a pod's address is sent: %v", err)
+			return fmt.Errorf("a pod's address is sent: expected EPERM, found %w", err)
 		}
 		return nil
 	})
