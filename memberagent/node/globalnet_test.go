@@ -50,14 +50,20 @@ func newTwins(t *testing.T, pods map[string][]v1alpha1.GlobalPod) *twins {
 	n.worker2 = n.newMachine(t, "worker2", "c2", 4, "10.7.1", "fd07:0:0:1")
 	n.tellTwins(t, v1alpha1.MemberActive, []string{"10.7.0.10", "10.7.1.10"})
 	for _, m := range n.all() {
-		m.forwardsItsPods(t)
-		m.masquerades(t)
-		for _, iptables := range []string{"iptables-nft", "ip6tables-nft"} {
-			m.run(t, iptables+" -I FORWARD -m conntrack --ctstate INVALID -j DROP")
-		}
-		m.start(t)
+		m.startTwin(t)
 	}
 	return n
+}
+
+// startTwin starts the agent on a machine with what others may do there.
+func (m *machine) startTwin(t *testing.T) {
+	t.Helper()
+	m.forwardsItsPods(t)
+	m.masquerades(t)
+	for _, iptables := range []string{"iptables-nft", "ip6tables-nft"} {
+		m.run(t, iptables+" -I FORWARD -m conntrack --ctstate INVALID -j DROP")
+	}
+	m.start(t)
 }
 
 // masquerades does what a CNI may do: whatever leaves the pod network gets the node's address.
@@ -70,11 +76,16 @@ func (m *machine) masquerades(t *testing.T) {
 // tellTwins gives every machine its cluster's objects, with these backends of its cluster's service.
 func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []string) {
 	t.Helper()
-	gateways := map[string]*machine{"c1": n.gw1, "c2": n.gw2}
+	gateways := map[string][]*machine{"c1": {n.gw1, n.gw4}, "c2": {n.gw2, n.gw3}}
 	others := map[string]string{"c1": "c2", "c2": "c1"}
 	services := map[string]string{"c1": serviceOfTwin1, "c2": serviceOfTwin2}
 	for _, m := range n.all() {
-		own, other := gateways[m.cluster].endpoint(t, 0), gateways[others[m.cluster]].endpoint(t, 0)
+		var theirs []v1alpha1.Endpoint
+		for slot, g := range gateways[others[m.cluster]] {
+			if g != nil {
+				theirs = append(theirs, g.endpoint(t, slot))
+			}
+		}
 		o := node.Objects{
 			Peering: &v1alpha1.Peering{
 				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName},
@@ -84,11 +95,17 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 					Cable:       v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
 					HealthCheck: v1alpha1.HealthCheckSpec{IntervalMilliseconds: 100, FailureThreshold: 3},
 					RemoteClusters: []v1alpha1.RemoteCluster{{Name: others[m.cluster], GlobalCIDR: blocks[others[m.cluster]],
-						Translated: true, Endpoints: []v1alpha1.Endpoint{other}}},
+						Translated: true, Endpoints: theirs}},
 				},
 			},
-			Gateways: []v1alpha1.Gateway{{ObjectMeta: metav1.ObjectMeta{Name: own.Gateway},
-				Status: v1alpha1.GatewayStatus{Endpoint: &own}}},
+		}
+		for slot, g := range gateways[m.cluster] {
+			if g == nil {
+				continue
+			}
+			own := g.endpoint(t, slot)
+			o.Gateways = append(o.Gateways, v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: own.Gateway},
+				Spec: v1alpha1.GatewaySpec{Slot: own.Slot}, Status: v1alpha1.GatewayStatus{Endpoint: &own}})
 		}
 		for _, k := range n.all() {
 			if k.cluster == m.cluster {
