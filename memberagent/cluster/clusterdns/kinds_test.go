@@ -365,6 +365,23 @@ func TestTheBlockMovesToTheImportedFile(t *testing.T) {
 	}
 }
 
+// The file goes before the block comes, too, where the Corefile imports none any more.
+func TestTheBlockMovesToTheCorefile(t *testing.T) {
+	program := programOfDNS("kube-dns", "coredns", "coredns", "coredns")
+	file := configMap("coredns-custom", map[string]string{"sealane.server": ours, "a.server": ""})
+	inside := strings.Replace(k3s, "*.override", "*.server", 1)
+	for _, corefile := range []string{k3s, strings.TrimSuffix(inside, "import /etc/coredns/custom/*.server\n")} {
+		at := &cluster{objects: append(append([]client.Object{}, program...), corefileIn("coredns", corefile), file)}
+		if corefile != k3s {
+			at.objects[0], at.objects[1] = k3sProgram[0], k3sProgram[1]
+		}
+		p := at.plan(t, Wiring{}, member())
+		if len(p.Changes) != 2 || p.Changes[0].Have.GetName() != "coredns-custom" {
+			t.Errorf("got %+v", p.Changes)
+		}
+	}
+}
+
 // Domains that the ClusterSet has no more go, and an address that changed is replaced.
 func TestStubDomainsFollowTheClusterSet(t *testing.T) {
 	at := &cluster{objects: append(programOfDNS("kube-dns", "kube-dns", "kubedns"),
