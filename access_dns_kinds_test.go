@@ -28,7 +28,7 @@ func applied(t *testing.T, name string, annotations, labels, data map[string]str
 				Namespace: "kube-system", Name: name, Labels: labels, Annotations: annotations,
 			},
 			Data: data,
-		}, client.Apply, client.FieldOwner("sealane-cluster-agent")) //nolint:staticcheck // a typed object
+		}, client.Apply, client.FieldOwner("sealane-cluster-agent"))
 	}
 }
 
