@@ -72,10 +72,10 @@ func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string) []v1alpha1.G
 }
 
 // assignPods gives each of a service's pods its address. before is what the service's object says. Who is not among the
-// pods any more keeps its address for as long as Grace. It returns how many have none, and why, and after how long the
-// first of those kept is not kept any more; 0 is never.
+// pods any more keeps its address for as long as Grace. It returns how many have none, after how long the first of
+// those kept is not kept any more, 0 being never, and why no address is left.
 func assignPods(a *Allocator, service types.NamespacedName, before, pods []v1alpha1.GlobalPod,
-	now time.Time) (out []v1alpha1.GlobalPod, without int, why error, again time.Duration) {
+	now time.Time) (out []v1alpha1.GlobalPod, without int, again time.Duration, why error) {
 	has := func(p v1alpha1.GlobalPod) bool { _, ok := a.of[podOf(service, p.Name)]; return ok }
 	pods = slices.Clone(pods)
 	// Those that have an address come first: of very many, they keep it.
@@ -123,7 +123,7 @@ func assignPods(a *Allocator, service types.NamespacedName, before, pods []v1alp
 		out = append(out, p)
 	}
 	slices.SortFunc(out, func(x, y v1alpha1.GlobalPod) int { return cmp.Compare(x.Name, y.Name) })
-	return out, without, why, again
+	return out, without, again, why
 }
 
 // keptPods are those of an object's pods that are there no more and that have their address still, the last to go

@@ -69,7 +69,7 @@ func TestPodsKeepTheirAddresses(t *testing.T) {
 	block, now := netip.MustParsePrefix("120.1.0.0/24"), time.Unix(1e9, 0)
 	a := NewAllocator(block, nil)
 	assign := func(before []v1alpha1.GlobalPod, pods ...v1alpha1.GlobalPod) []v1alpha1.GlobalPod {
-		out, without, why, _ := assignPods(a, key(1), before, pods, now)
+		out, without, _, why := assignPods(a, key(1), before, pods, now)
 		if without != 0 || why != nil {
 			t.Fatalf("%d without an address: %v", without, why)
 		}
@@ -117,11 +117,11 @@ func TestPodsExhausted(t *testing.T) {
 	for n := range 40 {
 		pods = append(pods, podNamed(n, fmt.Sprintf("10.7.1.%d", n)))
 	}
-	before, without, why, _ := assignPods(a, key(1), nil, pods[20:], now)
+	before, without, _, why := assignPods(a, key(1), nil, pods[20:], now)
 	if without != 0 {
 		t.Fatal(why)
 	}
-	out, without, why, _ := assignPods(a, key(1), before, pods, now)
+	out, without, _, why := assignPods(a, key(1), before, pods, now)
 	if without != 10 || why == nil || !strings.Contains(why.Error(), "120.1.0.0/26") || len(out) != 40 {
 		t.Errorf("%d of %d without an address: %v", without, len(out), why)
 	}
@@ -144,7 +144,7 @@ func TestVeryManyPods(t *testing.T) {
 		pods = append(pods, podNamed(n, "10.7.1.1"))
 	}
 	before, _, _, _ := assignPods(a, key(1), nil, pods[2*maxPods:], now)
-	out, without, why, _ := assignPods(a, key(1), before, pods, now)
+	out, without, _, why := assignPods(a, key(1), before, pods, now)
 	if len(out) != maxPods || without != 2*maxPods || why != nil || render(out) != render(before) {
 		t.Errorf("%d listed, %d without an address, %v", len(out), without, why)
 	}

@@ -232,7 +232,7 @@ func (r *Reconciler) status(allocator *Allocator, o *v1alpha1.GlobalIngressIP,
 		set(metav1.ConditionFalse, v1alpha1.ReasonNoBlock, "the cluster has no block of global addresses")
 		return status, 0
 	}
-	pods, without, why, again := assignPods(allocator, service, o.Status.Pods, w.pods, now)
+	pods, without, again, why := assignPods(allocator, service, o.Status.Pods, w.pods, now)
 	status.Pods = pods
 	switch {
 	case !w.exported:
@@ -272,8 +272,7 @@ func (r *Reconciler) status(allocator *Allocator, o *v1alpha1.GlobalIngressIP,
 // Tell adds to an export the global address of its service or, if it is headless, those of its pods: those that are
 // in the cluster's block.
 func Tell(ctx context.Context, c client.Reader, e *v1alpha1.Export, cidr string) error {
-	block, err := netfacts.ParseGlobal(cidr)
-	if err != nil {
+	if cidr == "" {
 		return nil
 	}
 	o := &v1alpha1.GlobalIngressIP{}
@@ -282,7 +281,8 @@ func Tell(ctx context.Context, c client.Reader, e *v1alpha1.Export, cidr string)
 	} else if err != nil {
 		return fmt.Errorf("get GlobalIngressIP %s/%s: %w", e.Namespace, e.Name, err)
 	}
-	if o.Status.ReleasedAt != nil {
+	block, err := netfacts.ParseGlobal(cidr)
+	if err != nil || o.Status.ReleasedAt != nil {
 		return nil
 	}
 	inBlock := func(text string) bool {
