@@ -281,14 +281,17 @@ func Tell(ctx context.Context, c client.Reader, e *v1alpha1.Export, cidr string)
 	} else if err != nil {
 		return fmt.Errorf("get GlobalIngressIP %s/%s: %w", e.Namespace, e.Name, err)
 	}
-	block, err := netfacts.ParseGlobal(cidr)
-	if err != nil || o.Status.ReleasedAt != nil {
+	if o.Status.ReleasedAt != nil {
 		return nil
 	}
+	block, noBlock := netfacts.ParseGlobal(cidr)
 	inBlock := func(text string) bool {
 		ip, err := netip.ParseAddr(text)
+		if noBlock != nil || err != nil {
+			return false
+		}
 		_, ok := globalnet.Number(block, ip)
-		return err == nil && ok
+		return ok
 	}
 	if e.Settings.Type == v1alpha1.ClusterSetIP {
 		if inBlock(o.Status.IP) {
