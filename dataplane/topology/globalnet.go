@@ -109,11 +109,12 @@ func (b *builder) buildServices(ips []v1alpha1.GlobalIngressIP) {
 	taken := globalOwners{make(map[netip.Addr]string, len(ips)), map[netip.Addr]bool{}}
 	for _, g := range ips {
 		ref := "GlobalIngressIP/" + g.Namespace + "/" + g.Name
-		if g.Status.IP != "" {
+		// What is only kept for somebody may be another's by now.
+		if g.Status.IP != "" && g.Status.ReleasedAt == nil {
 			b.service(ref, g.Status, &taken)
 		}
 		for _, p := range g.Status.Pods {
-			if p.GlobalIP != "" {
+			if p.GlobalIP != "" && p.ReleasedAt == nil {
 				b.globalPod(ref, p, &taken)
 			}
 		}
@@ -143,7 +144,7 @@ func (b *builder) service(ref string, status v1alpha1.GlobalIngressIPStatus, tak
 		return
 	}
 	s := Service{Address: a, Ports: b.servicePorts(ref, status.Ports)}
-	if len(s.Ports) > 0 && status.ReleasedAt == nil {
+	if len(s.Ports) > 0 {
 		b.Local.Services = append(b.Local.Services, s)
 	}
 }
@@ -151,9 +152,6 @@ func (b *builder) service(ref string, status v1alpha1.GlobalIngressIPStatus, tak
 // globalPod accepts pods alone: all ports of a pod are reached, and those of a node are not for others.
 func (b *builder) globalPod(ref string, p v1alpha1.GlobalPod, taken *globalOwners) {
 	a, f := b.global(ref+" for "+clip.Quote(p.Name), p.GlobalIP, taken)
-	if f == nil && (p.IP == "" || p.ReleasedAt != nil) {
-		return // it is kept for a pod that went
-	}
 	var ip netip.Addr
 	if f == nil {
 		ip, f = parseAddr(p.IP)

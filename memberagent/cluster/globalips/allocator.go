@@ -13,22 +13,29 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/globalnet"
 )
 
-// Grace is how long the address of a service that is exported no more goes to no other: clients may still know it.
-const Grace = time.Hour
+// Grace is how long the address of a service that is exported no more, or of a pod that is gone, goes to no other as
+// long as there are others: clients may still know it. Where none is left the one goes that has been kept for longest,
+// but none before Least has passed, after which no answer of DNS names it.
+const (
+	Grace = time.Hour
+	Least = time.Minute
+)
 
-// Allocator knows whose the addresses of a block are. What it is built from is what is written in the objects; beyond
-// that it remembers what was decided and is not written yet, and whose objects went without notice.
+// Allocator knows whose the addresses of a block are and, of those that nobody has, for whom they are kept. What it is
+// built from is what is written in the objects; beyond that it remembers what was decided and is not written yet, and
+// whose objects went without notice.
 type Allocator struct {
 	block  netip.Prefix
 	owners map[netip.Addr]types.NamespacedName
 	of     map[types.NamespacedName]netip.Addr
-	// freed is until when an address without owner goes to nobody but its last one.
+	// freed are the addresses without owner that one had.
 	freed map[netip.Addr]kept
 }
 
@@ -38,7 +45,8 @@ type kept struct {
 	until time.Time
 }
 
-// NewAllocator returns what objects say of the addresses of a block. Of two with one address the older has it.
+// NewAllocator returns what objects say of the addresses of a block. Of two with one address the one has it that it is
+// not only kept for, or else the older.
 func NewAllocator(block netip.Prefix, objects []v1alpha1.GlobalIngressIP) *Allocator {
 	a := &Allocator{block: block, owners: map[netip.Addr]types.NamespacedName{},
 		of: map[types.NamespacedName]netip.Addr{}, freed: map[netip.Addr]kept{}}
@@ -49,23 +57,39 @@ func NewAllocator(block netip.Prefix, objects []v1alpha1.GlobalIngressIP) *Alloc
 	})
 	for _, o := range objects {
 		service := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-		a.restore(service, o.Status.IP)
+		a.restore(service, o.Status.IP, o.Status.ReleasedAt)
 		for _, p := range o.Status.Pods {
-			a.restore(podOf(service, p.Name), p.GlobalIP)
+			at := p.ReleasedAt
+			if at == nil {
+				at = o.Status.ReleasedAt
+			}
+			a.restore(podOf(service, p.Name), p.GlobalIP, at)
 		}
 	}
 	return a
 }
 
-func (a *Allocator) restore(owner types.NamespacedName, text string) {
+func (a *Allocator) restore(owner types.NamespacedName, text string, released *metav1.Time) {
 	ip, err := netip.ParseAddr(text)
 	if _, ok := globalnet.Number(a.block, ip); err != nil || !ok {
 		return
 	}
 	_, taken := a.owners[ip]
-	if _, has := a.of[owner]; !taken && !has {
+	_, had := a.freed[ip]
+	_, has := a.of[owner]
+	switch {
+	case taken || has:
+	case released == nil:
 		a.take(owner, ip)
+	case !had:
+		a.freed[ip] = kept{owner, released.Add(Grace)}
 	}
+}
+
+// keeps says whether an address is kept for one who had it.
+func (a *Allocator) keeps(text string, owner types.NamespacedName) bool {
+	ip, err := netip.ParseAddr(text)
+	return err == nil && a.freed[ip].owner == owner
 }
 
 // podOf is what a pod behind a headless service is called among those that have addresses: no service is called so.
@@ -106,12 +130,29 @@ func (a *Allocator) Assign(service types.NamespacedName, now time.Time) (netip.A
 		a.take(service, ip)
 		return ip, nil
 	}
+	if ip, ok := a.longestKept(now); ok {
+		a.take(service, ip)
+		return ip, nil
+	}
 	return netip.Addr{}, fmt.Errorf("no global address is left for %s: all %d for services in %s are in use (%d) or "+
 		"were, within the last %s; export fewer services or pods, or have this cluster leave and join with a wider block "+
-		"(globalnet in the ClusterSet)", service, size, a.block, len(a.owners), Grace)
+		"(globalnet in the ClusterSet)", service, size, a.block, len(a.owners), Least)
 }
 
-// Release takes the address of a service or a pod back. Nobody else gets it for as long as Grace.
+// longestKept returns the address that has been without owner for longest, if that is Least.
+func (a *Allocator) longestKept(now time.Time) (netip.Addr, bool) {
+	var out netip.Addr
+	for ip, k := range a.freed {
+		order := k.until.Compare(a.freed[out].until)
+		if !out.IsValid() || order < 0 || order == 0 && ip.Less(out) {
+			out = ip
+		}
+	}
+	return out, out.IsValid() && now.Sub(a.freed[out].until.Add(-Grace)) >= Least
+}
+
+// Release takes the address of a service or a pod back, as of a time from which on it is kept. It does nothing for one
+// that has none.
 func (a *Allocator) Release(service types.NamespacedName, now time.Time) {
 	ip, ok := a.of[service]
 	if !ok {

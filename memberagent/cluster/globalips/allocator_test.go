@@ -4,8 +4,10 @@ package globalips
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,12 +66,21 @@ func TestAllocatorExhausted(t *testing.T) {
 			t.Errorf("%v does not say %q", err, part)
 		}
 	}
+	had := a.of[key(7)]
 	a.Release(key(7), now)
-	if _, err := a.Assign(key(99), now.Add(Grace-1)); err == nil {
+	a.Release(key(8), now.Add(time.Second))
+	if _, err := a.Assign(key(99), now.Add(Least-1)); err == nil {
 		t.Error("the address goes to another at once")
 	}
-	if _, err := a.Assign(key(99), now.Add(Grace)); err != nil {
-		t.Errorf("nor later: %v", err)
+	ip, err := a.Assign(key(99), now.Add(Least))
+	if err != nil || ip != had || a.keeps(ip.String(), key(7)) {
+		t.Errorf("%s, %v: want %s, which has been kept for longest", ip, err, had)
+	}
+	if _, err := a.Assign(key(98), now.Add(Least)); err == nil {
+		t.Error("the address of the one that went last goes to another, too")
+	}
+	if again, err := a.Assign(key(7), now.Add(Least+time.Second)); err != nil || again == ip {
+		t.Errorf("who comes back too late gets %s, %v", again, err)
 	}
 }
 
@@ -106,7 +117,18 @@ func FuzzAllocator(f *testing.F) {
 					}
 				}
 				if last[ip] != k && now.Before(until[ip]) {
-					t.Fatalf("%s of %s goes to %s before %s", ip, last[ip], k, until[ip])
+					unheld := 0
+					for other := range until {
+						if !slices.Contains(slices.Collect(maps.Values(held)), other) && now.Before(until[other]) {
+							unheld++
+							if until[other].Before(until[ip]) {
+								t.Fatalf("%s goes to %s, and %s has been kept for longer", ip, k, other)
+							}
+						}
+					}
+					if unheld+len(held) < globalnet.IngressSize(block) || now.Before(until[ip].Add(Least-Grace)) {
+						t.Fatalf("%s of %s goes to %s before %s", ip, last[ip], k, until[ip])
+					}
 				}
 				held[k], last[ip] = ip, k
 			case 2:

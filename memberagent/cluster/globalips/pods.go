@@ -71,11 +71,12 @@ func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string) []v1alpha1.G
 	return out
 }
 
-// assignPods gives each of a service's pods its address. before is what the service's object says. Who is not among the
-// pods any more keeps its address for as long as Grace. It returns how many have none, after how long the first of
-// those kept is not kept any more, 0 being never, and why no address is left.
+// assignPods gives each of a service's pods its address. before is what the service's object says. For who is not among
+// the pods any more its address is kept. It returns how many have none, after how long the first of those kept is not
+// kept any more, 0 being never, and why no address is left.
 func assignPods(a *Allocator, service types.NamespacedName, before, pods []v1alpha1.GlobalPod,
 	now time.Time) (out []v1alpha1.GlobalPod, without int, again time.Duration, why error) {
+	gone := release(a, service, before, pods, now)
 	has := func(p v1alpha1.GlobalPod) bool { _, ok := a.of[podOf(service, p.Name)]; return ok }
 	pods = slices.Clone(pods)
 	// Those that have an address come first: of very many, they keep it.
@@ -88,9 +89,7 @@ func assignPods(a *Allocator, service types.NamespacedName, before, pods []v1alp
 		}
 		return 1
 	})
-	there := make(map[string]bool, len(pods))
 	for i, p := range pods {
-		there[p.Name] = true
 		if i >= maxPods {
 			without++
 			continue
@@ -110,11 +109,9 @@ func assignPods(a *Allocator, service types.NamespacedName, before, pods []v1alp
 		}
 		out = append(out, p)
 	}
-	kept := keptPods(a, service, before, there, now)
-	for _, p := range kept {
+	for _, p := range gone {
 		left := Grace - now.Sub(p.ReleasedAt.Time)
-		if left <= 0 || len(out) >= maxPods {
-			a.Release(podOf(service, p.Name), p.ReleasedAt.Time)
+		if left <= 0 || len(out) >= maxPods || !a.keeps(p.GlobalIP, podOf(service, p.Name)) {
 			continue
 		}
 		if again == 0 || left < again {
@@ -126,23 +123,27 @@ func assignPods(a *Allocator, service types.NamespacedName, before, pods []v1alp
 	return out, without, again, why
 }
 
-// keptPods are those of an object's pods that are there no more and that have their address still, the last to go
-// first.
-func keptPods(a *Allocator, service types.NamespacedName, before []v1alpha1.GlobalPod, there map[string]bool,
+// release takes back the addresses of those of an object's pods that are there no more, and returns these, the last to
+// go first.
+func release(a *Allocator, service types.NamespacedName, before, pods []v1alpha1.GlobalPod,
 	now time.Time) []v1alpha1.GlobalPod {
-	var kept []v1alpha1.GlobalPod
+	there := make(map[string]bool, len(pods))
+	for _, p := range pods {
+		there[p.Name] = true
+	}
+	var gone []v1alpha1.GlobalPod
 	for _, p := range before {
-		ip, ok := a.of[podOf(service, p.Name)]
-		if there[p.Name] || !ok || ip.String() != p.GlobalIP {
+		if there[p.Name] {
 			continue
 		}
-		p.IP = ""
 		if p.ReleasedAt == nil {
 			at := metav1.NewTime(now.Truncate(time.Second))
 			p.ReleasedAt = &at
 		}
-		kept = append(kept, p)
+		a.Release(podOf(service, p.Name), p.ReleasedAt.Time)
+		p.IP = ""
+		gone = append(gone, p)
 	}
-	slices.SortStableFunc(kept, func(x, y v1alpha1.GlobalPod) int { return y.ReleasedAt.Compare(x.ReleasedAt.Time) })
-	return kept
+	slices.SortStableFunc(gone, func(x, y v1alpha1.GlobalPod) int { return y.ReleasedAt.Compare(x.ReleasedAt.Time) })
+	return gone
 }

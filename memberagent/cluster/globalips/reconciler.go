@@ -241,6 +241,10 @@ func (r *Reconciler) status(allocator *Allocator, o *v1alpha1.GlobalIngressIP,
 			at := metav1.NewTime(now.Truncate(time.Second))
 			status.ReleasedAt = &at
 		}
+		allocator.Release(service, status.ReleasedAt.Time)
+		if !allocator.keeps(status.IP, service) {
+			status.IP = "" // another has it, where none was left
+		}
 		again = max(Grace-now.Sub(status.ReleasedAt.Time), time.Second)
 		set(metav1.ConditionFalse, v1alpha1.ReasonReleased, fmt.Sprintf(
 			"the service is not exported; for %s it gets the same address again", Grace))
