@@ -145,12 +145,12 @@ func TestClusterDNSOfAnotherName(t *testing.T) {
 	})
 	m.hasData(name, map[string]string{"Corefile": markedBlock(address) + corefile})
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}}
-	for i := range 5 {
+	for i := range 20 {
 		change(m, cm, func(c *corev1.ConfigMap) {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, "argocd.argoproj.io/tracking-id", "dns")
 			c.Data["Corefile"] = corefile
 		})
-		if i < 4 {
+		if i < 19 {
 			m.hasData(name, map[string]string{"Corefile": markedBlock(address) + corefile})
 		}
 	}

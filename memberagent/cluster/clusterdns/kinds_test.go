@@ -409,7 +409,7 @@ func TestPutBackIsNotFought(t *testing.T) {
 			t.Fatalf("%d times: left alone since %s", i, since)
 		}
 		p.note(cm, byHand)
-		now = now.Add(time.Minute)
+		now = now.Add(10 * time.Second)
 	}
 	if since := p.found(cm, byHand, now); since.IsZero() {
 		t.Error("it is written on")

@@ -14,10 +14,11 @@ import (
 )
 
 // What somebody puts back is written again so often within the time, and then left alone until the first of these is
-// older than that. A controller of GitOps or of addons puts it back at every turn; a person does so once or twice.
+// older than that. A controller that answers each write at once is not raced with. One that looks every few minutes, a
+// person, and a manifest that is applied again cost names for a moment; to leave their work would cost them for good.
 const (
-	maxPutBack    = 5
-	putBackWindow = 6 * time.Hour
+	maxPutBack    = 20
+	putBackWindow = 10 * time.Minute
 )
 
 // putBack remembers what was written, and when it was found to be undone.
