@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/installation"
 )
 
 type uninstall struct {
@@ -286,8 +287,8 @@ func memberCRDs() ([]*unstructured.Unstructured, error) {
 	}
 	var inMembers []*unstructured.Unstructured
 	for _, crd := range all {
-		switch kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind"); kind {
-		case "Peering", "Bundle", "Gateway":
+		plural, _, _ := strings.Cut(crd.GetName(), ".")
+		if slices.Contains(installation.MemberCRDs(), plural) {
 			inMembers = append(inMembers, crd)
 		}
 	}

@@ -155,3 +155,14 @@ func TestUninstallRefusesToCleanAMember(t *testing.T) {
 	})
 	k.fails(t, []string{"it is member c1", "leave c1"}, "uninstall", "--context", "lost-member")
 }
+
+// TestMemberCRDsAreThoseOfTheBundle: uninstall waits until each that install has brought to members is gone.
+func TestMemberCRDsAreThoseOfTheBundle(t *testing.T) {
+	found, err := memberCRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != len(installation.MemberCRDs()) {
+		t.Errorf("uninstall waits for %d CRDs of members, install brings %v", len(found), installation.MemberCRDs())
+	}
+}

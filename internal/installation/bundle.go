@@ -29,11 +29,14 @@ type Images struct {
 	PullPolicy string
 }
 
+// MemberCRDs are the plural names of Sealane's kinds that members have.
+func MemberCRDs() []string { return []string{"peerings", "bundles", "gateways", "globalingressips"} }
+
 // Templates returns the install bundle in the order to apply it: the CRDs that members need, then the
 // manifests in artifacts/deploy, the Namespace first.
 func Templates(artifacts fs.FS, images Images) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	for _, plural := range []string{"peerings", "bundles", "gateways", "globalingressips"} {
+	for _, plural := range MemberCRDs() {
 		crd, err := readObjects(artifacts, "artifacts/crds/"+v1alpha1.GroupName+"_"+plural+".yaml")
 		if err != nil {
 			return nil, err

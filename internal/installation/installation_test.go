@@ -66,7 +66,7 @@ func TestTemplatesOrderAndImages(t *testing.T) {
 
 func TestTemplatesNamesTheFileThatDoesNotParse(t *testing.T) {
 	files := fstest.MapFS{"artifacts/deploy/bad.yaml": {Data: []byte("a: [")}}
-	for _, crd := range []string{"peerings", "bundles", "gateways", "globalingressips"} {
+	for _, crd := range MemberCRDs() {
 		files["artifacts/crds/sealane.io_"+crd+".yaml"] = &fstest.MapFile{Data: []byte("kind: CustomResourceDefinition")}
 	}
 	if _, err := Templates(files, Images{}); err == nil || !strings.Contains(err.Error(), "bad.yaml") {
