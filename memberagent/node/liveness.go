@@ -179,8 +179,8 @@ const (
 	// idleInterval is the longest time between probes of gateways that carry nothing, while there are no more of them
 	// than probesPerSecond.
 	idleInterval = time.Second
-	// probesPerSecond is what the targets that carry traffic share, less than a tenth of a core: with more of them each is
-	// probed less often. The others share no less than idlePerSecond.
+	// probesPerSecond is what all targets share, a tenth of a core: with more of them each is probed less often. Those
+	// that carry traffic have at least half of it, the others no less than idlePerSecond.
 	probesPerSecond = 500
 	idlePerSecond   = 100
 )
@@ -202,10 +202,15 @@ func paces(targets []target, fast time.Duration) map[netip.Addr]Target {
 			busy++
 		}
 	}
-	each := func(n, perSecond int) time.Duration { return time.Duration(n) * time.Second / time.Duration(perSecond) }
-	fast = max(fast, each(busy, probesPerSecond))
+	tick := fast // the prober has no others than multiples of it
+	each := func(n, perSecond int) time.Duration {
+		return (time.Duration(n)*time.Second/time.Duration(perSecond) + tick - 1) / tick * tick
+	}
 	idle := len(targets) - busy
 	slow := max(fast, min(each(idle, idlePerSecond), max(idleInterval, each(idle, probesPerSecond))))
+	left := probesPerSecond - int(time.Duration(idle)*time.Second/slow)
+	fast = max(fast, each(busy, max(left, probesPerSecond/2)))
+	slow = max(slow, fast)
 	out := make(map[netip.Addr]Target, len(targets))
 	for _, t := range targets {
 		to := Target{Interval: slow, Full: t.full, Fits: t.fits}
