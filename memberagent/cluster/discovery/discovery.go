@@ -24,6 +24,8 @@ const every = time.Minute
 type Found struct {
 	Networks  v1alpha1.Networks
 	NodeCIDRs []string
+	// Problem says why the pods' networks are not told, though something states them; else it is empty.
+	Problem string
 }
 
 // Discovery answers from the cached nodes at once, and asks the other sources now and then.
@@ -60,7 +62,18 @@ func (d *Discovery) Find(ctx context.Context) (Found, time.Duration, error) {
 	if peering != nil {
 		override = peering.Spec.Override
 	}
-	return Found{Networks: Networks(stated, override), NodeCIDRs: NodeCIDRs(nodes.Items)}, every, nil
+	return bounded(Found{Networks: Networks(stated, override), NodeCIDRs: NodeCIDRs(nodes.Items)}), every, nil
+}
+
+// bounded leaves out more pod networks than there is room for in a report: some of them would leave pods unreachable
+// that nobody knows of.
+func bounded(f Found) Found {
+	if n := len(f.Networks.PodCIDRs); n > maxPodCIDRs {
+		f.Networks.PodCIDRs = nil
+		f.Problem = fmt.Sprintf("the addresses of pods are in %d networks, and at most %d can be told; set networks that "+
+			"hold them all in the ClusterSet under spec.clusters[].networks.podCIDRs", n, maxPodCIDRs)
+	}
+	return f
 }
 
 // ask the sources, unless they were asked a short while ago.
@@ -74,7 +87,7 @@ func (d *Discovery) ask(ctx context.Context, nodes []corev1.Node) (Hints, error)
 	if err != nil {
 		return Hints{}, fmt.Errorf("discover networks: %w", err)
 	}
-	d.stated, d.asked = Hints{StatedPods: h.StatedPods, StatedServices: h.StatedServices}, time.Now()
+	d.stated, d.asked = Hints{StatedPods: h.StatedPods, StatedServices: h.StatedServices, CNI: h.CNI}, time.Now()
 	return d.stated, nil
 }
 

@@ -15,33 +15,58 @@ import (
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
-// maxNodeCIDRs is how many node addresses a report holds; it is the limit of the CRD.
-const maxNodeCIDRs = 10240
+// How many node addresses and pod networks a report holds; they are the limits of the CRD.
+const (
+	maxNodeCIDRs = 10240
+	maxPodCIDRs  = 1024
+)
 
 // Hints are what the sources say, each list empty where they say nothing. A stated range is one that the
 // cluster's configuration names; it stays the same as nodes come and go.
 type Hints struct {
 	StatedPods, StatedServices []netip.Prefix
-	Nodes                      []corev1.Node
+	// CNI are the ranges that objects of CNI plugins state.
+	CNI   []netip.Prefix
+	Nodes []corev1.Node
 }
 
-// Networks of the cluster. An override wins, list by list. Stated pod ranges come with those pod CIDRs of
-// nodes that lie outside of them; without stated ranges the nodes' pod CIDRs are all there is.
+// Networks of the cluster. An override wins, list by list. Else pods have what is stated, what objects of CNI plugins
+// state, and the nodes' pod CIDRs: several plugins may give one pod its addresses, or have given them to the older
+// pods. Pods may share a network with the nodes, whose addresses are no pods', whoever states the network.
 func Networks(h Hints, override v1alpha1.Networks) v1alpha1.Networks {
-	pods := slices.Clone(h.StatedPods)
-	for _, p := range podCIDRs(h.Nodes) {
-		if !slices.ContainsFunc(h.StatedPods, func(s netip.Prefix) bool { return contains(s, p) }) {
-			pods = append(pods, p)
-		}
+	nodes := nodeAddresses(h.Nodes)
+	out := v1alpha1.Networks{
+		PodCIDRs:     texts(without(slices.Concat(h.StatedPods, h.CNI, podCIDRs(h.Nodes)), nodes)),
+		ServiceCIDRs: texts(Aggregate(h.StatedServices)),
 	}
-	out := v1alpha1.Networks{PodCIDRs: texts(Aggregate(pods)), ServiceCIDRs: texts(Aggregate(h.StatedServices))}
 	if len(override.PodCIDRs) > 0 {
 		out.PodCIDRs = override.PodCIDRs
+		if pods := Prefixes(override.PodCIDRs); slices.ContainsFunc(nodes, func(n netip.Prefix) bool {
+			return slices.ContainsFunc(pods, func(p netip.Prefix) bool { return contains(p, n) })
+		}) {
+			out.PodCIDRs = texts(without(pods, nodes))
+		}
 	}
 	if len(override.ServiceCIDRs) > 0 {
 		out.ServiceCIDRs = override.ServiceCIDRs
 	}
 	return out
+}
+
+// without returns the fewest prefixes that hold the addresses of the first and none of the second, sorted.
+func without(in, not []netip.Prefix) []netip.Prefix {
+	var b netipx.IPSetBuilder
+	for _, p := range in {
+		b.AddPrefix(p)
+	}
+	for _, p := range not {
+		b.RemovePrefix(p)
+	}
+	set, err := b.IPSet()
+	if err != nil { // a prefix that is not valid, of which there is none
+		return in
+	}
+	return set.Prefixes()
 }
 
 func podCIDRs(nodes []corev1.Node) []netip.Prefix {
@@ -58,6 +83,11 @@ func podCIDRs(nodes []corev1.Node) []netip.Prefix {
 
 // NodeCIDRs are the nodes' internal addresses, as /32 and /128, sorted; of very many the first.
 func NodeCIDRs(nodes []corev1.Node) []string {
+	out := nodeAddresses(nodes)
+	return texts(out[:min(len(out), maxNodeCIDRs)])
+}
+
+func nodeAddresses(nodes []corev1.Node) []netip.Prefix {
 	var out []netip.Prefix
 	for i := range nodes {
 		for _, a := range nodes[i].Status.Addresses {
@@ -70,8 +100,7 @@ func NodeCIDRs(nodes []corev1.Node) []string {
 		}
 	}
 	slices.SortFunc(out, netfacts.Compare)
-	out = slices.Compact(out)
-	return texts(out[:min(len(out), maxNodeCIDRs)])
+	return slices.Compact(out)
 }
 
 // Families of the networks' services, IPv4 first.
@@ -102,17 +131,7 @@ func Prefixes(list []string) []netip.Prefix {
 }
 
 // Aggregate returns the fewest prefixes that hold exactly the same addresses, sorted.
-func Aggregate(in []netip.Prefix) []netip.Prefix {
-	var b netipx.IPSetBuilder
-	for _, p := range in {
-		b.AddPrefix(p)
-	}
-	set, err := b.IPSet()
-	if err != nil { // a prefix that is not valid, of which there is none
-		return in
-	}
-	return set.Prefixes()
-}
+func Aggregate(in []netip.Prefix) []netip.Prefix { return without(in, nil) }
 
 // contains says whether a prefix holds all of another.
 func contains(outer, inner netip.Prefix) bool {

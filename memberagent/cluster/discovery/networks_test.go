@@ -40,6 +40,14 @@ func TestNetworks(t *testing.T) {
 			v1alpha1.Networks{}, "[10.8.0.0/16 fd00:8::/48]", "[]"},
 		{"stated, and a node outside", Hints{Nodes: []corev1.Node{node("10.9.0.0/24")}, StatedPods: prefixes("10.8.0.0/16")},
 			v1alpha1.Networks{}, "[10.8.0.0/16 10.9.0.0/24]", "[]"},
+		{"of a plugin, beside others", Hints{Nodes: []corev1.Node{node("10.9.0.0/24")}, StatedPods: prefixes("10.8.0.0/16"),
+			CNI: prefixes("10.6.0.8/29")}, v1alpha1.Networks{}, "[10.6.0.8/29 10.8.0.0/16 10.9.0.0/24]", "[]"},
+		{"shared with nodes", Hints{Nodes: []corev1.Node{node("", "10.6.0.9", "fd00::1"), node("", "10.6.0.8")},
+			CNI: prefixes("10.6.0.8/29 fd00:6::/64")}, v1alpha1.Networks{}, "[10.6.0.10/31 10.6.0.12/30 fd00:6::/64]", "[]"},
+		{"given, shared with nodes", Hints{Nodes: []corev1.Node{node("", "10.6.0.9")}},
+			v1alpha1.Networks{PodCIDRs: []string{"10.6.0.8/30"}}, "[10.6.0.8/32 10.6.0.10/31]", "[]"},
+		{"given, with a mistake", Hints{Nodes: []corev1.Node{node("", "10.6.0.9")}},
+			v1alpha1.Networks{PodCIDRs: []string{"10.7.0.1/16", "junk"}}, "[10.7.0.1/16 junk]", "[]"},
 		{"given, one list", Hints{StatedPods: prefixes("10.8.0.0/16"), StatedServices: prefixes("10.88.0.0/16")},
 			v1alpha1.Networks{PodCIDRs: []string{"10.7.0.0/16"}}, "[10.7.0.0/16]", "[10.88.0.0/16]"},
 	} {
@@ -61,6 +69,16 @@ func TestAggregate(t *testing.T) {
 	} {
 		if got := fmt.Sprint(Aggregate(prefixes(in))); got != want {
 			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
+	}
+}
+
+// TestTooManyNetworksAreNotTold: a report of more would be refused as a whole.
+func TestTooManyNetworksAreNotTold(t *testing.T) {
+	for n, told := range map[int]bool{maxPodCIDRs: true, maxPodCIDRs + 1: false} {
+		f := bounded(Found{Networks: v1alpha1.Networks{PodCIDRs: make([]string, n), ServiceCIDRs: []string{"10.88.0.0/16"}}})
+		if (len(f.Networks.PodCIDRs) == n) != told || (f.Problem == "") != told || len(f.Networks.ServiceCIDRs) != 1 {
+			t.Errorf("%d networks: %d are told, %v, %q", n, len(f.Networks.PodCIDRs), f.Networks.ServiceCIDRs, f.Problem)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"regexp"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/cluster/cni"
 )
 
 // gather asks every source in turn, the ones that state most first. Each works with the rights that the cluster
@@ -45,8 +47,15 @@ func gather(ctx context.Context, live client.Client, nodes []corev1.Node) (Hints
 		}
 	}
 	if len(h.StatedServices) == 0 {
-		h.StatedServices, err = refusedService(ctx, live)
+		if h.StatedServices, err = refusedService(ctx, live); err != nil {
+			return h, err
+		}
 	}
+	ranges, err := cni.Read(ctx, live)
+	for _, text := range ranges.Skipped {
+		logr.FromContextOrDiscard(ctx).V(1).Info("an object of the CNI plugin is not read", "object", text)
+	}
+	h.CNI = ranges.Pods
 	return h, err
 }
 

@@ -8,11 +8,13 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -112,5 +114,69 @@ func TestEverySourceWorksWithTheShippedRights(t *testing.T) {
 	if err != nil || fmt.Sprint(h.StatedPods) != "[10.8.0.0/16 fd00:8::/48]" ||
 		fmt.Sprint(h.StatedServices) != fmt.Sprint(served) {
 		t.Errorf("gathered %+v, %v", h, err)
+	}
+}
+
+// plural names of the kinds that CNI plugins install.
+var plurals = map[string]string{"IPPool": "ippools", "BlockAffinity": "blockaffinities", "CiliumNode": "ciliumnodes",
+	"Subnet": "subnets", "SpiderIPPool": "spiderippools", "SpiderSubnet": "spidersubnets"}
+
+// install a kind without checks, and make an object of it as soon as it is served.
+func install(t *testing.T, admin client.Client, object string) {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(object), &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	kind := o.GroupVersionKind()
+	text := fmt.Sprintf("{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, "+
+		"metadata: {name: %[1]s.%[2]s}, spec: {group: %[2]s, scope: Cluster, names: {kind: %[3]s, plural: %[1]s}, "+
+		"versions: [{name: %[4]s, served: true, storage: true, "+
+		"schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}",
+		plurals[kind.Kind], kind.Group, kind.Kind, kind.Version)
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	create(t, admin, crd)
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true,
+		func(ctx context.Context) (bool, error) { return admin.Create(ctx, o) == nil, nil })
+	if err != nil {
+		t.Fatalf("%s is not served: %v", kind, err)
+	}
+}
+
+// TestObjectsOfPluginsAreReadWithTheShippedRights: each kind from when it is installed on, and none before.
+func TestObjectsOfPluginsAreReadWithTheShippedRights(t *testing.T) {
+	admin, agent := agentClient(t)
+	ctx := t.Context()
+	want := []netip.Prefix{}
+	for _, c := range []struct{ object, adds string }{
+		{"", ""},
+		{"{apiVersion: crd.projectcalico.org/v1, kind: IPPool, metadata: {name: a}, spec: {cidr: 10.1.0.0/16}}",
+			"10.1.0.0/16"},
+		{"{apiVersion: crd.projectcalico.org/v1, kind: BlockAffinity, metadata: {name: a}, spec: {cidr: 10.2.0.0/26, " +
+			"node: a, state: confirmed, deleted: 'false'}}", "10.2.0.0/26"},
+		{"{apiVersion: cilium.io/v2, kind: CiliumNode, metadata: {name: a}, spec: {ipam: {podCIDRs: [10.3.0.0/24]}}}",
+			"10.3.0.0/24"},
+		{"{apiVersion: kubeovn.io/v1, kind: Subnet, metadata: {name: a}, spec: {cidrBlock: 10.4.0.0/16}}", "10.4.0.0/16"},
+		{"{apiVersion: spiderpool.spidernet.io/v2beta1, kind: SpiderIPPool, metadata: {name: a}, " +
+			"spec: {ips: [10.5.0.8-10.5.0.15]}}", "10.5.0.8/29"},
+		{"{apiVersion: spiderpool.spidernet.io/v2beta1, kind: SpiderSubnet, metadata: {name: a}, " +
+			"spec: {ips: [10.6.0.8-10.6.0.15]}}", "10.6.0.8/29"},
+	} {
+		if c.object != "" {
+			install(t, admin, c.object)
+			want = append(want, netip.MustParsePrefix(c.adds))
+		}
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true,
+			func(ctx context.Context) (bool, error) {
+				h, err := gather(ctx, agent, nil)
+				return fmt.Sprint(h.CNI) == fmt.Sprint(want), err
+			})
+		if err != nil {
+			h, _ := gather(ctx, agent, nil)
+			t.Fatalf("after %q: got %v, want %v: %v", c.object, h.CNI, want, err)
+		}
 	}
 }

@@ -64,7 +64,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		FailedRevisions:  in.FailedRevisions,
 		Conditions:       slices.Clone(in.Peering.Status.Conditions),
 	}
-	wanted := []metav1.Condition{in.DNS, mcsAPI(in.Limited), applied(in.ImportProblems), networks(in.Found.Networks)}
+	wanted := []metav1.Condition{in.DNS, mcsAPI(in.Limited), applied(in.ImportProblems), networks(in.Found)}
 	if in.Peering.Spec.Phase == v1alpha1.MemberLeaving {
 		out.Cleaned = len(in.Remaining) == 0
 		wanted = append(wanted, cleaned(in.Remaining))
@@ -220,7 +220,11 @@ func exported(refused []string) metav1.Condition {
 		"no ServiceExport is refused or in conflict")
 }
 
-func networks(n v1alpha1.Networks) metav1.Condition {
+func networks(f discovery.Found) metav1.Condition {
+	if f.Problem != "" {
+		return condition(v1alpha1.PeeringNetworksDiscovered, false, "TooMany", "%s", f.Problem)
+	}
+	n := f.Networks
 	var missing []string
 	if len(n.PodCIDRs) == 0 {
 		missing = append(missing, "podCIDRs")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/reach"
+	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
 )
 
 // now is the time of every report, unless a test says otherwise.
@@ -149,6 +150,9 @@ func TestPeeringConditions(t *testing.T) {
 	if c := meta.FindStatusCondition(status.Conditions,
 		v1alpha1.PeeringNetworksDiscovered); c.Status != metav1.ConditionFalse {
 		t.Errorf("no networks: %+v", c)
+	}
+	if c := networks(discovery.Found{Problem: "too many"}); c.Status != metav1.ConditionFalse || c.Message != "too many" {
+		t.Errorf("too many networks: %+v", c)
 	}
 	in.Peering.Spec.Phase, in.Remaining = v1alpha1.MemberLeaving, []string{"pod x"}
 	if s := PeeringStatus(in); s.Cleaned || meta.IsStatusConditionTrue(s.Conditions, v1alpha1.MemberCleaned) {
