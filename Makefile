@@ -38,6 +38,15 @@ build: ## Build every binary into bin/.
 	@ln -sf kubectl-karmada-sealane bin/kubectl-sealane
 	@ln -sf kubectl-karmada-sealane bin/karmadactl-sealane
 
+.PHONY: images
+images: ## Build all images for amd64 and arm64 as OCI archives in dist/images (VERSION=v1.2.3 ARCH=amd64,arm64).
+	go run -C e2e ./cmd/images --version=$(VERSION) --arch=$(or $(ARCH),amd64,arm64)
+
+.PHONY: push
+push: ## Push the images that make images built (REGISTRY=registry.example.org/sealane VERSION=v1.2.3).
+	@test -n "$(REGISTRY)" || { echo "which registry? make push REGISTRY=registry.example.org/sealane VERSION=$(VERSION)" >&2; exit 1; }
+	go run -C e2e ./cmd/images --version=$(VERSION) --push=$(REGISTRY)
+
 .PHONY: generate
 generate: ## Regenerate deepcopy code, CRDs and the command reference.
 	go tool controller-gen object paths=./api/...

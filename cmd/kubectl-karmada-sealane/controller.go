@@ -51,10 +51,12 @@ type controller struct {
 	host            hostCluster
 	karmadaServer   string
 	kubeconfigFile  string
+	registry        string
 	image           string
 	agentImage      string
 	dnsImage        string
 	imagePullPolicy string
+	imagePullSecret string
 	replicas        int32
 }
 
@@ -82,9 +84,14 @@ func (c *controller) addFlags(f *pflag.FlagSet) {
 			"the kubeconfig)")
 	f.StringVar(&c.kubeconfigFile, "controller-kubeconfig", "sealane-controller.kubeconfig",
 		"file to write the controller's kubeconfig to, with --controller=external")
-	f.StringVar(&c.image, "controller-image", imageRepository+"controller:"+version.Version, "image of the controller")
-	f.StringVar(&c.agentImage, "agent-image", imageRepository+"agent:"+version.Version, "image of the members' agents")
-	f.StringVar(&c.dnsImage, "dns-image", imageRepository+"dns:"+version.Version, "image of the members' DNS")
+	f.StringVar(&c.registry, "registry", defaultRegistry,
+		"registry, with a path if it has one, of the images controller, agent and dns, of the tag "+version.Version)
+	f.StringVar(&c.image, "controller-image", "", "image of the controller, in place of that of the registry")
+	f.StringVar(&c.agentImage, "agent-image", "", "image of the members' agents, in place of that of the registry")
+	f.StringVar(&c.dnsImage, "dns-image", "", "image of the members' DNS, in place of that of the registry")
+	f.StringVar(&c.imagePullSecret, "image-pull-secret", "",
+		"Secret by which all images are pulled, in the namespace "+v1alpha1.Namespace+" of every member, and in the "+
+			"controller's on the host")
 	f.StringVar(&c.imagePullPolicy, "image-pull-policy", string(corev1.PullIfNotPresent), "pull policy of all images")
 	f.Int32Var(&c.replicas, "controller-replicas", 2, "replicas of the controller; one of them leads")
 }
@@ -124,10 +131,19 @@ func (h *hostCluster) complete(o *options) error {
 	}
 }
 
+// imageOf returns an image: the one stated, or that of the registry.
+func (c *controller) imageOf(name, stated string) string {
+	if stated != "" {
+		return stated
+	}
+	return strings.TrimSuffix(c.registry, "/") + "/" + name + ":" + version.Version
+}
+
 // bundle are the members' workloads and CRDs with this installation's images.
 func (c *controller) bundle() ([]*unstructured.Unstructured, error) {
 	return installation.Templates(sealane.Artifacts, installation.Images{
-		Agent: c.agentImage, DNS: c.dnsImage, PullPolicy: c.imagePullPolicy,
+		Agent: c.imageOf("agent", c.agentImage), DNS: c.imageOf("dns", c.dnsImage), PullPolicy: c.imagePullPolicy,
+		PullSecret: c.imagePullSecret,
 	})
 }
 
@@ -386,7 +402,10 @@ func (c *controller) fill(object *unstructured.Unstructured, sum string) error {
 	d.Spec.Replicas = &c.replicas
 	d.Spec.Template.Annotations = map[string]string{annotationKubeconfig: sum}
 	container := &d.Spec.Template.Spec.Containers[0]
-	container.Image = c.image
+	container.Image = c.imageOf("controller", c.image)
+	if c.imagePullSecret != "" {
+		d.Spec.Template.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: c.imagePullSecret}}
+	}
 	container.ImagePullPolicy = corev1.PullPolicy(c.imagePullPolicy)
 	container.Args = append(container.Args, "--token-secret="+c.host.namespace+"/"+kubeconfigSecret)
 	filled, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&d)

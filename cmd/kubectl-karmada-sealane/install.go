@@ -26,8 +26,8 @@ const (
 	controllerExternal   = "external"
 )
 
-// imageRepository holds the released images.
-const imageRepository = "ghcr.io/sealane-io/"
+// defaultRegistry has the released images.
+const defaultRegistry = "ghcr.io/sealane-io"
 
 type install struct {
 	*options

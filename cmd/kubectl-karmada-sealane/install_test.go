@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/version"
 )
 
 func TestInstallGivesTheControllerExactlyItsRights(t *testing.T) {
@@ -72,7 +73,8 @@ func TestInstallGivesTheControllerExactlyItsRights(t *testing.T) {
 func TestRenderNamesWhatInstallApplies(t *testing.T) {
 	var out bytes.Buffer
 	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out}
-	if code := run([]string{"kubectl-karmada-sealane", "install", "--render", "--agent-image=example.org/agent:1"},
+	if code := run([]string{"kubectl-karmada-sealane", "install", "--render", "--registry=example.net/own/",
+		"--agent-image=example.org/agent:1", "--image-pull-secret=credential"},
 		streams); code != 0 {
 		t.Fatalf("exit code %d: %s", code, out.String())
 	}
@@ -101,8 +103,11 @@ func TestRenderNamesWhatInstallApplies(t *testing.T) {
 	if strings.Contains(out.String(), "kind: ClusterPropagationPolicy") {
 		t.Error("a policy is rendered: applied again, it would take the bundle from the members that the controller named")
 	}
-	if !strings.Contains(out.String(), "image: example.org/agent:1") {
-		t.Error("the images are not those of the flags")
+	for _, want := range []string{"image: example.org/agent:1", "image: example.net/own/dns:" + version.Version,
+		"imagePullSecrets:\n      - name: credential"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the images are not those of the flags: no %q", want)
+		}
 	}
 }
 

@@ -3,13 +3,10 @@
 package lab
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,14 +16,10 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sealane-io/sealane/e2e/hostprogram"
+	"github.com/sealane-io/sealane/e2e/release"
 )
 
 // The images of the lab's own programs.
@@ -39,37 +32,31 @@ const (
 	imagePause      = "registry.k8s.io/pause:3.10"
 )
 
-// Image is a container image made of one static program of this module.
+// Image is a container image of the lab: those of a release, and those that the lab has besides.
 type Image struct {
 	// Ref is the image's name, with a tag.
 	Ref string
 	// Module is the directory of the program's module relative to the source
 	// tree: "." for Sealane's own, e2e for those of the lab.
 	Module string
-	// Package is the program's directory relative to the module, ./cmd/x. The
-	// program becomes /x, and the entry point.
-	Package string
-	// Host names programs of this machine that the image carries too, with
-	// the libraries they need, at the paths they have here.
-	Host []string
+	release.Recipe
 }
 
 // images lists what every node gets.
 func images() []Image {
-	return []Image{
-		{Ref: imagePause, Module: "e2e", Package: "./images/pause"},
-		{Ref: ImageWhereami, Module: "e2e", Package: "./images/whereami"},
-		{Ref: ImageClient, Module: "e2e", Package: "./images/client"},
-		{Ref: ImageDNS, Module: ".", Package: "./cmd/sealane-dns"},
-		{Ref: ImageController, Module: ".", Package: "./cmd/sealane-controller"},
-		{Ref: ImageAgent, Module: ".", Package: "./cmd/sealane-agent", Host: firewallPrograms()},
+	own := func(program string) release.Recipe {
+		return release.Recipe{Name: program, Package: "./images/" + program}
 	}
-}
-
-// firewallPrograms are what the node agent runs besides itself.
-func firewallPrograms() []string {
-	return []string{"nft", "iptables", "ip6tables", "iptables-save", "ip6tables-save", "iptables-restore",
-		"ip6tables-restore", "iptables-legacy", "ip6tables-legacy", "iptables-nft", "ip6tables-nft"}
+	out := []Image{
+		{Ref: imagePause, Module: "e2e", Recipe: own("pause")},
+		{Ref: ImageWhereami, Module: "e2e", Recipe: own("whereami")},
+		{Ref: ImageClient, Module: "e2e", Recipe: own("client")},
+	}
+	refs := map[string]string{"controller": ImageController, "agent": ImageAgent, "dns": ImageDNS}
+	for _, r := range release.Recipes() {
+		out = append(out, Image{Ref: refs[r.Name], Module: ".", Recipe: r})
+	}
+	return out
 }
 
 // BuildImages compiles the images' programs from the module at root and writes
@@ -145,84 +132,17 @@ func programDir(root string) (dir string, unlock func(), err error) {
 	return dir, unlock, err
 }
 
+// assemble makes the image of a program in bin, with what was downloaded of Debian before, if there is that.
 func (image Image) assemble(ctx context.Context, bin string) (v1.Image, error) {
-	program := filepath.Base(image.Package)
-	files := hostprogram.New()
-	files.Regular["/"+program] = filepath.Join(bin, program)
-	for _, p := range image.Host {
-		// Not every machine has the legacy ones.
-		if err := files.Add(ctx, p); err != nil && !errors.Is(err, exec.ErrNotFound) {
-			return nil, err
-		}
-	}
-	content, err := layerTar(files.Regular, files.Links)
+	cache, err := cacheDir()
 	if err != nil {
 		return nil, err
 	}
-	img, err := mutate.AppendLayers(empty.Image, static.NewLayer(content, types.DockerUncompressedLayer))
+	content, err := image.Content(ctx, release.Debian{Dir: filepath.Join(cache, "debian"), Arch: runtime.GOARCH})
 	if err != nil {
-		return nil, fmt.Errorf("append layer: %w", err)
+		return nil, err
 	}
-	config, err := img.ConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("read image config: %w", err)
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", runtime.GOARCH
-	config.Config.Entrypoint = []string{"/" + program}
-	config.Config.Env = []string{"PATH=/:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	img, err = mutate.ConfigFile(img, config)
-	if err != nil {
-		return nil, fmt.Errorf("set image config: %w", err)
-	}
-	return img, nil
-}
-
-// layerTar is a layer with the files (path in the image → path here) and
-// symbolic links. It depends on nothing else, so that equal programs make equal
-// images.
-func layerTar(files, links map[string]string) ([]byte, error) {
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	for _, dst := range sortedKeys(files) {
-		if err := addFile(w, dst, files[dst]); err != nil {
-			return nil, err
-		}
-	}
-	for _, path := range sortedKeys(links) {
-		h := &tar.Header{Typeflag: tar.TypeSymlink, Name: path[1:], Linkname: links[path], Mode: 0o777, Format: tar.FormatPAX}
-		if err := w.WriteHeader(h); err != nil {
-			return nil, fmt.Errorf("add link %s: %w", path, err)
-		}
-	}
-	tmp := &tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777, Format: tar.FormatPAX}
-	if err := w.WriteHeader(tmp); err != nil {
-		return nil, fmt.Errorf("add /tmp: %w", err)
-	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("finish layer: %w", err)
-	}
-	return buf.Bytes(), nil
-}
-
-func addFile(w *tar.Writer, dst, src string) error {
-	f, err := os.Open(src)
-	if err != nil {
-		return fmt.Errorf("add %s: %w", dst, err)
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("add %s: %w", dst, err)
-	}
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: dst[1:], Size: info.Size(), Mode: 0o755, Format: tar.FormatPAX}
-	if err := w.WriteHeader(h); err != nil {
-		return fmt.Errorf("add %s: %w", dst, err)
-	}
-	if _, err := io.Copy(w, f); err != nil {
-		return fmt.Errorf("add %s: %w", dst, err)
-	}
-	return nil
+	return image.Assemble(release.Release{}, runtime.GOARCH, filepath.Join(bin, filepath.Base(image.Package)), content)
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -27,6 +27,8 @@ type Images struct {
 	Agent, DNS string
 	// PullPolicy of both; empty leaves the API server's default.
 	PullPolicy string
+	// PullSecret is a Secret of the workloads' namespace by which they are pulled; empty where none is needed.
+	PullSecret string
 }
 
 // MemberCRDs are the plural names of Sealane's kinds that members have.
@@ -96,7 +98,7 @@ func readObjects(artifacts fs.FS, file string) ([]*unstructured.Unstructured, er
 	}
 }
 
-// setImages replaces the placeholders "agent" and "dns" in a pod template.
+// setImages replaces the placeholders "agent" and "dns" in a pod template, and says how to pull them.
 func setImages(o *unstructured.Unstructured, images Images) error {
 	containers, found, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 	if err != nil || !found {
@@ -115,6 +117,12 @@ func setImages(o *unstructured.Unstructured, images Images) error {
 		}
 		if images.PullPolicy != "" {
 			c["imagePullPolicy"] = images.PullPolicy
+		}
+	}
+	if images.PullSecret != "" {
+		secrets := []any{map[string]any{"name": images.PullSecret}}
+		if err := unstructured.SetNestedSlice(o.Object, secrets, "spec", "template", "spec", "imagePullSecrets"); err != nil {
+			return err
 		}
 	}
 	return unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers")

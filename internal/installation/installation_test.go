@@ -4,6 +4,7 @@ package installation
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -23,7 +24,7 @@ import (
 func templates(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := Templates(sealane.Artifacts,
-		Images{Agent: "example.org/agent:1", DNS: "example.org/dns:1", PullPolicy: "Never"})
+		Images{Agent: "example.org/agent:1", DNS: "example.org/dns:1", PullPolicy: "Never", PullSecret: "registry"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +42,10 @@ func TestTemplatesOrderAndImages(t *testing.T) {
 		containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 		if err != nil {
 			t.Fatal(err)
+		}
+		secrets, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "imagePullSecrets")
+		if err != nil || len(containers) > 0 && fmt.Sprint(secrets) != "[map[name:registry]]" {
+			t.Errorf("%s is pulled by %v, %v", o.GetName(), secrets, err)
 		}
 		for _, c := range containers {
 			c := c.(map[string]any)
