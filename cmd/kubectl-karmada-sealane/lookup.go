@@ -85,10 +85,13 @@ func (a *api) resolve(ctx context.Context, name string) (string, error) {
 	var answer string
 	last := errors.New("not asked")
 	err := until(ctx, func(ctx context.Context) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, defaultMemberTimeout)
+		attempt, cancel := context.WithTimeout(ctx, defaultMemberTimeout)
 		defer cancel()
-		answer, last = a.askClusterDNS(ctx, name)
-		return last == nil, nil
+		text, err := a.askClusterDNS(attempt, name)
+		if ctx.Err() == nil || err == nil { // one that the end of all cut short says nothing of the DNS
+			answer, last = text, err
+		}
+		return err == nil, nil
 	})
 	if err != nil {
 		return "", fmt.Errorf("%w (%w)", last, err)
