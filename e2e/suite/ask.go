@@ -15,8 +15,17 @@ import (
 	"github.com/sealane-io/sealane/e2e/sealane"
 )
 
-// ClientOf is the client pod on the gateway node of a cluster.
-func ClientOf(cluster string) string { return "client-" + cluster + "-gw" }
+// ClientOf is the client pod on the first gateway node of a cluster.
+func ClientOf(cluster string) string {
+	for _, c := range Lab().Topology.Clusters {
+		for _, n := range c.Nodes {
+			if c.Name == cluster && n.Gateway {
+				return "client-" + n.Name
+			}
+		}
+	}
+	return "client-" + cluster
+}
 
 // Record is one record of a DNS answer.
 type Record struct{ Name, TTL, Type, Data string }

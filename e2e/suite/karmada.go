@@ -47,6 +47,15 @@ func (s Namespace) Spread(clusters ...string) {
 		SpreadPolicy(clusters...))
 }
 
+// StatefulSet of whereami servers, behind the Service of its name.
+func StatefulSet(name string, replicas int32) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{ObjectMeta: Named(name), Spec: appsv1.StatefulSetSpec{
+		ServiceName: name, Replicas: &replicas, PodManagementPolicy: appsv1.ParallelPodManagement,
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+		Template: WhereamiPods(name),
+	}}
+}
+
 // NewKarmadaNamespace creates a namespace on the Karmada API and waits until Karmada has propagated it to all members.
 func NewKarmadaNamespace(t *testing.T) Namespace {
 	t.Helper()

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -160,7 +159,7 @@ func namesOfAStatefulSet(t *testing.T) {
 	replicas := int32(3)
 	s.Create("c2",
 		suite.Service(suite.Headless, func(web *corev1.Service) { web.Spec.Selector = map[string]string{"app": "web"} }),
-		statefulSet("web", replicas))
+		suite.StatefulSet("web", replicas))
 	s.Export("c2")
 	s.WaitEndpoints("c1", map[string]int{"c2": 3})
 	var all []string
@@ -236,12 +235,4 @@ func namesOfAThousand(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-func statefulSet(name string, replicas int32) *appsv1.StatefulSet {
-	return &appsv1.StatefulSet{ObjectMeta: suite.Named(name), Spec: appsv1.StatefulSetSpec{
-		ServiceName: name, Replicas: &replicas, PodManagementPolicy: appsv1.ParallelPodManagement,
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
-		Template: suite.WhereamiPods(name),
-	}}
 }
