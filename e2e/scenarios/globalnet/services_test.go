@@ -6,8 +6,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/e2e/suite"
 )
 
@@ -23,7 +25,7 @@ func memberSays(t *testing.T, cluster, field string) string {
 
 // seenFrom returns the network of which a server sees addresses where a member is known by its block, or the one
 // address of a pod where it is known by its own networks.
-func seenFrom(t *testing.T, cluster, pod string, byBlock bool) netip.Prefix {
+func seenFrom(t *testing.T, cluster, pod string, byBlock bool) []netip.Prefix {
 	t.Helper()
 	text := suite.PodIP(t, cluster, pod) + "/32"
 	if byBlock {
@@ -33,11 +35,15 @@ func seenFrom(t *testing.T, cluster, pod string, byBlock bool) netip.Prefix {
 	if err != nil {
 		t.Fatalf("%s of %s: %v", pod, cluster, err)
 	}
-	return p
+	return []netip.Prefix{p}
 }
 
-// answered asks by name until a cluster answers that has seen a client of the network.
-func answered(t *testing.T, from, pod, name, by string, client netip.Prefix) {
+// ofGateways are the addresses that pods see where one of several gateways of their cluster, on another node, has
+// translated a flow to its service: the answers go back to that gateway.
+var ofGateways = netip.MustParsePrefix("169.254.51.64/26")
+
+// answered asks by name until a cluster answers that has seen a client of the networks.
+func answered(t *testing.T, from, pod, name, by string, client []netip.Prefix) {
 	t.Helper()
 	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
 		a, err := suite.Ask(ctx, from, pod, "http://"+name)
@@ -47,9 +53,9 @@ func answered(t *testing.T, from, pod, name, by string, client netip.Prefix) {
 		if a.Cluster != by {
 			return fmt.Errorf("%s answered by %q, expected %q", name, a.Cluster, by)
 		}
-		if seen, err := netip.ParseAddr(a.Client); err != nil || !client.Contains(seen) {
-			return fmt.Errorf("%s: the server saw client %s of %s, expected one of %s", name, a.Client, pod,
-				client)
+		if seen, err := netip.ParseAddr(a.Client); err != nil ||
+			!slices.ContainsFunc(client, func(p netip.Prefix) bool { return p.Contains(seen) }) {
+			return fmt.Errorf("%s: the server saw client %s of %s, expected one of %s", name, a.Client, pod, client)
 		}
 		return nil
 	})
@@ -64,7 +70,7 @@ func TestTwinsReachEachOther(t *testing.T) {
 			suite.Exported(t, to, "whereami-cs")
 			for _, pod := range []string{"client-" + from + "-worker", "client-" + from + "-gw1"} {
 				for _, name := range []string{suite.Whereami, to + "." + suite.Whereami} {
-					answered(t, from, pod, name, to, seenFrom(t, from, pod, true))
+					answered(t, from, pod, name, to, append(seenFrom(t, from, pod, true), ofGateways))
 				}
 			}
 		})
@@ -81,12 +87,16 @@ func TestPlainClusterAndTwins(t *testing.T) {
 		t.Run("c1 to "+twin, func(t *testing.T) {
 			suite.Exported(t, twin, "whereami-cs")
 			const pod = "client-c1-gw"
-			answered(t, "c1", pod, suite.Whereami, twin, seenFrom(t, "c1", pod, false))
+			clients := seenFrom(t, "c1", pod, false)
+			if memberSays(t, twin, "globalScope") == string(v1alpha1.GlobalToAll) {
+				clients = append(clients, ofGateways)
+			}
+			answered(t, "c1", pod, suite.Whereami, twin, clients)
 		})
 		t.Run(twin+" to c1", func(t *testing.T) {
 			suite.Exported(t, "c1", "whereami-cs")
 			pod := "client-" + twin + "-worker"
-			byBlock := memberSays(t, twin, "globalScope") == "All"
+			byBlock := memberSays(t, twin, "globalScope") == string(v1alpha1.GlobalToAll)
 			answered(t, twin, pod, suite.Whereami, "c1", seenFrom(t, twin, pod, byBlock))
 		})
 	}
