@@ -168,9 +168,13 @@ func withoutGateway(t *testing.T, cluster, other string, meanwhile func()) {
 	}
 }
 
+// deleteLink deletes a node's link, as soon as there is one.
 func deleteLink(t *testing.T, node, link string) {
 	t.Helper()
-	if out, err := suite.Lab().InNode(t.Context(), node, "ip", "link", "del", link); err != nil {
-		t.Fatalf("delete %s of %s: %v: %s", link, node, err, out)
-	}
+	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+		if out, err := suite.Lab().InNode(ctx, node, "ip", "link", "del", link); err != nil {
+			return fmt.Errorf("delete %s of %s: %w: %s", link, node, err, out)
+		}
+		return nil
+	})
 }
