@@ -54,33 +54,33 @@ func TestARestartedNodeAgentTakesUpWhereItLeft(t *testing.T) {
 	})
 }
 
-// TestAnOutageOfKarmadaDisturbsNothing: its API server is away, and a node agent restarts meanwhile. After it the
-// broker hears all members again, though Karmada's writes of their reports fail for up to a minute.
-func TestAnOutageOfKarmadaDisturbsNothing(t *testing.T) {
-	defer suite.WaitCalled(t, suite.Members()...)()
-	// A controller that cannot renew its Lease ends, and is started again as its Deployment would.
-	defer func() {
-		suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
-			_, err := suite.TryKubectl(ctx, "--context", "karmada", "get", "--raw", "/readyz")
-			return err
-		})
-		if err := suite.Lab().StartProcess("sealane-controller"); err != nil {
-			t.Error(err)
-		}
-	}()
-	suite.ConnectionSurvives(t, 52*time.Second, 5*time.Second, func() {
-		suite.Outage(t, "karmada-apiserver", 45*time.Second, func() { suite.RestartNodeAgent(t, "c1", "c1-gw") })
-	})
-}
-
-// TestAnOutageOfAMembersAPIServerDisturbsNothing.
-func TestAnOutageOfAMembersAPIServerDisturbsNothing(t *testing.T) {
-	defer suite.WaitCalled(t, "c2")()
+// TestOutagesDisturbNothing: first a member's API server is away, then Karmada's, while a node agent restarts. After
+// them the broker hears all members again, though Karmada's writes of their reports fail for up to a minute.
+func TestOutagesDisturbNothing(t *testing.T) {
 	t.Cleanup(func() { suite.WaitForAPI(t, "c2") })
-	suite.ConnectionSurvives(t, 52*time.Second, suite.Undisturbed, func() {
-		suite.Outage(t, "c2-apiserver", 45*time.Second, func() {})
+	t.Run("of a member's API server", func(t *testing.T) {
+		suite.ConnectionSurvives(t, 52*time.Second, suite.Undisturbed, func() {
+			suite.Outage(t, "c2-apiserver", 45*time.Second, func() {})
+		})
+		suite.WaitForAPI(t, "c2")
 	})
-	suite.WaitForAPI(t, "c2")
+	waitCalled := suite.WaitCalled(t, suite.Members()...)
+	t.Run("of Karmada's", func(t *testing.T) {
+		// A controller that cannot renew its Lease ends, and is started again as its Deployment would.
+		defer func() {
+			suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+				_, err := suite.TryKubectl(ctx, "--context", "karmada", "get", "--raw", "/readyz")
+				return err
+			})
+			if err := suite.Lab().StartProcess("sealane-controller"); err != nil {
+				t.Error(err)
+			}
+		}()
+		suite.ConnectionSurvives(t, 52*time.Second, 5*time.Second, func() {
+			suite.Outage(t, "karmada-apiserver", 45*time.Second, func() { suite.RestartNodeAgent(t, "c1", "c1-gw") })
+		})
+	})
+	waitCalled()
 	suite.Exported(t, "c2", "whereami-cs")
 	// Karmada's own informers of a member back off for minutes after an outage.
 	suite.Eventually(t, 4*time.Minute, func(ctx context.Context) error {
