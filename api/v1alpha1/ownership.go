@@ -69,3 +69,8 @@ func OwnsSlice(o metav1.Object) bool {
 
 // Propagated says whether Karmada keeps an object in a member.
 func Propagated(o metav1.Object) bool { return o.GetLabels()[labelPropagated] == "true" }
+
+// OwnsClusterEgress says whether Sealane made a ClusterGlobalEgressIP.
+func OwnsClusterEgress(o metav1.Object) bool {
+	return o.GetLabels()[LabelManagedBy] == ManagedBy && !Propagated(o)
+}

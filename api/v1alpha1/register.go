@@ -23,6 +23,8 @@ func AddToScheme(s *runtime.Scheme) error {
 		&Bundle{}, &BundleList{},
 		&Gateway{}, &GatewayList{},
 		&GlobalIngressIP{}, &GlobalIngressIPList{},
+		&GlobalEgressIP{}, &GlobalEgressIPList{},
+		&ClusterGlobalEgressIP{}, &ClusterGlobalEgressIPList{},
 		&ServicePolicy{}, &ServicePolicyList{},
 		&ExportRecord{}, &ExportRecordList{},
 	)
