@@ -17,7 +17,7 @@ import (
 // Names of sets and maps of global addresses. "globalcable0" holds what the clusters behind a cable have that know this
 // one by its block, and "globalremote" what all such clusters have; "tracked" is the part of it that a gateway's own
 // cables carry. The maps lead from a service's address, protocol and port to its chain, from a pod's global address to
-// its own, and back.
+// its own, and back; and from a pod to the chain of the range that its connections come from.
 const (
 	setGlobal       = "global"
 	setGlobalCable  = "globalcable"
@@ -26,6 +26,7 @@ const (
 	mapServices     = "services"
 	mapPods         = "globalpods"
 	mapSources      = "podglobals"
+	mapEgress       = "egresspods"
 )
 
 // backendSeed makes every gateway choose the same backend for a client's address and port.
@@ -90,25 +91,22 @@ func (v *view) fromGlobal(f Family, r *rules) {
 
 // toGlobal binds, on a gateway, the flows to clusters that know this one by its block to an address of the gateway's
 // share of it, whatever source they have. The same client keeps the same address. What has a source in the block, as
-// the gateway's own packets have, keeps that. A pod with an address of its own is known by it, where there is but one
-// gateway: others send the answers to whichever carries that address, and only the one that has translated knows the
-// flow.
+// the gateway's own packets have, keeps that. Pods may have addresses of the share that others have not. A pod with an
+// address of its own is known by it, where there is but one gateway: others send the answers to whichever carries that
+// address, and only the one that has translated knows the flow.
 func (v *view) toGlobal(f Family) []string {
 	if !v.translates(f) || len(v.slots) == 0 || !reaches(f, knowing(v.Remotes, true)) {
 		return nil
 	}
-	block := v.Local.Global
-	first, last := globalnet.Egress(block, v.gateway.Slot, 1, globalnet.ClusterEgress(block))
-	pool := fmt.Sprintf("%s-%s persistent", first, last)
-	if first == last {
-		pool = first.String()
-	}
 	var r rules
 	r.add(`oifname "%s*" %s saddr @%s %s daddr @%s snat to %s saddr`, CablePrefix, f, setGlobal, f, setGlobalRemote, f)
+	if len(v.egressPods()) > 0 {
+		r.add(`oifname "%s*" %s daddr @%s %s saddr vmap @%s`, CablePrefix, f, setGlobalRemote, f, mapEgress)
+	}
 	if v.knowsPods() {
 		r.add(`oifname "%s*" %s daddr @%s snat to %s saddr map @%s`, CablePrefix, f, setGlobalRemote, f, mapSources)
 	}
-	r.add(`oifname "%s*" %s daddr @%s snat to %s`, CablePrefix, f, setGlobalRemote, pool)
+	r.add(`oifname "%s*" %s daddr @%s snat to %s`, CablePrefix, f, setGlobalRemote, v.egressOf(v.Local.ClusterEgress))
 	return r
 }
 

@@ -64,6 +64,12 @@ func readInput(t *testing.T, objects []byte) topology.Input {
 		case "GlobalIngressIP":
 			in.GlobalIngressIPs = append(in.GlobalIngressIPs, v1alpha1.GlobalIngressIP{})
 			unmarshal(t, []byte(doc), &in.GlobalIngressIPs[len(in.GlobalIngressIPs)-1])
+		case "GlobalEgressIP":
+			in.GlobalEgressIPs = append(in.GlobalEgressIPs, v1alpha1.GlobalEgressIP{})
+			unmarshal(t, []byte(doc), &in.GlobalEgressIPs[len(in.GlobalEgressIPs)-1])
+		case "ClusterGlobalEgressIP":
+			in.ClusterGlobalEgressIP = &v1alpha1.ClusterGlobalEgressIP{}
+			unmarshal(t, []byte(doc), in.ClusterGlobalEgressIP)
 		case "Node":
 			in.Nodes = append(in.Nodes, corev1.Node{})
 			unmarshal(t, []byte(doc), &in.Nodes[len(in.Nodes)-1])

@@ -51,8 +51,10 @@ func (v *view) tables() []Table {
 			continue
 		}
 		services, maps := v.services(f)
-		t := Table{Family: f, Sets: v.sets(f), Maps: maps}
-		for _, c := range append(services, v.clamp(f), v.egress(f), v.forward(f), v.gateways(f), v.guard(f), v.host(f),
+		pools, egress := v.pools(f)
+		t := Table{Family: f, Sets: v.sets(f), Maps: append(egress, maps...)} // sorted by name
+		for _, c := range append(slices.Concat(services, pools), v.clamp(f), v.egress(f), v.forward(f), v.gateways(f),
+			v.guard(f), v.host(f),
 			v.nullSNAT(f), v.unmark(), v.untracked(f), v.untranslated(f)) {
 			if len(c.Rules) > 0 {
 				t.Chains = append(t.Chains, c)

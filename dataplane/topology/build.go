@@ -51,6 +51,9 @@ type Input struct {
 	Nodes    []corev1.Node
 	// GlobalIngressIPs of the cluster's services.
 	GlobalIngressIPs []v1alpha1.GlobalIngressIP
+	// ClusterGlobalEgressIP is nil while there is none; GlobalEgressIPs are those of namespaces and pods.
+	ClusterGlobalEgressIP *v1alpha1.ClusterGlobalEgressIP
+	GlobalEgressIPs       []v1alpha1.GlobalEgressIP
 	// Protected is what this node must go on reaching as it does without other clusters.
 	Protected []Protected
 }
@@ -72,6 +75,7 @@ func Build(in Input) Topology {
 		b.buildPeering(in.Peering.Spec)
 	}
 	b.buildServices(in.GlobalIngressIPs)
+	b.buildEgress(in.ClusterGlobalEgressIP, in.GlobalEgressIPs)
 	b.buildGateways(in.Gateways)
 	if in.Peering != nil && in.Peering.Spec.Phase != v1alpha1.MemberLeaving {
 		b.buildRemotes(in.Peering.Spec.RemoteClusters)

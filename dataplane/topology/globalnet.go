@@ -154,13 +154,7 @@ func (b *builder) globalPod(ref string, p v1alpha1.GlobalPod, taken *globalOwner
 	a, f := b.global(ref+" for "+clip.Quote(p.Name), p.GlobalIP, taken)
 	var ip netip.Addr
 	if f == nil {
-		ip, f = parseAddr(p.IP)
-	}
-	if f == nil {
-		_, node := b.nodes.Overlap(netfacts.Host(ip), nobody)
-		if !ip.Is4() || node || !slices.ContainsFunc(b.Local.Pods, func(n netip.Prefix) bool { return n.Contains(ip) }) {
-			f = faultf(ReasonInvalidPod, "%s is not an IPv4 address of a pod of this cluster", ip)
-		}
+		ip, f = b.podAddress(p.IP)
 	}
 	if f != nil {
 		b.left(ref, "status.pods", f)
@@ -168,6 +162,19 @@ func (b *builder) globalPod(ref string, p v1alpha1.GlobalPod, taken *globalOwner
 	}
 	b.Local.GlobalPods = append(b.Local.GlobalPods, GlobalPod{Global: a, IP: ip, Source: !taken.sources[ip]})
 	taken.sources[ip] = true
+}
+
+// podAddress accepts an IPv4 address that a pod of this cluster may have, and no node.
+func (b *builder) podAddress(text string) (netip.Addr, *fault) {
+	ip, f := parseAddr(text)
+	if f != nil {
+		return ip, f
+	}
+	_, node := b.nodes.Overlap(netfacts.Host(ip), nobody)
+	if !ip.Is4() || node || !slices.ContainsFunc(b.Local.Pods, func(n netip.Prefix) bool { return n.Contains(ip) }) {
+		return ip, faultf(ReasonInvalidPod, "%s is not an IPv4 address of a pod of this cluster", ip)
+	}
+	return ip, nil
 }
 
 func (b *builder) servicePorts(ref string, ports []v1alpha1.GlobalPort) []ServicePort {

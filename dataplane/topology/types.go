@@ -44,8 +44,12 @@ type Local struct {
 	Services []Service
 	// GlobalPods have addresses of their own in it, sorted by these.
 	GlobalPods []GlobalPod
-	Nodes      []Node    // sorted by name
-	Gateways   []Gateway // sorted by slot
+	// ClusterEgress are the addresses of what nothing else is said of, and Egress those that some pods have for their
+	// connections to others, sorted by range.
+	ClusterEgress EgressRange
+	Egress        []EgressPool
+	Nodes         []Node    // sorted by name
+	Gateways      []Gateway // sorted by slot
 }
 
 // Node of the local cluster.

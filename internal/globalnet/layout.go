@@ -38,6 +38,13 @@ func Own(block netip.Prefix, slot int) netip.Addr { return Share(block, slot).Ad
 // ShareSize is how many addresses a share has that flows of the cluster can be sent from.
 func ShareSize(block netip.Prefix) int { return 1<<(32-block.Bits()-1-slotBits) - 1 }
 
+// maxEgress bounds what of a share is given to namespaces and pods: all of that of a /15 or less.
+const maxEgress = 4095
+
+// EgressSize is how many addresses of each gateway's share can be given to the cluster, to namespaces and to pods.
+// Their numbers begin with 1.
+func EgressSize(block netip.Prefix) int { return min(ShareSize(block), maxEgress) }
+
 // Egress returns the first and the last of the addresses of a gateway that have these numbers within its share. The
 // first number is 1, for 0 is the gateway's own.
 func Egress(block netip.Prefix, slot, from, to int) (first, last netip.Addr) {
