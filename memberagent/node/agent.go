@@ -248,6 +248,7 @@ func (a *Agent) know(o Objects) (topology.Topology, plan.NodeFacts, error) {
 	}
 	top := topology.Build(topology.Input{
 		Peering: o.Peering, Gateways: o.Gateways, Nodes: o.Nodes, GlobalIngressIPs: o.GlobalIngressIPs,
+		ClusterGlobalEgressIP: o.ClusterGlobalEgressIP, GlobalEgressIPs: o.GlobalEgressIPs,
 		Protected: around.protected(),
 	})
 	f := facts(top, a.node, a.keys.Current(), addresses, a.ipv6 && a.kernel.IPv6())

@@ -30,6 +30,8 @@ type twins struct {
 	*network
 	// pods have a global address of their own, by cluster.
 	pods map[string][]v1alpha1.GlobalPod
+	// egress are the addresses that some pods connect from, by cluster.
+	egress map[string][]v1alpha1.GlobalEgressIP
 }
 
 // The blocks of the two, and the addresses that each one's gateway sends the flows of pods from.
@@ -43,7 +45,7 @@ const serviceOfTwin1, serviceOfTwin2 = "120.1.0.10", "120.2.0.10"
 
 func newTwins(t *testing.T, pods map[string][]v1alpha1.GlobalPod) *twins {
 	t.Helper()
-	n := &twins{withoutMachines(t), pods}
+	n := &twins{network: withoutMachines(t), pods: pods}
 	n.gw1 = n.newMachine(t, "gw1", "c1", 1, "10.7.0", "fd07:0:0:0")
 	n.worker1 = n.newMachine(t, "worker1", "c1", 2, "10.7.1", "fd07:0:0:1")
 	n.gw2 = n.newMachine(t, "gw2", "c2", 3, "10.7.0", "fd07:0:0:0")
@@ -129,6 +131,7 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 			Backends: []v1alpha1.GlobalBackend{{IP: "10.7.1.10", Port: 8081}}})
 		o.GlobalIngressIPs = []v1alpha1.GlobalIngressIP{service, {ObjectMeta: metav1.ObjectMeta{Namespace: "sample",
 			Name: "headless"}, Status: v1alpha1.GlobalIngressIPStatus{Pods: n.pods[m.cluster]}}}
+		o.GlobalEgressIPs = n.egress[m.cluster]
 		if err := m.write("cluster.json", o); err != nil {
 			t.Fatal(err)
 		}

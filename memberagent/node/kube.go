@@ -78,13 +78,16 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 	}
 	// A fixed mapper needs no discovery: the agent starts while the API server is away.
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for kind, resource := range map[string]string{"Peering": "peering", "Gateway": "gateway"} {
+	for kind, resource := range map[string]string{"Peering": "peering", "Gateway": "gateway",
+		"ClusterGlobalEgressIP": "clusterglobalegressip"} {
 		mapper.AddSpecific(v1alpha1.GroupVersion.WithKind(kind), v1alpha1.GroupVersion.WithResource(resource+"s"),
 			v1alpha1.GroupVersion.WithResource(resource), meta.RESTScopeRoot)
 	}
-	mapper.AddSpecific(v1alpha1.GroupVersion.WithKind("GlobalIngressIP"),
-		v1alpha1.GroupVersion.WithResource("globalingressips"), v1alpha1.GroupVersion.WithResource("globalingressip"),
-		meta.RESTScopeNamespace)
+	for kind, resource := range map[string]string{"GlobalIngressIP": "globalingressip",
+		"GlobalEgressIP": "globalegressip"} {
+		mapper.AddSpecific(v1alpha1.GroupVersion.WithKind(kind), v1alpha1.GroupVersion.WithResource(resource+"s"),
+			v1alpha1.GroupVersion.WithResource(resource), meta.RESTScopeNamespace)
+	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	for _, kind := range []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Service"),
@@ -131,7 +134,8 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 // inform starts to watch each kind.
 func (k *Kube) inform(changed func()) error {
 	for _, object := range []client.Object{
-		&v1alpha1.Peering{}, &v1alpha1.Gateway{}, &v1alpha1.GlobalIngressIP{}, &corev1.Node{},
+		&v1alpha1.Peering{}, &v1alpha1.Gateway{}, &v1alpha1.GlobalIngressIP{}, &v1alpha1.ClusterGlobalEgressIP{},
+		&v1alpha1.GlobalEgressIP{}, &corev1.Node{},
 		&discoveryv1.EndpointSlice{},
 	} {
 		// Its context is used to wait for the informer only, which is asked not to.
@@ -194,6 +198,13 @@ func matters(before, after any) bool {
 		return !ok || a.Status.IP != b.Status.IP || !a.Status.ReleasedAt.Equal(b.Status.ReleasedAt) ||
 			!equality.Semantic.DeepEqual(a.Status.Ports, b.Status.Ports) ||
 			!equality.Semantic.DeepEqual(a.Status.Pods, b.Status.Pods)
+	case *v1alpha1.ClusterGlobalEgressIP:
+		a, ok := after.(*v1alpha1.ClusterGlobalEgressIP)
+		return !ok || a.Status.CIDR != b.Status.CIDR || !equality.Semantic.DeepEqual(a.Status.Range, b.Status.Range)
+	case *v1alpha1.GlobalEgressIP:
+		a, ok := after.(*v1alpha1.GlobalEgressIP)
+		return !ok || !equality.Semantic.DeepEqual(a.Spec, b.Spec) ||
+			!equality.Semantic.DeepEqual(a.Status.Range, b.Status.Range) || !slices.Equal(a.Status.Pods, b.Status.Pods)
 	case *discoveryv1.EndpointSlice:
 		a, ok := after.(*discoveryv1.EndpointSlice)
 		return !ok || !slices.Equal(addressesOf(a), addressesOf(b))
@@ -252,7 +263,8 @@ func (k *Kube) Run(ctx context.Context) error {
 // readable returns why not every kind can be listed.
 func (k *Kube) readable(ctx context.Context) error {
 	for _, list := range []client.ObjectList{&v1alpha1.PeeringList{}, &v1alpha1.GatewayList{},
-		&v1alpha1.GlobalIngressIPList{}, &corev1.NodeList{}} {
+		&v1alpha1.GlobalIngressIPList{}, &v1alpha1.ClusterGlobalEgressIPList{}, &v1alpha1.GlobalEgressIPList{},
+		&corev1.NodeList{}} {
 		if err := k.client.List(ctx, list, client.Limit(1)); err != nil {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
@@ -288,6 +300,9 @@ func (k *Kube) Objects(ctx context.Context) (Objects, bool, error) {
 		return Objects{}, false, fmt.Errorf("list global addresses: %w", err)
 	}
 	o.Gateways, o.Nodes, o.GlobalIngressIPs = gateways.Items, nodes.Items, ips.Items
+	if err := k.egress(ctx, &o); err != nil {
+		return Objects{}, false, err
+	}
 	slice := &discoveryv1.EndpointSlice{}
 	err := k.cache.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: apiServers}, slice)
 	if client.IgnoreNotFound(err) != nil {

@@ -19,6 +19,9 @@ type Objects struct {
 	Nodes    []corev1.Node
 	// GlobalIngressIPs are the services that have a global address.
 	GlobalIngressIPs []v1alpha1.GlobalIngressIP
+	// ClusterGlobalEgressIP is nil while there is none; GlobalEgressIPs have the addresses that some pods connect from.
+	ClusterGlobalEgressIP *v1alpha1.ClusterGlobalEgressIP
+	GlobalEgressIPs       []v1alpha1.GlobalEgressIP
 	// APIServers are the addresses of the cluster's API servers, and the one that the agent dials.
 	APIServers []netip.Addr
 }

@@ -104,6 +104,16 @@ func essence(o Objects) Objects {
 				ReleasedAt: g.Status.ReleasedAt},
 		})
 	}
+	if c := o.ClusterGlobalEgressIP; c != nil {
+		out.ClusterGlobalEgressIP = &v1alpha1.ClusterGlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: c.Name},
+			Status: v1alpha1.ClusterGlobalEgressIPStatus{CIDR: c.Status.CIDR, Range: c.Status.Range}}
+	}
+	for _, g := range o.GlobalEgressIPs {
+		out.GlobalEgressIPs = append(out.GlobalEgressIPs, v1alpha1.GlobalEgressIP{
+			ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name, CreationTimestamp: g.CreationTimestamp},
+			Spec:       g.Spec, Status: v1alpha1.GlobalEgressIPStatus{Range: g.Status.Range, Pods: g.Status.Pods},
+		})
+	}
 	for _, n := range o.Nodes {
 		out.Nodes = append(out.Nodes, corev1.Node{
 			ObjectMeta: name(n.ObjectMeta), Spec: n.Spec, Status: corev1.NodeStatus{Addresses: n.Status.Addresses},
