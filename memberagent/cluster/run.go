@@ -32,6 +32,7 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
 	"github.com/sealane-io/sealane/memberagent/cluster/exports"
 	"github.com/sealane-io/sealane/memberagent/cluster/gateways"
+	"github.com/sealane-io/sealane/memberagent/cluster/globalegress"
 	"github.com/sealane-io/sealane/memberagent/cluster/globalips"
 	"github.com/sealane-io/sealane/memberagent/cluster/imports"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
@@ -169,12 +170,12 @@ func baseScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// awaitOwnKinds waits until Peering, Bundle, Gateway and GlobalIngressIP can be listed: the agent may start before its
-// CRDs.
+// awaitOwnKinds waits until Peering, Bundle, Gateway and the kinds of global addresses can be listed: the agent may
+// start before its CRDs.
 func awaitOwnKinds(ctx context.Context, c client.Reader) error {
 	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		for _, list := range []client.ObjectList{&v1alpha1.PeeringList{}, &v1alpha1.BundleList{}, &v1alpha1.GatewayList{},
-			&v1alpha1.GlobalIngressIPList{}} {
+			&v1alpha1.GlobalIngressIPList{}, &v1alpha1.ClusterGlobalEgressIPList{}, &v1alpha1.GlobalEgressIPList{}} {
 			if err := c.List(ctx, list, client.Limit(1)); err != nil {
 				log.FromContext(ctx).V(1).Info("waiting for Sealane's kinds", "reason", err.Error())
 				return false, nil
@@ -232,6 +233,7 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 		&gateways.Silence{Client: cached, Live: live, Now: time.Now},
 		&exports.Reconciler{Client: cached, WithoutGeneration: limited},
 		&globalips.Reconciler{Client: cached, Live: live, Now: time.Now},
+		&globalegress.Reconciler{Client: cached, Live: live, Now: time.Now},
 		reach,
 		&imports.Reconciler{Client: cached, Families: found.Families, Reachability: reach, Limited: limited,
 			Refusals: refusals, Written: counters.changed},

@@ -48,7 +48,7 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 	var out []string
 	imported, services, endpoints, gateways := &mcs.ServiceImportList{}, &corev1.ServiceList{},
 		&discoveryv1.EndpointSliceList{}, &v1alpha1.GatewayList{}
-	global := &v1alpha1.GlobalIngressIPList{}
+	global, egress := &v1alpha1.GlobalIngressIPList{}, &v1alpha1.ClusterGlobalEgressIPList{}
 	for _, x := range []struct {
 		kind string
 		list client.ObjectList
@@ -59,6 +59,7 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 		{"EndpointSlice", endpoints, []client.ListOption{client.HasLabels{v1alpha1.LabelImport}}},
 		{"Gateway", gateways, nil},
 		{"GlobalIngressIP", global, nil},
+		{"ClusterGlobalEgressIP", egress, nil},
 	} {
 		if err := r.List(ctx, x.list, append(x.opts, client.UnsafeDisableDeepCopy)...); err != nil {
 			return nil, fmt.Errorf("list %ss: %w", x.kind, err)
@@ -81,6 +82,11 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 	}
 	for i := range global.Items {
 		out = append(out, "GlobalIngressIP "+client.ObjectKeyFromObject(&global.Items[i]).String())
+	}
+	for i := range egress.Items {
+		if o := &egress.Items[i]; v1alpha1.OwnsClusterEgress(o) {
+			out = append(out, "ClusterGlobalEgressIP "+o.Name)
+		}
 	}
 	slices.Sort(out)
 	if dns.Reason == clusterdns.ReasonPending {
