@@ -23,11 +23,18 @@ func main() {
 	name := flag.String("name", ".lab-failover",
 		"the lab's state directory, relative to the source tree; a lab that is up "+
 			"already is used and stays")
-	out := flag.String("out", "docs/benchmarks/failover.md", "where the figures go, relative to the source tree")
+	out := flag.String("out", "", "where the figures go, relative to the source tree; empty is "+
+		"docs/benchmarks/failover.md or, with --only, the terminal")
 	rounds := flag.Int("rounds", 5, "how often each fault happens; the median counts")
 	only := flag.String("only", "", "names of faults, separated by semicolons; empty is all")
 	keep := flag.Bool("keep", false, "leave the lab running afterwards")
 	flag.Parse()
+	if *out == "" {
+		*out = "docs/benchmarks/failover.md"
+		if *only != "" {
+			*out = "/dev/stdout"
+		}
+	}
 	if err := run(ctx, *name, *out, *only, *rounds, *keep); err != nil {
 		fmt.Fprintf(os.Stderr, "failover: failed: %v\n", err)
 		os.Exit(1)
