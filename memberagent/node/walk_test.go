@@ -83,7 +83,7 @@ func (n *network) linkUp(t *testing.T, m *machine) {
 }
 
 // everything lists what of Sealane is in a machine's kernel, but for counters, numbers of links, and addresses that the
-// kernel gives them.
+// kernel gives them. Rules of one preference, which are for different packets, come in any order.
 func (m *machine) everything(t *testing.T) string {
 	t.Helper()
 	return m.run(t, `for l in $(ip -o link | grep -o 'sl-[a-z0-9]*' | sort); do
@@ -94,7 +94,7 @@ func (m *machine) everything(t *testing.T) string {
 			cat /proc/sys/net/ipv4/conf/$l/rp_filter
 		done
 		for f in -4 -6; do
-			ip $f rule | grep 'lookup 510[0123]' || true
+			ip $f rule | grep 'lookup 510[0123]' | sort || true
 			for t in 5100 5101 5102 5103; do ip $f route show table $t 2>/dev/null || true; done
 		done
 		for f in ip ip6; do nft -s list table $f sealane 2>/dev/null | sort || true; done
