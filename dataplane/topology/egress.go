@@ -12,7 +12,7 @@ import (
 	"github.com/sealane-io/sealane/internal/globalnet"
 )
 
-// ReasonNotInShare: numbers of addresses are not among those that each gateway has for connections.
+// ReasonNotInShare says that numbers of addresses are not among those that each gateway has for connections.
 const ReasonNotInShare = "NotInShare"
 
 // EgressRange is a range of addresses by their numbers in each gateway's share of the block: 0 is not one of them.

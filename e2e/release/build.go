@@ -90,7 +90,7 @@ func (b Build) compile(ctx context.Context, arch string) (string, error) {
 
 // image writes the archive of an image for all processors, and its lists.
 func (b Build) image(ctx context.Context, r Recipe, programs map[string]string) (string, error) {
-	var index v1.ImageIndex = mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	archive := filepath.Join(b.Out, r.Archive(b.Version))
 	for _, arch := range b.Arches {
 		content, err := r.Content(ctx, Debian{Dir: filepath.Join(b.Cache, "debian"), Arch: arch, Fresh: b.Fresh})

@@ -126,7 +126,7 @@ func (b Build) says(t *testing.T, r Recipe, img v1.Image) {
 		t.Fatal(err)
 	}
 	if got := config.Config.Labels["org.opencontainers.image.version"]; got != "v1.2.3" || config.Config.User != r.User ||
-		!config.Created.Time.Equal(b.Created) {
+		!config.Created.Equal(b.Created) {
 		t.Errorf("version %q, user %q, created %s", got, config.Config.User, config.Created)
 	}
 	text, err := os.ReadFile(filepath.Join(b.Out, "sealane-"+r.Name+"-v1.2.3-"+runtime.GOARCH+".spdx.json"))

@@ -204,7 +204,7 @@ func paces(targets []target, fast time.Duration) map[netip.Addr]Target {
 	}
 	tick := fast // the prober has no others than multiples of it
 	each := func(n, perSecond int) time.Duration {
-		return (time.Duration(n)*time.Second/time.Duration(perSecond) + tick - 1) / tick * tick
+		return (time.Duration(n)*time.Second/time.Duration(perSecond) + tick - 1).Truncate(tick)
 	}
 	idle := len(targets) - busy
 	slow := max(fast, min(each(idle, idlePerSecond), max(idleInterval, each(idle, probesPerSecond))))

@@ -178,7 +178,6 @@ func (r *Reconciler) create(ctx context.Context, o client.Object) (client.Object
 			Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}},
 		Data: cm.Data,
 	}
-	//nolint:staticcheck // typed
 	err := r.Live.Patch(ctx, want, client.Apply, client.FieldOwner(fieldManager), client.ForceOwnership)
 	return want, err //nolint:wrapcheck // wrapped by the caller
 }
