@@ -3,15 +3,19 @@
 package clusterdns
 
 import (
+	"context"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
@@ -52,9 +56,26 @@ func (w *watches) add(objects []client.Object) error {
 		if err := w.watch.Watch(source.Kind(c, kind, w.handler)); err != nil {
 			return fmt.Errorf("watch %s: %w", name, err)
 		}
+		if err := w.watch.Watch(w.listed(c, o)); err != nil {
+			return fmt.Errorf("watch %s: %w", name, err)
+		}
 		w.started[name] = true
 	}
 	return nil
+}
+
+// listed is an event when a cache has been filled: an object that was deleted before that is not in it, and no other
+// event says so.
+func (w *watches) listed(c cache.Cache, o client.Object) source.Source {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return source.Func(func(ctx context.Context, q queue) error {
+		go func() {
+			if c.WaitForCacheSync(ctx) {
+				w.handler.Generic(ctx, event.GenericEvent{Object: o}, q)
+			}
+		}()
+		return nil
+	})
 }
 
 // unmanaged drops what nobody reads from these caches.
