@@ -28,7 +28,7 @@ type join struct {
 func newJoin(o *options) *cobra.Command {
 	j := &join{options: o}
 	cmd := &cobra.Command{
-		Use:   "join [CLUSTER...]",
+		Use:   "join " + clusterArguments,
 		Short: "Make clusters of Karmada members of a ClusterSet",
 		Long: `Make clusters of Karmada members of a ClusterSet by editing its cluster names, and wait until they are
 connected and resolve the clusterset's names through their own cluster DNS. Where the ClusterSet selects

@@ -27,7 +27,7 @@ type leave struct {
 func newLeave(o *options) *cobra.Command {
 	l := &leave{options: o}
 	cmd := &cobra.Command{
-		Use:   "leave [CLUSTER...]",
+		Use:   "leave " + clusterArguments,
 		Short: "Take clusters out of a ClusterSet",
 		Long: `Take clusters out of a ClusterSet by editing its cluster names, and wait until their nodes are clean and
 nothing of Sealane is left in them but its CRDs. The other members release them at once. Where the

@@ -28,7 +28,7 @@ type rotateKeys struct {
 func newRotateKeys(o *options) *cobra.Command {
 	r := &rotateKeys{options: o}
 	cmd := &cobra.Command{
-		Use:   "rotate-keys [CLUSTER...]",
+		Use:   "rotate-keys " + clusterArguments,
 		Short: "Have gateways replace their private keys, without loss of packets",
 		Long: `Have the gateways of members, of all members by default, replace the private keys of their cables, and wait
 until every other cluster uses the new ones. Both keys of a gateway work until all gateways of other clusters

@@ -5,8 +5,11 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // deadEnd is a kubeconfig whose contexts karmada-apiserver and c1 lead to a port that nobody listens on.
@@ -17,6 +20,44 @@ clusters: [{name: k, cluster: {server: "https://127.0.0.1:1"}}]
 users: [{name: u, user: {token: x}}]
 contexts: [{name: karmada-apiserver, context: {cluster: k, user: u}}, {name: c1, context: {cluster: k, user: u}}]
 `
+
+// TestEmptyScopesAreRefused: the value of a script's unset variable does not mean everything, in no command.
+func TestEmptyScopesAreRefused(t *testing.T) {
+	seen := map[string]bool{}
+	refused := func(want string, line ...string) {
+		t.Helper()
+		out, code := commandLine(line...)
+		if code == 0 || !strings.Contains(out, `found: ""`) || !strings.Contains(out, want) {
+			t.Errorf("%q: exit code %d, printed %.300q, want %q", line, code, out, want)
+		}
+	}
+	everyCommand(func(path []string, cmd *cobra.Command) {
+		if !cmd.Runnable() || cmd.HasSubCommands() {
+			return
+		}
+		cmd.Flags().AddFlagSet(cmd.InheritedFlags())
+		for name := range scopes {
+			if cmd.Flags().Lookup(name) == nil {
+				continue
+			}
+			seen[name] = true
+			refused("to do: name a", append(slices.Clone(path), "--"+name+"=")...)
+			refused("to do: name a", append(slices.Clone(path), "--"+name, " ")...)
+		}
+		if cmd.Flags().Lookup("clusters") != nil {
+			refused("name at least one cluster, or leave -C out", append(slices.Clone(path), "-C", "c1", "-C", "")...)
+		}
+		if strings.HasSuffix(cmd.Use, clusterArguments) {
+			refused("names of clusters", append(slices.Clone(path), "c1", "")...)
+		}
+	})
+	if len(seen) != len(scopes) {
+		t.Errorf("commands have %v of the flags %v", seen, scopes)
+	}
+	refused("or leave -C out for all\n", "show", "all", "-C", "")
+	refused("or leave --clusterset out for default\n", "rotate-keys", "--clusterset=")
+	refused("or leave --context out\n", "uninstall", "--context=")
+}
 
 // TestWrongCommandLinesSayWhatToDo: what was expected, what was found, what to do, and an exit code other than 0.
 func TestWrongCommandLinesSayWhatToDo(t *testing.T) {
@@ -53,6 +94,8 @@ func TestWrongCommandLinesSayWhatToDo(t *testing.T) {
 		{"show services -n Shop", []string{`"Shop"`, "did you mean shop?"}},
 		{"show connections -C C1", []string{`"C1"`, "did you mean c1?"}},
 		{"install -C c1,,c2", []string{`""`, "separated by commas"}},
+		{"join c1,c2", []string{`"c1,c2"`, "separated by spaces"}},
+		{"leave C1", []string{`"C1"`, "did you mean c1?"}},
 		{"show all surplus", []string{"show all", `"surplus"`}},
 		{"export", []string{"export SERVICE", "no argument", "export --help"}},
 		{"export web mail", []string{"export SERVICE", `"mail"`}},
