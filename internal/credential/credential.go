@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,10 +93,8 @@ func (f File) Read(context.Context) (string, error) {
 	return string(data), err
 }
 
-// Write implements Store: a reader finds the old token or the new one, never a part.
-func (f File) Write(_ context.Context, token string) error {
-	return renameio.WriteFile(string(f), []byte(token), 0o600)
-}
+// Write implements Store: a reader finds the old token or the new one, never a part, but for what Windows promises.
+func (f File) Write(_ context.Context, token string) error { return replace(string(f), []byte(token)) }
 
 // Secret is a Store in the cluster that the controller runs in. Kubelet brings it to every replica's mount.
 type Secret struct {
