@@ -114,6 +114,7 @@ type ClusterSetSpec struct {
 
 	// HealthCheck of the gateways.
 	// +kubebuilder:default={}
+	// +kubebuilder:validation:XValidation:rule="!has(self.intervalMilliseconds) || !has(self.failureThreshold) || self.intervalMilliseconds * self.failureThreshold <= 10000",message="intervalMilliseconds times failureThreshold is 10000 at most: traffic must leave a gateway that is dead within ten seconds"
 	// +optional
 	HealthCheck HealthCheckSpec `json:"healthCheck,omitempty"`
 

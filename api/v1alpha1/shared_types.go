@@ -111,12 +111,12 @@ type HealthCheckSpec struct {
 	// to be alive or dead.
 	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=50
-	// +kubebuilder:validation:Maximum=60000
+	// +kubebuilder:validation:Maximum=10000
 	// +optional
 	IntervalMilliseconds int32 `json:"intervalMilliseconds,omitempty"`
 
 	// FailureThreshold is how many probes in a row must stay unanswered before traffic goes by other gateways, if
-	// there are any. A connection is reported as lost after a second at least.
+	// there are any. A connection is reported as lost after a second at least. Times the interval it is 10 s at most.
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100

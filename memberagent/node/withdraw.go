@@ -15,9 +15,12 @@ import (
 )
 
 const (
-	// withdrawLeast and withdrawMost bound the time that a gateway goes on carrying after it has withdrawn.
+	// withdrawLeast and withdrawMost bound the time that a gateway goes on carrying after it has withdrawn. A pod's
+	// terminationGracePeriodSeconds are for the longest, and for what comes after it.
 	withdrawLeast = 1500 * time.Millisecond
-	withdrawMost  = 10 * time.Second
+	withdrawMost  = 20 * time.Second
+	// turning is what answers take, and then the change of routes by somebody who has found a gateway dead.
+	turning = 300 * time.Millisecond
 	// lingering is for how long the packets of a remote gateway that is none any more are still taken, and of a node of a
 	// mesh: longer than nodes of its own cluster, or it itself, need to hear of it.
 	lingering = 3 * time.Second
@@ -76,13 +79,15 @@ func (a *Agent) handOver() []plan.Change {
 	return slices.DeleteFunc(plan.Diff(a.plan, before), func(c plan.Change) bool { return c.Kind != plan.KindRoute })
 }
 
-// carryOn is for how long a gateway that has withdrawn carries on.
-func (a *Agent) carryOn() time.Duration {
-	interval, threshold := a.patience()
-	if len(a.mesh) > 0 {
-		interval = max(interval, meshInterval)
-	}
-	return min(max(2*interval*time.Duration(threshold), withdrawLeast), withdrawMost)
+// carryOn is for how long this node carries on after it has withdrawn.
+func (a *Agent) carryOn() time.Duration { return carryOnFor(a.patience()) }
+
+// carryOnFor is how long it takes until everybody who probes a gateway, or a node of a mesh, that answers no more has
+// gone elsewhere. The next probe of a path that is idle is due after idleInterval. After it threshold intervals must
+// pass without an answer, and one more, as answers are given longer than an interval's end.
+func carryOnFor(interval time.Duration, threshold int) time.Duration {
+	dead := max(idleInterval, interval) + time.Duration(threshold+1)*interval
+	return min(max(dead+turning, withdrawLeast), withdrawMost)
 }
 
 // stepsDown says that this node leaves its network as it is for now: it is a gateway no more, in a topology that has
