@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -48,13 +50,18 @@ func TestMain(m *testing.M) {
 	case *inNamespace:
 		os.Exit(m.Run())
 	}
-	err := inNamespaces(append(os.Args[1:], "-in-namespace")...).Run()
+	args := slices.Concat([]string{fmt.Sprintf("-test.parallel=%d", together())}, os.Args[1:], []string{"-in-namespace"})
+	err := inNamespaces(args...).Run()
 	var code *exec.ExitError
 	if errors.As(err, &code) {
 		os.Exit(code.ExitCode())
 	}
 	exit(err)
 }
+
+// together is how many networks there are at once, unless -parallel says it: more than processors, as these are idle
+// half of the time.
+func together() int { return (3*runtime.GOMAXPROCS(0) + 1) / 2 }
 
 func exit(err error) {
 	if err != nil {
