@@ -52,12 +52,18 @@ type connectionRow struct {
 	MTU           int32         `json:"mtu,omitempty"`
 	Reason        string        `json:"reason,omitempty"`
 	Message       string        `json:"message,omitempty"`
+	// UnknownSince is the time of the last report, of a gateway that is not heard of: it is not known whether the tunnel
+	// is active, and how it fares.
+	UnknownSince string `json:"unknownSince,omitempty"`
 }
 
 func (r connectionRow) cells() []string {
 	nat, active, loss, rtt, spread := "", "", "", "", ""
 	if r.Gateway != "" {
 		nat, active = yesNo(r.NAT), yesNo(r.Active)
+	}
+	if r.UnknownSince != "" {
+		active = ""
 	}
 	if r.LossPercent != nil {
 		loss = number(*r.LossPercent) + "%"
@@ -118,11 +124,13 @@ func (r rollOutRow) cells() []string {
 }
 
 type gatewayRow struct {
-	Cluster        string `json:"cluster"`
-	Gateway        string `json:"gateway,omitempty"`
-	Slot           int32  `json:"slot"`
+	Cluster string `json:"cluster"`
+	Gateway string `json:"gateway,omitempty"`
+	Slot    int32  `json:"slot"`
+	// HAState and Ready are Unknown of a gateway that is not heard of, UnknownSince the time of its last report.
 	HAState        string `json:"haState"`
 	Ready          string `json:"ready,omitempty"`
+	UnknownSince   string `json:"unknownSince,omitempty"`
 	Implementation string `json:"implementation,omitempty"`
 	Version        string `json:"version,omitempty"`
 	Summary        string `json:"summary"`

@@ -164,6 +164,41 @@ func TestShowTables(t *testing.T) {
 	}
 }
 
+// TestASilentGatewayIsNotActive: what it last reported, Active, Ready and connected, says nothing of now.
+func TestASilentGatewayIsNotActive(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.GatewayStatus, metav1.Time)
+		since  time.Duration
+		says   string
+	}{
+		"silent": {func(s *v1alpha1.GatewayStatus, at metav1.Time) { s.SilentSince = &at }, 30 * time.Second,
+			"the node agent has not been heard of for 30s"},
+		"an old report": {func(s *v1alpha1.GatewayStatus, at metav1.Time) { s.ReportedAt = &at }, time.Hour,
+			"last report 1h0m0s ago"},
+		"no report": {func(s *v1alpha1.GatewayStatus, _ metav1.Time) { s.ReportedAt, s.HAState = nil, "" }, 0,
+			"has not reported yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := twoAndLost()
+			f.members = f.members[:1]
+			since := ""
+			if c.since > 0 {
+				since = f.now.Add(-c.since).Format(time.RFC3339)
+			}
+			c.change(&f.members[0].gateways[0].Status, metav1.NewTime(f.now.Add(-c.since)))
+			if g := gatewayRows(f)[0]; g.HAState != "Unknown" || g.Ready != "Unknown" || g.UnknownSince != since ||
+				g.Summary != c.says {
+				t.Errorf("gateway %+v, want Unknown since %q: %s", g, since, c.says)
+			}
+			tunnel := connectionRows(f)[0]
+			if tunnel.Status != "Unknown" || tunnel.Active || tunnel.RTT != nil || tunnel.LossPercent != nil ||
+				tunnel.UnknownSince != since || tunnel.Message != c.says {
+				t.Errorf("tunnel %+v, want Unknown since %q: %s", tunnel, since, c.says)
+			}
+		})
+	}
+}
+
 func TestShowNothing(t *testing.T) {
 	var out bytes.Buffer
 	if err := write(&out, outputTable, connectionTable(&fleet{})); err != nil || out.String() != "no connections\n" {

@@ -74,13 +74,16 @@ func refuseEmpty(f *pflag.Flag) {
 	if _, done := f.Value.(nonEmpty); done || !ok {
 		return
 	}
+	if f.DefValue == "[]" { // pflag prints that of a type that it does not know
+		f.DefValue = ""
+	}
 	spelling, otherwise := "--"+f.Name, ""
 	if f.Shorthand != "" {
 		spelling = "-" + f.Shorthand
 	}
 	if _, text, ok := strings.Cut(f.Usage, "(default: "); ok {
 		otherwise = strings.TrimRight(text, ")")
-	} else if f.DefValue != "[]" {
+	} else {
 		otherwise = f.DefValue
 	}
 	if otherwise != "" {

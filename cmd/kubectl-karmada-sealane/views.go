@@ -139,6 +139,8 @@ func connectionOf(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alpha1.Con
 	}
 	if why := stale(f, g); why != "" {
 		row.Status, row.Reason, row.Message = string(v1alpha1.ConnectionUnknown), v1alpha1.ReasonAgentSilent, why
+		row.UnknownSince = unknownSince(f, g)
+		row.Active, row.RTT, row.LossPercent = false, nil, nil
 	}
 	return row
 }
@@ -153,6 +155,18 @@ func stale(f *fleet, g *v1alpha1.Gateway) string {
 		return "has not reported yet"
 	case !reach.Fresh(g, f.now):
 		return "last report " + age(*g.Status.ReportedAt) + " ago"
+	}
+	return ""
+}
+
+// unknownSince is from when on it is not known what a Gateway does, by RFC 3339; "" if it is known, or never was.
+func unknownSince(f *fleet, g *v1alpha1.Gateway) string {
+	switch {
+	case stale(f, g) == "":
+	case g.Status.SilentSince != nil:
+		return g.Status.SilentSince.UTC().Format(time.RFC3339)
+	case g.Status.ReportedAt != nil:
+		return g.Status.ReportedAt.UTC().Format(time.RFC3339)
 	}
 	return ""
 }
@@ -197,7 +211,8 @@ func gatewayRows(f *fleet) []gatewayRow {
 				row.KeyMadeAt = k.MadeAt.UTC().Format(time.RFC3339)
 			}
 			if stale(f, g) != "" {
-				row.Ready = string(metav1.ConditionUnknown)
+				row.HAState, row.Ready = string(metav1.ConditionUnknown), string(metav1.ConditionUnknown)
+				row.UnknownSince = unknownSince(f, g)
 			}
 			rows = append(rows, row)
 		}
