@@ -184,6 +184,9 @@ const (
 	ReasonAgentsFailing = "AgentsFailing"
 	// Of PeeringGatewaysReady, besides ReasonNoGateway: a labelled gateway is not, or none is.
 	ReasonGatewaysNotReady = "GatewaysNotReady"
+	// Of PeeringGatewaysReady, of gateways that are well: other nodes are labelled and cannot be gateways, or the label
+	// has another value.
+	ReasonGatewayLabelIgnored = "GatewayLabelIgnored"
 	// Of PeeringNetworksAccepted: nodes left something out, and the message says what and why.
 	ReasonNetworksRefused = "NetworksRefused"
 	// Of PeeringNodesPublished: the cluster has more nodes than a mesh may have, and publishes none.

@@ -127,3 +127,21 @@ func known(n int) Member {
 	m.Record.Spec.Phase = v1alpha1.MemberActive
 	return m
 }
+
+// TestALabelThatDoesNothing is a problem of the ClusterSet, whose network is ready all the same.
+func TestALabelThatDoesNothing(t *testing.T) {
+	w := connected(1, 1)
+	w.step()
+	if !w.ready() || w.complaints() != "" {
+		t.Fatalf("not ready before: %s", w.complaints())
+	}
+	s := &w.member("c2").Report.Status
+	s.Conditions = append(s.Conditions, metav1.Condition{
+		Type: v1alpha1.PeeringGatewaysReady, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonGatewayLabelIgnored, Message: "labelled and no gateways: n3"})
+	w.step()
+	w.expect(t, "problems", w.complaints(), "GatewayLabelIgnored: c2 reports: labelled and no gateways: n3")
+	if !w.ready() {
+		t.Errorf("conditions %v", w.in.Set.Status.Conditions)
+	}
+}

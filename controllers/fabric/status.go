@@ -133,7 +133,7 @@ func troubles(kind string) []string {
 	case v1alpha1.PeeringAgentsRunning:
 		return []string{v1alpha1.ReasonAgentsFailing}
 	case v1alpha1.PeeringGatewaysReady:
-		return []string{v1alpha1.ReasonGatewaysNotReady}
+		return []string{v1alpha1.ReasonGatewaysNotReady, v1alpha1.ReasonGatewayLabelIgnored}
 	case v1alpha1.PeeringNetworksAccepted:
 		return []string{v1alpha1.ReasonNetworksRefused}
 	case v1alpha1.PeeringNodesPublished:
@@ -210,12 +210,12 @@ func isReason(s string) bool {
 	return ok && err == nil
 }
 
-// bearable are the reasons of problems that leave the network ready: with a service, which concern its owner, and of a
-// mesh whose traffic goes by gateways instead.
+// bearable are the reasons of problems that leave the network ready: with a service, which concern its owner, of a mesh
+// whose traffic goes by gateways instead, and of a label that does nothing.
 var bearable = []string{v1alpha1.ReasonExportsRefused, v1alpha1.ReasonNameTaken, v1alpha1.ReasonImportRefused,
 	v1alpha1.ReasonTooManyNodes, v1alpha1.ReasonMeshTooLarge, v1alpha1.ReasonNodeAddressesShared,
 	v1alpha1.ReasonNodeFamiliesDiffer, v1alpha1.ReasonNodesNotPublished, v1alpha1.ReasonMeshNotConnected,
-	v1alpha1.ReasonGlobalAddresses}
+	v1alpha1.ReasonGlobalAddresses, v1alpha1.ReasonGatewayLabelIgnored}
 
 // setStatus sums up the members.
 func setStatus(in Input, states []*state, t tally, statuses map[string]v1alpha1.MemberStatus,

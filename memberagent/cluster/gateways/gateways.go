@@ -56,8 +56,8 @@ type Input struct {
 }
 
 // Decide returns the slot of every node that should be a gateway, and after what time to decide anew although nothing
-// has changed; 0 is never. Labelled nodes are gateways, and that one is not ready changes nothing: whether its tunnels
-// work is for the probes to say. Where none is labelled one is picked.
+// has changed; 0 is never. Labelled nodes that run agents are gateways, and that one is not ready or cordoned changes
+// nothing: whether its tunnels work is for the probes to say. Where none is labelled one is picked.
 func (h *History) Decide(in Input) (slot map[string]int32, again time.Duration) {
 	exists := map[string]bool{}
 	for i := range in.Nodes {
@@ -85,13 +85,19 @@ func (h *History) Decide(in Input) (slot map[string]int32, again time.Duration) 
 func labelled(nodes []corev1.Node) []string {
 	var out []string
 	for i := range nodes {
-		if nodes[i].Labels[v1alpha1.LabelGateway] == "true" && nodes[i].DeletionTimestamp == nil {
-			out = append(out, nodes[i].Name)
+		if n := &nodes[i]; wants(n) && usable(n) {
+			out = append(out, n.Name)
 		}
 	}
 	slices.Sort(out)
 	return out
 }
+
+// gatewayLabel is the value of v1alpha1.LabelGateway on a node that is to be a gateway.
+const gatewayLabel = "true"
+
+// wants says that a node is labelled to be a gateway.
+func wants(n *corev1.Node) bool { return n.Labels[v1alpha1.LabelGateway] == gatewayLabel }
 
 // slots keeps the slot of every gateway that stays, and gives the lowest free ones to the new, in the order
 // of their names. Gateways beyond the last slot get none.

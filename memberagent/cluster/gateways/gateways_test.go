@@ -21,8 +21,16 @@ func nodes(text string) []corev1.Node {
 	for _, word := range strings.Fields(text) {
 		parts := strings.Split(word, "+")
 		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: parts[0], Labels: map[string]string{}}}
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "172.30.1.11"}}
 		for _, p := range parts[1:] {
+			if value, ok := strings.CutPrefix(p, "gateway="); ok {
+				n.Labels[v1alpha1.LabelGateway] = value
+			}
 			switch p {
+			case "cordoned":
+				n.Spec.Unschedulable = true
+			case "unaddressed":
+				n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "192.0.2.7"}}
 			case "gateway":
 				n.Labels[v1alpha1.LabelGateway] = "true"
 			case "ready":
@@ -64,6 +72,9 @@ func TestDecide(t *testing.T) {
 		{"no Windows node is picked", Active, "a+windows+ready b", "", "b=0"},
 		{"labelled nodes", Active, "b+gateway a+gateway c+ready", "", "a=0 b=1"},
 		{"slots stay, a freed one is used again", Active, "a+gateway c+gateway d+gateway", "a=0 b=1 c=2", "a=0 c=2 d=1"},
+		{"labelled and cordoned", Active, "a+gateway+cordoned c+ready", "", "a=0"},
+		{"a label of another value makes none", Active, "a+gateway=True b+gateway=false c+gateway= d+ready", "", "d=0"},
+		{"no labelled Windows node", Active, "a+gateway+windows+ready b+ready", "", "b=0"},
 		{"labels replace the pick", Active, "a+ready b+gateway", "a=0", "b=0"},
 		{"a label goes", Active, "a+ready b", "a=0 b=1", "a=0"},
 		{"two with one slot", Active, "a+gateway b+gateway", "a=0 b=0", "a=0 b=1"},

@@ -335,29 +335,70 @@ func TestLabelledGatewaysStay(t *testing.T) {
 }
 
 func TestCondition(t *testing.T) {
-	for _, tt := range []struct{ name, nodes, have, silent, want string }{
-		{"well", "a+ready", "a=0", "", "True Ready 1 of 1 gateways are well"},
-		{"none", "a+ready", "", "", "False NoGateway the cluster has no gateway"},
-		{"labelled", "a+gateway b+gateway+ready", "a=0 b=1", "",
+	sixteen, slots := "x+gateway+ready", ""
+	for i := range v1alpha1.MaxSlot + 1 {
+		sixteen += fmt.Sprintf(" n%02d+gateway+ready", i)
+		slots += fmt.Sprintf(" n%02d=%d", i, i)
+	}
+	for _, tt := range []struct{ name, nodes, have, silent, mute, want string }{
+		{"well", "a+ready", "a=0", "", "", "True Ready 1 of 1 gateways are well"},
+		{"none", "a+ready", "", "", "", "False NoGateway the cluster has no gateway"},
+		{"labelled", "a+gateway b+gateway+ready", "a=0 b=1", "", "",
 			"False GatewaysNotReady 1 of 2 gateways are well, these are not: a (the node is not ready); they are not replaced"},
-		{"labelled and silent", "a+gateway+ready b+gateway+ready", "a=0 b=1", "b",
+		{"labelled and silent", "a+gateway+ready b+gateway+ready", "a=0 b=1", "b", "",
 			"False GatewaysNotReady 1 of 2 gateways are well, these are not: b (its agent is silent)"},
-		{"picked", "a b", "a=0", "", "False GatewaysNotReady no gateway is well: a (the node is not ready); another node"},
-		{"moving", "a b+ready", "a=0 b=1", "", "True Ready 1 of 2 gateways are well, and the rest is being replaced"},
-		{"a node that is gone", "b+ready", "a=0 b=1", "", "True Ready 1 of 1 gateways are well"},
+		{"labelled and never heard of", "a+gateway+ready b+gateway+ready", "a=0 b=1", "", "b",
+			"False GatewaysNotReady 1 of 2 gateways are well, these are not: b (its agent has never reported: see the pods of " +
+				"sealane-system on the node)"},
+		{"labelled without address", "a+gateway+ready b+gateway+ready+unaddressed", "a=0 b=1", "", "",
+			"False GatewaysNotReady 1 of 2 gateways are well, these are not: b (the node has no InternalIP)"},
+		{"labelled and cordoned", "a+gateway+ready+cordoned", "a=0", "", "", "True Ready 1 of 1 gateways are well"},
+		{"picked", "a b", "a=0", "", "",
+			"False GatewaysNotReady no gateway is well: a (the node is not ready); another node"},
+		{"moving", "a b+ready", "a=0 b=1", "", "", "True Ready 1 of 2 gateways are well, and the rest is being replaced"},
+		{"a node that is gone", "b+ready", "a=0 b=1", "", "", "True Ready 1 of 1 gateways are well"},
+		{"labels of other values", "a+gateway+ready b+gateway=True+ready c+gateway=+ready d+gateway=false+ready", "a=0",
+			"", "",
+			`False GatewayLabelIgnored 1 of 1 gateways are well; labelled and no gateways: ` +
+				`b (sealane.io/gateway is "True", and not "true"), c (sealane.io/gateway is "", and not "true")`},
+		{"a label where no agent runs", "a+ready b+gateway+windows+ready", "a=0", "", "",
+			"False GatewayLabelIgnored 1 of 1 gateways are well; labelled and no gateways: b (it does not run Linux)"},
+		{"one too many", sixteen, slots, "", "", "False GatewayLabelIgnored 16 of 16 gateways are well; labelled and no " +
+			"gateways: x (a cluster has 16 gateways at most: take the label from one to make room)"},
+		{"not well, and a label of another value", "a b+gateway=yes", "a=0", "", "",
+			"False GatewaysNotReady no gateway is well: a (the node is not ready); another node takes its place as soon as " +
+				`one has been ready for a minute; labelled and no gateways: b (sealane.io/gateway is "yes", and not "true")`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			gateways := have(tt.have)
 			for i := range gateways {
+				s := &gateways[i].Status
+				if gateways[i].Name != tt.mute {
+					s.ReportedAt = ptr.To(metav1.NewTime(noon))
+				}
 				if gateways[i].Name == tt.silent {
-					gateways[i].Status.SilentSince = ptr.To(metav1.NewTime(noon))
+					s.SilentSince = ptr.To(metav1.NewTime(noon))
 				}
 			}
-			c := Condition(nodes(tt.nodes), gateways)
+			c, _ := Condition(nodes(tt.nodes), gateways, noon)
 			if got := fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message); !strings.HasPrefix(got, tt.want) ||
 				tt.want == "" || c.Type != v1alpha1.PeeringGatewaysReady {
 				t.Errorf("%s %s, want %s", c.Type, got, tt.want)
 			}
 		})
+	}
+}
+
+// TestConditionOfAGatewayThatIsNew: its agent has a minute for its first report.
+func TestConditionOfAGatewayThatIsNew(t *testing.T) {
+	gateways := have("a=0")
+	gateways[0].CreationTimestamp = metav1.NewTime(noon)
+	for after, want := range map[time.Duration]metav1.ConditionStatus{
+		0: metav1.ConditionTrue, 59 * time.Second: metav1.ConditionTrue, time.Minute: metav1.ConditionFalse,
+	} {
+		c, again := Condition(nodes("a+gateway+ready"), gateways, noon.Add(after))
+		if c.Status != want || again != time.Minute-after {
+			t.Errorf("after %s: %s, again after %s, want %s", after, c.Status, again, want)
+		}
 	}
 }

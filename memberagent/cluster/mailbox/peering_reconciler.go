@@ -88,12 +88,14 @@ func metadataOf(kind string) client.Object {
 	return o
 }
 
-// addresses passes node events that concern networks, and whether the node is ready; heartbeats do not.
+// addresses passes node events that concern networks, whether the node is ready, and whether it is to be a gateway;
+// heartbeats do not.
 func addresses() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		a, b := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 		return !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) || !slices.Equal(a.Status.Addresses, b.Status.Addresses) ||
-			gatewayset.Ready(a) != gatewayset.Ready(b)
+			gatewayset.Ready(a) != gatewayset.Ready(b) ||
+			a.Labels[v1alpha1.LabelGateway] != b.Labels[v1alpha1.LabelGateway]
 	}}
 }
 
@@ -179,7 +181,9 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 	if in.Agents = agentsRunning(agents, outdated); outdated > 0 {
 		again = reach.Sooner(again, rollOutPace) // the DaemonSet's status is not watched
 	}
-	in.FailedRevisions, in.Ready = failedRevisions(agents), gatewayset.Condition(nodes.Items, gateways.Items)
+	ready, later := gatewayset.Condition(nodes.Items, gateways.Items, in.Now)
+	again = reach.Sooner(again, later)
+	in.FailedRevisions, in.Ready = failedRevisions(agents), ready
 	in.Members, in.Keys, in.RollOut = nodes.Items, keysOf(agents), rollOut(agents, nodes.Items)
 	agents = speaking(agents)
 	in.Reached = reached(agents)
@@ -189,7 +193,6 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 		return in, 0, fmt.Errorf("list ServiceExports: %w", err)
 	}
 	in.RefusedExports = refused(exports.Items)
-	var later time.Duration
 	if in.ImportProblems, later, err = r.problems(ctx); err != nil {
 		return in, 0, err
 	}
