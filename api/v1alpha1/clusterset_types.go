@@ -34,6 +34,8 @@ const (
 	// ReasonClusterNotFound: a cluster that spec.clusterAffinity, spec.services.exporters, spec.topology or
 	// spec.rollOut names does not exist.
 	ReasonClusterNotFound = "ClusterNotFound"
+	// ReasonCanaryNotMember: the cluster that spec.rollOut.canary names is no member of the ClusterSet.
+	ReasonCanaryNotMember = "CanaryNotMember"
 	// ReasonLeaving: a member has not yet said that its nodes are clean.
 	ReasonLeaving = "Leaving"
 	// ReasonMeshTooLarge: a pair of spec.topology has more nodes than a mesh may; it goes by gateways.

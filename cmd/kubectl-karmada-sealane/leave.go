@@ -67,7 +67,7 @@ func (l *leave) run(ctx context.Context) error {
 	if err := named(l.clusters); err != nil {
 		return err
 	}
-	if err := l.checkMembership(ctx, karmada, clusters); err != nil {
+	if err := l.checkMembership(ctx, karmada, clusters, p); err != nil {
 		return err
 	}
 	changed, err := karmada.editAffinity(ctx, l.clusterSet, l.clusters, labelsOf(clusters), dismiss)
@@ -94,8 +94,10 @@ func (l *leave) run(ctx context.Context) error {
 }
 
 // checkMembership refuses names that stand for nothing: neither for a cluster of Karmada, nor for a member or a
-// name in the ClusterSet that outlived its cluster. A member of another ClusterSet leaves that one.
-func (l *leave) checkMembership(ctx context.Context, karmada *api, clusters []clusterv1alpha1.Cluster) error {
+// name in the ClusterSet that outlived its cluster. A member of another ClusterSet leaves that one. Of the canary it
+// warns.
+func (l *leave) checkMembership(ctx context.Context, karmada *api, clusters []clusterv1alpha1.Cluster,
+	p *progress) error {
 	var set v1alpha1.ClusterSet
 	if err := karmada.Get(ctx, client.ObjectKey{Name: l.clusterSet}, &set); err != nil {
 		return karmada.explainClusterSet(ctx, l.clusterSet, err)
@@ -116,7 +118,14 @@ func (l *leave) checkMembership(ctx context.Context, karmada *api, clusters []cl
 			}
 		}
 	}
-	return chosen(withoutAll(l.clusters, known), clusters)
+	if err := chosen(withoutAll(l.clusters, known), clusters); err != nil {
+		return err
+	}
+	if canary := set.Spec.RollOut.Canary; slices.Contains(l.clusters, canary) {
+		p.warn("%s is the canary of ClusterSet %s by spec.rollOut.canary: name another there, or clear the field; "+
+			"until then the first member by name is it", canary, l.clusterSet)
+	}
+	return nil
 }
 
 // waitWithdrawn waits until Karmada took the agents back. A cluster that joined again before would keep

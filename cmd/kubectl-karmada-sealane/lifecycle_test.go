@@ -26,7 +26,14 @@ func TestJoinAndLeave(t *testing.T) {
 	k.report(t, []string{"c1", "c2"}, connected()...)
 	k.succeeds(t, "join", "c2")
 
-	k.succeeds(t, "leave", "c2", "--force", "--wait=false")
+	k.get(t, set)
+	set.Spec.RollOut.Canary = "c2"
+	if err := k.Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	if out := k.succeeds(t, "leave", "c2", "--force", "--wait=false"); !strings.Contains(out, "c2 is the canary") {
+		t.Errorf("leave of the canary does not say so: %s", out)
+	}
 	k.get(t, set)
 	if got := fmt.Sprint(set.Spec.ClusterAffinity.ClusterNames); got != "[c1]" {
 		t.Errorf("cluster names after leave: %s", got)

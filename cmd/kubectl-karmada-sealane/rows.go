@@ -106,7 +106,8 @@ func (r endpointRow) cells() []string {
 
 type rollOutRow struct {
 	Cluster string `json:"cluster"`
-	// State is where the member stands; "Unknown" of one that does not tell.
+	// State is where the member stands; "Unknown" of one that does not tell, "NotMember" of a canary
+	// that is none.
 	State string `json:"state"`
 	// Updated nodes, of how many.
 	Updated int32 `json:"updatedNodes"`

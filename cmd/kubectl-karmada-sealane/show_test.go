@@ -199,6 +199,31 @@ func TestASilentGatewayIsNotActive(t *testing.T) {
 	}
 }
 
+// TestACanaryThatIsNoMemberIsShown, of the ClusterSet that names it, unless others were asked for.
+func TestACanaryThatIsNoMemberIsShown(t *testing.T) {
+	for _, c := range []struct {
+		name, canary, set string
+		only              []string
+		shown             bool
+	}{
+		{"none", "", "default", nil, false},
+		{"a member", "c1", "default", nil, false},
+		{"no member", "c9", "default", nil, true},
+		{"a member of another", "c1", "other", nil, true},
+		{"asked for", "c9", "default", []string{"c9"}, true},
+		{"others asked for", "c9", "default", []string{"c1"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := twoAndLost()
+			f.only, f.clusterSets[0].Name, f.clusterSets[0].Spec.RollOut.Canary = c.only, c.set, c.canary
+			row := rollOutRows(f)[0]
+			if shown := row.State == "NotMember"; shown != c.shown || shown && row.Cluster != c.canary {
+				t.Errorf("the first row is %+v", row)
+			}
+		})
+	}
+}
+
 func TestShowNothing(t *testing.T) {
 	var out bytes.Buffer
 	if err := write(&out, outputTable, connectionTable(&fleet{})); err != nil || out.String() != "no connections\n" {

@@ -254,7 +254,7 @@ func gatewaySummary(f *fleet, g *v1alpha1.Gateway) string {
 func rollOutRows(f *fleet) []rollOutRow {
 	rank := []v1alpha1.RollOutState{v1alpha1.RollOutStopped, v1alpha1.RollOutInTurn, v1alpha1.RollOutWaiting,
 		v1alpha1.RollOutDone}
-	var rows []rollOutRow
+	rows := absentCanaries(f)
 	for i := range f.members {
 		m := &f.members[i]
 		r := m.Status.RollOut
@@ -272,6 +272,26 @@ func rollOutRows(f *fleet) []rollOutRow {
 	}
 	place := func(r rollOutRow) int { return slices.Index(rank, v1alpha1.RollOutState(r.State)) }
 	slices.SortStableFunc(rows, func(a, b rollOutRow) int { return cmp.Compare(place(a), place(b)) })
+	return rows
+}
+
+// stateNotMember is the state of a canary that is no member, of whom there is no record.
+const stateNotMember = "NotMember"
+
+// absentCanaries are the clusters that ClusterSets name as canaries and that are no members of them.
+func absentCanaries(f *fleet) []rollOutRow {
+	var rows []rollOutRow
+	for i := range f.clusterSets {
+		set := &f.clusterSets[i]
+		canary := set.Spec.RollOut.Canary
+		m := f.member(canary)
+		if canary == "" || m != nil && m.Spec.ClusterSet == set.Name ||
+			len(f.only) > 0 && !slices.Contains(f.only, canary) {
+			continue
+		}
+		rows = append(rows, rollOutRow{Cluster: canary, State: stateNotMember, Message: "the canary of ClusterSet " +
+			set.Name + " by spec.rollOut.canary, and no member of it: the first member by name is the canary"})
+	}
 	return rows
 }
 

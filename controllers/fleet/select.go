@@ -107,10 +107,10 @@ func Problems(s State, name string) []v1alpha1.Problem {
 				"correct the names, or join these clusters to Karmada: the other pairs are in force", name,
 			clip.List(unknown, maxNamed))
 	}
-	if canary := set.Spec.RollOut.Canary; canary != "" && s.Cluster(canary) == nil {
-		add(canary, v1alpha1.ReasonClusterNotFound, "spec.rollOut.canary of ClusterSet %s names %s, and Karmada has no such "+
-			"cluster; correct the name: until then the first member by name is the first to get new node agents", name,
-			clip.Line(canary))
+	if reason, why := unfitCanary(s, set, owners); reason != "" {
+		canary := set.Spec.RollOut.Canary
+		add(canary, reason, "spec.rollOut.canary of ClusterSet %s names %s, %s: until then the first member by name is the "+
+			"first to get new node agents", name, clip.Line(canary), why)
 	}
 	for _, m := range s.Members {
 		if m.Spec.ClusterSet == name && m.Spec.Phase == v1alpha1.MemberLeaving {
@@ -119,6 +119,21 @@ func Problems(s State, name string) []v1alpha1.Problem {
 		}
 	}
 	return problems
+}
+
+// unfitCanary says why the canary of a ClusterSet's roll-outs is none, and what to do, after its name; "" if it is one,
+// or there is none.
+func unfitCanary(s State, set *v1alpha1.ClusterSet, owners map[string]string) (reason, why string) {
+	canary := set.Spec.RollOut.Canary
+	switch {
+	case canary == "" || !set.DeletionTimestamp.IsZero() || owners[canary] == set.Name:
+		return "", ""
+	case s.Cluster(canary) == nil:
+		return v1alpha1.ReasonClusterNotFound, "and Karmada has no such cluster; correct the name"
+	case owners[canary] != "":
+		return v1alpha1.ReasonCanaryNotMember, "which is a member of ClusterSet " + owners[canary] + "; name another"
+	}
+	return v1alpha1.ReasonCanaryNotMember, "which is no member; name another, or make it one"
 }
 
 // maxNamed is how many clusters a message names.

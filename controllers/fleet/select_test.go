@@ -117,3 +117,29 @@ func TestPairsThatDoNotExist(t *testing.T) {
 		t.Errorf("problems %v", problems)
 	}
 }
+
+// A canary that is no member is a problem, whatever keeps it from being one; one that is about to be a member is none.
+func TestCanariesThatAreNoMembers(t *testing.T) {
+	for canary, want := range map[string]string{
+		"":   "",
+		"c1": "",
+		"c2": "CanaryNotMember spec.rollOut.canary of ClusterSet blue names c2, which is no member; name another",
+		"c3": "CanaryNotMember spec.rollOut.canary of ClusterSet blue names c3, which is a member of ClusterSet red;",
+		"cl": "ClusterNotFound spec.rollOut.canary of ClusterSet blue names cl, and Karmada has no such cluster; correct",
+	} {
+		t.Run(canary, func(t *testing.T) {
+			blue, red := set("blue", 0, "c1"), set("red", 1, "c3")
+			blue.Spec.RollOut.Canary = canary
+			problems := Problems(State{Sets: []v1alpha1.ClusterSet{blue, red},
+				Clusters: []clusterv1alpha1.Cluster{cluster("c1"), cluster("c2"), cluster("c3")}}, "blue")
+			var got string
+			for _, p := range problems {
+				got += p.Reason + " " + p.Message
+			}
+			if !strings.HasPrefix(got, want) || want == "" && got != "" || len(problems) > 1 ||
+				want != "" && problems[0].Cluster != canary {
+				t.Errorf("problems %v, want %q", problems, want)
+			}
+		})
+	}
+}
