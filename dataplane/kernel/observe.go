@@ -125,12 +125,15 @@ func (k *Kernel) observeNeighbours(p *plan.Plan, l netlink.Link) error {
 }
 
 func (k *Kernel) observeRoutes(p *plan.Plan, f plan.Family, names map[int]string) error {
-	for _, table := range plan.RouteTables() {
-		routes, err := k.netlink.RouteListFiltered(nlFamily(f), &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
-		if err != nil {
-			return fmt.Errorf("list routes of table %d: %w", table, err)
-		}
-		for _, r := range routes {
+	// However many tables are asked for, the kernel lists all.
+	routes, err := k.netlink.RouteListFiltered(nlFamily(f), &netlink.Route{Table: unix.RT_TABLE_UNSPEC},
+		netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return fmt.Errorf("list routes: %w", err)
+	}
+	ours := plan.RouteTables()
+	for _, r := range routes {
+		if slices.Contains(ours, r.Table) {
 			p.Routes = append(p.Routes, observedRoute(f, r, names))
 		}
 	}

@@ -31,6 +31,9 @@ const (
 	// SiblingTable holds on a gateway, for clusters whose traffic it hands over to its siblings, its own cables: for what
 	// siblings hand over to it.
 	SiblingTable = 5103
+	// FlowTable and as many after it as a cluster may have gateways hold each the way by one of them, for flows that keep
+	// their gateway.
+	FlowTable = 5110
 	// Metrics of our routes. A throw comes before the route that contains it, and what stands behind a route, an
 	// unreachable or a blackhole, takes over when the route goes with its link.
 	ThrowMetric    = 50
@@ -47,9 +50,14 @@ const (
 	GatewayMark = 0x2
 	// SiblingMark is such a bit on what a gateway gets from its siblings for other clusters.
 	SiblingMark = 0x8
+	// FlowMask are the bits of the packet mark, and of the mark of connections, that say which gateway a flow keeps; the
+	// packet mark has them from just before the look-up of its route until just after it. OVN-Kubernetes and Istio use
+	// some of them, on packets that do not go to other clusters.
+	FlowMask = 0x1071
 	// The rules come after Cilium's local table at 100 and before the per-pod rules of cloud CNIs.
 	InboundPriority  = 103
 	MeshPriority     = 104
+	FlowPriority     = 104
 	OutboundPriority = 105
 	// TableName of the nftables tables.
 	TableName = "sealane"
@@ -87,7 +95,9 @@ func outerHeader(f Family) int {
 const KeepaliveSeconds = 5
 
 // RouteTables are the routing tables that hold nothing but ours.
-func RouteTables() []int { return []int{OutboundTable, InboundTable, MeshTable, SiblingTable} }
+func RouteTables() []int {
+	return append([]int{OutboundTable, InboundTable, MeshTable, SiblingTable}, flowTables()...)
+}
 
 // CableLink returns the name of the cable to remote gateways of a slot: "sl-c0", …; from "sl-c16" on they are those
 // with next keys.

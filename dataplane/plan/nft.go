@@ -37,7 +37,10 @@ const (
 //	gateways   mangle prerouting     answers of services that this node has translated go back by gateways
 //	forward    before FORWARD        nothing but local to remote over our links, marked for FORWARD to accept
 //	unmark     after FORWARD         takes the mark away
+//	recall     behind nat prerouting the gateway that a flow keeps
 //	untracked  raw output            no connection tracking for outer packets
+//	recallown  behind nat output     the same for the node's own
+//	record     mangle postrouting    by which gateway a flow goes
 //	clamp      mangle postrouting    TCP's MSS fits the path
 //	egress     mangle postrouting    nothing to a remote cluster but over our links
 //	services   nat prerouting        on gateways, global addresses of services and pods into backends and pods' own
@@ -53,9 +56,8 @@ func (v *view) tables() []Table {
 		services, maps := v.services(f)
 		pools, egress := v.pools(f)
 		t := Table{Family: f, Sets: v.sets(f), Maps: append(egress, maps...)} // sorted by name
-		for _, c := range append(slices.Concat(services, pools), v.clamp(f), v.egress(f), v.forward(f), v.gateways(f),
-			v.guard(f), v.host(f),
-			v.nullSNAT(f), v.unmark(), v.untracked(f), v.untranslated(f)) {
+		for _, c := range append(slices.Concat(services, pools, v.flowChains(f)), v.clamp(f), v.egress(f),
+			v.forward(f), v.gateways(f), v.guard(f), v.host(f), v.nullSNAT(f), v.unmark(), v.untracked(f), v.untranslated(f)) {
 			if len(c.Rules) > 0 {
 				t.Chains = append(t.Chains, c)
 			}
@@ -88,6 +90,7 @@ func (v *view) sets(f Family) []Set {
 			add(setOwn, disjoint(inFamily(f, v.self.Pods)))
 		}
 		v.globalSets(f, add)
+		add(setKept, v.keptNetworks(f))
 	}
 	add(setNodes, v.nodeAddresses(f))
 	if slices.Contains(v.known, f) {

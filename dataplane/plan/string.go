@@ -221,7 +221,7 @@ func (t Table) String() string {
 			continue
 		}
 		fmt.Fprintf(&b, "\tchain %s {\n\t\ttype %s hook %s priority %s; policy accept;\n",
-			c.Name, c.Type, c.Hook, strings.NewReplacer("-", " - ", "+", " + ").Replace(c.Priority))
+			c.Name, c.Type, c.Hook, strings.TrimSpace(strings.NewReplacer("-", " - ", "+", " + ").Replace(c.Priority)))
 		for _, r := range c.Rules {
 			fmt.Fprintf(&b, "\t\t%s\n", r)
 		}

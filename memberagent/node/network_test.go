@@ -340,8 +340,8 @@ func (m *machine) ours(t *testing.T) string {
 	t.Helper()
 	return m.run(t, `ip -o link | grep -o 'sl-[a-z0-9]*' || true
 		for f in -4 -6; do
-			ip $f rule | grep 'lookup 510[0123]' || true
-			ip $f route show table all | grep 'table 510[0123]' || true
+			ip $f rule | grep 'lookup 51[012][0-9]' || true
+			ip $f route show table all | grep 'table 51[012][0-9]' || true
 		done
 		nft list tables | grep sealane | sort || true
 		iptables-nft -S FORWARD | grep sealane || true; ip6tables-nft -S FORWARD | grep sealane || true`)

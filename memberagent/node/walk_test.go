@@ -94,8 +94,8 @@ func (m *machine) everything(t *testing.T) string {
 			cat /proc/sys/net/ipv4/conf/$l/rp_filter
 		done
 		for f in -4 -6; do
-			ip $f rule | grep 'lookup 510[0123]' | sort || true
-			for t in 5100 5101 5102 5103; do ip $f route show table $t 2>/dev/null || true; done
+			ip $f rule | grep 'lookup 51[012][0-9]' | sort || true
+			for t in $(seq 5100 5125); do ip $f route show table $t 2>/dev/null || true; done
 		done
 		for f in ip ip6; do nft -s list table $f sealane 2>/dev/null | sort || true; done
 		iptables-nft -S FORWARD | grep sealane || true; ip6tables-nft -S FORWARD | grep sealane || true
