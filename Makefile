@@ -47,6 +47,11 @@ push: ## Push the images that make images built (REGISTRY=registry.example.org/s
 	@test -n "$(REGISTRY)" || { echo "which registry? make push REGISTRY=registry.example.org/sealane VERSION=$(VERSION)" >&2; exit 1; }
 	go run -C e2e ./cmd/images --version=$(VERSION) --push=$(REGISTRY)
 
+.PHONY: release
+release: ## Build all that a version is published as in dist/release (VERSION=v1.2.3 URL=https://...).
+	@[ "$(origin VERSION)" != file ] || { echo "which version? make release VERSION=v1.2.3" >&2; exit 1; }
+	go run -C e2e ./cmd/release --version=$(VERSION) --url=$(URL)
+
 .PHONY: generate
 generate: ## Regenerate deepcopy code, CRDs and the command reference.
 	go tool controller-gen object paths=./api/...

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -46,7 +47,7 @@ func run(args []string, streams genericiooptions.IOStreams) int {
 
 // invocation is how the user calls this binary: kubectl splits a plugin's file name at its dashes.
 func invocation(arg0 string) string {
-	switch filepath.Base(arg0) {
+	switch strings.TrimSuffix(filepath.Base(arg0), ".exe") {
 	case "kubectl-sealane":
 		return "kubectl sealane"
 	case "karmadactl-sealane":

@@ -287,6 +287,7 @@ func TestInvocationFollowsTheBinarysName(t *testing.T) {
 	for arg0, want := range map[string]string{
 		"/usr/bin/kubectl-karmada-sealane": "kubectl karmada sealane",
 		"kubectl-sealane":                  "kubectl sealane",
+		"kubectl-sealane.exe":              "kubectl sealane",
 		"./karmadactl-sealane":             "karmadactl-sealane",
 	} {
 		if got := invocation(arg0); got != want {

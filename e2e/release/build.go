@@ -48,8 +48,12 @@ func (b Build) Run(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("create %s: %w", b.Out, err)
 	}
 	programs := map[string]string{}
+	var packages []string
+	for _, r := range Recipes() {
+		packages = append(packages, r.Package)
+	}
 	for _, arch := range b.Arches {
-		dir, err := b.compile(ctx, arch)
+		dir, err := b.compile(ctx, Platform{OS: "linux", Arch: arch}, ".", packages...)
 		if err != nil {
 			return nil, err
 		}
@@ -66,24 +70,22 @@ func (b Build) Run(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// compile builds the programs of all images for a processor, and returns their directory.
-func (b Build) compile(ctx context.Context, arch string) (string, error) {
-	dir, err := filepath.Abs(filepath.Join(b.Cache, "programs", arch))
+// compile builds programs of a module, which is a directory of the source tree, for a platform, and returns the
+// directory that they are in.
+func (b Build) compile(ctx context.Context, p Platform, module string, packages ...string) (string, error) {
+	dir, err := filepath.Abs(filepath.Join(b.Cache, "programs", p.OS+"-"+p.Arch))
 	if err != nil {
 		return "", err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("create the programs' directory: %w", err)
 	}
-	args := []string{"-C", b.Root, "build", "-trimpath", "-buildvcs=false", "-ldflags",
-		"-s -w -X github.com/sealane-io/sealane/internal/version.Version=" + b.Version, "-o", dir + "/"}
-	for _, r := range Recipes() {
-		args = append(args, r.Package)
-	}
+	args := append([]string{"-C", filepath.Join(b.Root, module), "build", "-trimpath", "-buildvcs=false", "-ldflags",
+		"-s -w -X github.com/sealane-io/sealane/internal/version.Version=" + b.Version, "-o", dir + "/"}, packages...)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the programs for %s: %w: %s", arch, err, bytes.TrimSpace(out))
+		return "", fmt.Errorf("build %s for %s: %w: %s", strings.Join(packages, ", "), p, err, bytes.TrimSpace(out))
 	}
 	return dir, nil
 }

@@ -9,13 +9,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/sealane-io/sealane/e2e/lab"
 	"github.com/sealane-io/sealane/e2e/release"
@@ -50,11 +47,11 @@ func run(ctx context.Context, version, arches, out, registry string) error {
 	if registry != "" {
 		return push(ctx, out, version, registry)
 	}
-	revision, created, err := commit(ctx, root)
+	of, err := release.Checkout(ctx, root, version)
 	if err != nil {
 		return err
 	}
-	archives, err := release.Build{Release: release.Release{Version: version, Revision: revision, Created: created},
+	archives, err := release.Build{Release: of,
 		Root: root, Arches: strings.Split(arches, ","), Cache: filepath.Join(out, ".cache"), Out: out, Fresh: true}.Run(ctx)
 	if err != nil {
 		return err
@@ -63,17 +60,6 @@ func run(ctx context.Context, version, arches, out, registry string) error {
 		fmt.Println(a)
 	}
 	return nil
-}
-
-// commit returns the commit that is checked out and its time, which the images are of.
-func commit(ctx context.Context, root string) (revision string, at time.Time, err error) {
-	out, err := exec.CommandContext(ctx, "git", "-C", root, "log", "-1", "--format=%H %ct").Output()
-	revision, seconds, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
-	unix, parseErr := strconv.ParseInt(seconds, 10, 64)
-	if err := errors.Join(err, parseErr); err != nil {
-		return "", time.Time{}, fmt.Errorf("which commit is this? git log: %w", err)
-	}
-	return revision, time.Unix(unix, 0), nil
 }
 
 // push pushes the archives of a version.
