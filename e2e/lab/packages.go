@@ -43,6 +43,7 @@ func testPrograms() map[string]string {
 		"modprobe":           "kmod",
 		"depmod":             "kmod",
 		"dpkg-deb":           "dpkg",
+		"dnsmasq":            "dnsmasq-base",
 	}
 }
 
