@@ -100,7 +100,7 @@ func TestNotes(t *testing.T) {
 	got := notes()
 	at := 0
 	for _, want := range []string{"# Sealane v0.2.0\n", of.Revision, published + "/sealane.yaml", "commits since v0.1.0",
-		"\n## dataplane\n\n- plan, memberagent/node: both (", "\n## docs\n\n- page (",
+		"\n## dataplane\n\n- dataplane/plan, memberagent/node: both (", "\n## docs\n\n- page (",
 		"\n## memberagent\n\n- node: one `sl-<n>` of \\<n> (",
 		"\n## other\n\n- no area ("} {
 		next := strings.Index(got[at:], want)

@@ -73,7 +73,8 @@ func areaOrder(a, b string) int {
 }
 
 // grouped returns the lines of a log, "hash subject" each, as items of lists by area: that of "memberagent/node: what
-// changes" is memberagent.
+// changes" is memberagent, where it is "node: what changes". A commit of several areas is with the first, and names
+// all.
 func grouped(log string) map[string][]string {
 	out := map[string][]string{}
 	for line := range strings.Lines(log) {
@@ -83,8 +84,9 @@ func grouped(log string) map[string][]string {
 			area, text = unnamed, subject
 		}
 		top, rest, _ := strings.Cut(area, "/")
-		if several := strings.Index(top, ", "); several >= 0 {
-			top, rest = area[:several], area[several+len(", "):]
+		if first, _, several := strings.Cut(area, ", "); several {
+			top, _, _ = strings.Cut(first, "/")
+			rest = area
 		}
 		if rest != "" {
 			text = rest + ": " + text
