@@ -126,7 +126,7 @@ func TestDistribution(t *testing.T) {
 }
 
 // checkKrew checks a manifest as krew does before it installs a plugin, and krew-index before it takes one in:
-// https://github.com/kubernetes-sigs/krew/blob/v0.4.5/internal/index/validation/validate.go.
+// https://github.com/kubernetes-sigs/krew/blob/v0.4.4/internal/index/validation/validate.go.
 func checkKrew(t *testing.T, m krewPlugin) {
 	t.Helper()
 	if m.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || m.Kind != "Plugin" ||

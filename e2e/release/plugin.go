@@ -61,7 +61,7 @@ func (d Distribution) archivePlugin(dir string, p Platform, program string) (pat
 }
 
 // krewPlugin is a manifest of krew, by which it installs and upgrades a plugin:
-// https://github.com/kubernetes-sigs/krew/blob/v0.4.5/pkg/index/types.go.
+// https://github.com/kubernetes-sigs/krew/blob/v0.4.4/pkg/index/types.go.
 type krewPlugin struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
