@@ -42,9 +42,11 @@ type member struct {
 	stop    func()
 }
 
-// newMember starts an API server with a node, Sealane's namespace and its DNS Service.
+// newMember starts an API server with a node, Sealane's namespace and its DNS Service, beside those of other tests:
+// most of the time they wait.
 func newMember(t *testing.T) *member {
 	t.Helper()
+	t.Parallel()
 	crds, err := apiserver.CRDs()
 	if err != nil {
 		t.Fatal(err)
