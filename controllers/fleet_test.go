@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -43,7 +44,8 @@ import (
 	"github.com/sealane-io/sealane/propagation"
 )
 
-var apiConfig *rest.Config
+// apis are the Karmada APIs that no test uses now: as many as there are tests at once.
+var apis = make(chan *rest.Config, goruntime.GOMAXPROCS(0))
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil)))
@@ -56,12 +58,26 @@ func TestMain(m *testing.M) {
 		}
 		crds = append(crds, path)
 	}
-	os.Exit(apiserver.Main(m, &apiConfig, crds...))
+	os.Exit(runTests(m, crds))
+}
+
+func runTests(m *testing.M, crds []string) int {
+	for range cap(apis) {
+		s, err := apiserver.Launch(context.Background(), crds...)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "start an API server:", err)
+			return 1
+		}
+		defer s.Stop()
+		apis <- s.Config
+	}
+	return m.Run()
 }
 
 // fleet is a Karmada API with the broker on it. The test plays Karmada and the members' agents.
 type fleet struct {
 	t      testing.TB
+	config *rest.Config
 	client client.Client
 	stop   func()
 
@@ -77,18 +93,24 @@ type fleet struct {
 	raw, rawBundle map[string][]byte
 }
 
-// newFleet starts with an empty Karmada API: the objects of an earlier test are gone.
+// newFleet starts with an empty Karmada API: the objects of an earlier test are gone. Tests with one run beside each
+// other, as most of the time they wait.
 func newFleet(t testing.TB) *fleet {
 	t.Helper()
+	if t, isTest := t.(*testing.T); isTest {
+		t.Parallel()
+	}
+	config := <-apis
+	t.Cleanup(func() { apis <- config })
 	scheme, err := controllers.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(apiConfig, client.Options{Scheme: scheme})
+	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, client: c, writes: map[string]int{}, reports: map[string]v1alpha1.PeeringStatus{},
+	f := &fleet{t: t, config: config, client: c, writes: map[string]int{}, reports: map[string]v1alpha1.PeeringStatus{},
 		exports:  map[string][]v1alpha1.Export{},
 		unusable: map[string][]v1alpha1.ImportProblem{}, raw: map[string][]byte{}, rawBundle: map[string][]byte{}}
 	f.grant()
@@ -129,7 +151,7 @@ func (f *fleet) start() {
 	f.must(err)
 	options.Metrics = metricsserver.Options{BindAddress: "0"}
 	options.Controller = config.Controller{SkipNameValidation: ptr.To(true)}
-	broker := rest.CopyConfig(apiConfig)
+	broker := rest.CopyConfig(f.config)
 	broker.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + v1alpha1.Namespace +
 		":sealane-controller"}
 	broker.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counter{next: next, fleet: f} })
