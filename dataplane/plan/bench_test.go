@@ -84,3 +84,36 @@ func BenchmarkDiff(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkFailOver is what one gateway's death, or its return, costs before the kernel is asked: the plan and the
+// changes, on a worker and on a gateway, for clusters that all know this one by its block, and it them by theirs. The
+// changes are to grow with the clusters no faster than the routes that have to be moved.
+func BenchmarkFailOver(b *testing.B) {
+	for _, clusters := range []int{1, 10, 100} {
+		in := fleet(clusters, 2)
+		in.Peering.Spec.GlobalCIDR = "120.255.0.0/24"
+		for i := range in.Peering.Spec.RemoteClusters {
+			r := &in.Peering.Spec.RemoteClusters[i]
+			r.Networks, r.GlobalCIDR, r.Translated = v1alpha1.Networks{}, fmt.Sprintf("120.%d.0.0/24", i), true
+		}
+		top := topology.Build(in)
+		for _, node := range []string{"node-0", "node-9"} { // a gateway and a worker
+			f := gatewayFacts
+			f.Name, f.Alive = node, map[string][]int{"local": {0, 1}}
+			dead := f
+			dead.Alive = map[string][]int{"local": {1}}
+			for _, r := range top.Remotes {
+				f.Alive[r.Name], dead.Alive[r.Name] = []int{0, 1}, []int{1}
+			}
+			b.Run(fmt.Sprintf("clusters=%d/node=%s", clusters, node), func(b *testing.B) {
+				have := plan.For(top, f)
+				changes := 0
+				for b.Loop() {
+					changes = len(plan.Diff(plan.For(top, dead), have))
+				}
+				b.ReportMetric(float64(changes), "changes")
+				b.ReportMetric(float64(len(plan.Diff(have, plan.For(top, dead)))), "changes-back")
+			})
+		}
+	}
+}

@@ -51,8 +51,8 @@ const (
 	// SiblingMark is such a bit on what a gateway gets from its siblings for other clusters.
 	SiblingMark = 0x8
 	// FlowMask are the bits of the packet mark, and of the mark of connections, that say which gateway a flow keeps; the
-	// packet mark has them from just before the look-up of its route until just after it. OVN-Kubernetes and Istio use
-	// some of them, on packets that do not go to other clusters.
+	// packet mark has them from just before the look-up of its route until just after it. OVN-Kubernetes (0x3f0) and
+	// Istio (0x539) use some of them, and lose them on packets to clusters whose flows keep their gateway.
 	FlowMask = 0x1071
 	// The rules come after Cilium's local table at 100 and before the per-pod rules of cloud CNIs.
 	InboundPriority  = 103
