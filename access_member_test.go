@@ -80,6 +80,7 @@ func TestNodeTokenSpeaksForItsNodeAlone(t *testing.T) {
 		{"a service's global address", noRight, creates(t, &v1alpha1.GlobalIngressIP{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
 			Spec:       v1alpha1.GlobalIngressIPSpec{Service: "web"}})},
+		{"whose a global address is", noRight, creates(t, ingressAllocation("web"))},
 		{"its Gateway's end", noRight, deletes(t, gateway("n1"))},
 		{"the state of another node", byPolicy, patchStatus(t, other, stateJSON)},
 		{"the status of another pod on its node", byPolicy, patchStatus(t, neighbour, stateJSON)},

@@ -61,7 +61,12 @@ type GlobalEgressIPSpec struct {
 	NumberOfIPs int32 `json:"numberOfIPs,omitempty"`
 }
 
-// GlobalEgressIPStatus is written by the cluster agent.
+// Selects says whether some pods of the namespace are meant, and not all.
+func (s GlobalEgressIPSpec) Selects() bool {
+	return s.PodSelector != nil && len(s.PodSelector.MatchLabels)+len(s.PodSelector.MatchExpressions) > 0
+}
+
+// GlobalEgressIPStatus is written by the cluster agent. It tells, and decides nothing: that is in the GlobalAllocation.
 type GlobalEgressIPStatus struct {
 	// Range of the addresses; not set while there is none.
 	// +optional

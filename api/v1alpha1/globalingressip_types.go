@@ -80,7 +80,8 @@ type GlobalPod struct {
 	ReleasedAt *metav1.Time `json:"releasedAt,omitempty"`
 }
 
-// GlobalIngressIPStatus is written by the cluster agent.
+// GlobalIngressIPStatus is written by the cluster agent. It tells, and decides nothing: that is in the
+// GlobalAllocation.
 type GlobalIngressIPStatus struct {
 	// IP is the address of a service with a ClusterIP; empty while there is none.
 	// +kubebuilder:validation:MaxLength=15

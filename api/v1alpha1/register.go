@@ -25,6 +25,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&GlobalIngressIP{}, &GlobalIngressIPList{},
 		&GlobalEgressIP{}, &GlobalEgressIPList{},
 		&ClusterGlobalEgressIP{}, &ClusterGlobalEgressIPList{},
+		&GlobalAllocation{}, &GlobalAllocationList{},
 		&ServicePolicy{}, &ServicePolicyList{},
 		&ExportRecord{}, &ExportRecordList{},
 	)

@@ -74,7 +74,7 @@ func (b *builder) buildEgress(cluster *v1alpha1.ClusterGlobalEgressIP, pools []v
 
 // rank is 0 for what selects pods, and 1 for a whole namespace.
 func rank(p v1alpha1.GlobalEgressIP) int {
-	if s := p.Spec.PodSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
+	if p.Spec.Selects() {
 		return 0
 	}
 	return 1

@@ -99,17 +99,17 @@ func TestGlobalEgress(t *testing.T) {
 		t.Errorf("a second one: %v", err)
 	}
 
-	t.Log("a restart, with one removed and one that was not written meanwhile")
+	t.Log("a restart, with one removed and one that says to have others' addresses meanwhile")
 	m.stop()
 	if err := m.Delete(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
-	m.eventually("the status taken away", func(ctx context.Context) error {
+	m.eventually("the status another", func(ctx context.Context) error {
 		if err := m.Get(ctx, types.NamespacedName{Namespace: "sample", Name: "db"}, db); err != nil {
 			return err
 		}
-		db.Status = v1alpha1.GlobalEgressIPStatus{}
-		return m.Status().Update(ctx, db)
+		db.Status = v1alpha1.GlobalEgressIPStatus{Range: &v1alpha1.EgressRange{First: 1, Last: 8}}
+		return m.asAgent().Status().Update(ctx, db)
 	})
 	m.start(m.config)
 	m.egress("db", "10-11 Allocated [10.7.0.5]")

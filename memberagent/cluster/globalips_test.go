@@ -9,12 +9,15 @@ import (
 	"net/netip"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -97,14 +100,14 @@ func TestGlobalAddresses(t *testing.T) {
 		t.Errorf("it had %s and has %s", ip, got)
 	}
 
-	t.Log("a restart with a status that is half written")
+	t.Log("a restart with a status that is half written, and with another's address")
 	m.stop()
 	m.eventually("the status taken away", func(ctx context.Context) error {
 		if err := m.Get(ctx, types.NamespacedName{Namespace: "sample", Name: "other"}, o); err != nil {
 			return err
 		}
-		o.Status.Conditions, o.Status.Ports = nil, nil
-		return m.Status().Update(ctx, o)
+		o.Status.IP, o.Status.Conditions, o.Status.Ports = ip, nil, nil
+		return m.asAgent().Status().Update(ctx, o)
 	})
 	m.start(m.config)
 	for name, want := range map[string]string{"web": ip, "other": other} {
@@ -157,6 +160,56 @@ func TestGlobalAddresses(t *testing.T) {
 			return errors.Join(errors.New("it is there"), err)
 		})
 	}
+}
+
+// asAgent is a client by the agent's name that may do anything: to the admission policies it is the agent.
+func (m *member) asAgent() client.Client {
+	m.t.Helper()
+	config := rest.CopyConfig(m.config)
+	config.Impersonate.Groups = []string{"system:masters"}
+	c, err := client.New(config, client.Options{Scheme: m.Scheme()})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return c
+}
+
+// TestTenantClaimsTheBlock: a GlobalIngressIP that a tenant made and that says to have all addresses, on an API server
+// that does not know admission policies, takes none, and is removed.
+func TestTenantClaimsTheBlock(t *testing.T) {
+	m := newMember(t)
+	if err := m.Delete(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "sealane-global-addresses"}}); err != nil {
+		t.Fatal(err)
+	}
+	m.namespace("sample")
+	m.namespace("attacker")
+	block := netip.MustParsePrefix("120.1.0.0/26")
+	claim := &v1alpha1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "attacker", Name: "web"},
+		Spec: v1alpha1.GlobalIngressIPSpec{Service: "web"}}
+	m.create(claim)
+	for n := range globalnet.IngressSize(block) {
+		claim.Status.Pods = append(claim.Status.Pods, v1alpha1.GlobalPod{Name: fmt.Sprint("p", n), IP: "10.7.0.66",
+			GlobalIP: globalnet.At(block, n+1).String()})
+	}
+	m.eventually("the status as the tenant has it", func(ctx context.Context) error {
+		return m.Status().Update(ctx, claim) // the binding's end takes a moment
+	})
+	m.start(m.config)
+	peering := m.peering(1)
+	change(m, peering, func(p *v1alpha1.Peering) { p.Spec.GlobalCIDR = block.String() })
+	m.service("sample", "web", "10.7.0.4")
+	m.eventually("ServiceExport served", func(ctx context.Context) error { return m.List(ctx, &mcs.ServiceExportList{}) })
+	m.export("sample", "web")
+	ip := m.globalIP("web", v1alpha1.ReasonAllocated, backendsOf("[{TCP 80 [{10.7.0.4 8080}]}]"))
+	m.told(map[string]string{"web": ip})
+	m.eventually("the claim is removed", func(ctx context.Context) error {
+		err := m.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(errors.New("it is there"), err)
+	})
 }
 
 // TestGlobalAddressesOfPods: each ready pod behind an exported headless service has an address of the block, and keeps

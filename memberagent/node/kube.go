@@ -79,14 +79,9 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 	// A fixed mapper needs no discovery: the agent starts while the API server is away.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind, resource := range map[string]string{"Peering": "peering", "Gateway": "gateway",
-		"ClusterGlobalEgressIP": "clusterglobalegressip"} {
+		"ClusterGlobalEgressIP": "clusterglobalegressip", "GlobalAllocation": "globalallocation"} {
 		mapper.AddSpecific(v1alpha1.GroupVersion.WithKind(kind), v1alpha1.GroupVersion.WithResource(resource+"s"),
 			v1alpha1.GroupVersion.WithResource(resource), meta.RESTScopeRoot)
-	}
-	for kind, resource := range map[string]string{"GlobalIngressIP": "globalingressip",
-		"GlobalEgressIP": "globalegressip"} {
-		mapper.AddSpecific(v1alpha1.GroupVersion.WithKind(kind), v1alpha1.GroupVersion.WithResource(resource+"s"),
-			v1alpha1.GroupVersion.WithResource(resource), meta.RESTScopeNamespace)
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	for _, kind := range []schema.GroupVersionKind{
@@ -134,9 +129,8 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 // inform starts to watch each kind.
 func (k *Kube) inform(changed func()) error {
 	for _, object := range []client.Object{
-		&v1alpha1.Peering{}, &v1alpha1.Gateway{}, &v1alpha1.GlobalIngressIP{}, &v1alpha1.ClusterGlobalEgressIP{},
-		&v1alpha1.GlobalEgressIP{}, &corev1.Node{},
-		&discoveryv1.EndpointSlice{},
+		&v1alpha1.Peering{}, &v1alpha1.Gateway{}, &v1alpha1.GlobalAllocation{}, &v1alpha1.ClusterGlobalEgressIP{},
+		&corev1.Node{}, &discoveryv1.EndpointSlice{},
 	} {
 		// Its context is used to wait for the informer only, which is asked not to.
 		informer, err := k.cache.GetInformer(context.Background(), object, cache.BlockUntilSynced(false))
@@ -193,18 +187,12 @@ func matters(before, after any) bool {
 		a, ok := after.(*v1alpha1.Gateway)
 		return !ok || a.Spec != b.Spec || !equality.Semantic.DeepEqual(a.Status.Endpoint, b.Status.Endpoint) ||
 			!slices.Equal(lowered(a.Status), lowered(b.Status))
-	case *v1alpha1.GlobalIngressIP:
-		a, ok := after.(*v1alpha1.GlobalIngressIP)
-		return !ok || a.Status.IP != b.Status.IP || !a.Status.ReleasedAt.Equal(b.Status.ReleasedAt) ||
-			!equality.Semantic.DeepEqual(a.Status.Ports, b.Status.Ports) ||
-			!equality.Semantic.DeepEqual(a.Status.Pods, b.Status.Pods)
+	case *v1alpha1.GlobalAllocation:
+		a, ok := after.(*v1alpha1.GlobalAllocation)
+		return !ok || !equality.Semantic.DeepEqual(a.Spec, b.Spec)
 	case *v1alpha1.ClusterGlobalEgressIP:
 		a, ok := after.(*v1alpha1.ClusterGlobalEgressIP)
 		return !ok || a.Status.CIDR != b.Status.CIDR || !equality.Semantic.DeepEqual(a.Status.Range, b.Status.Range)
-	case *v1alpha1.GlobalEgressIP:
-		a, ok := after.(*v1alpha1.GlobalEgressIP)
-		return !ok || !equality.Semantic.DeepEqual(a.Spec, b.Spec) ||
-			!equality.Semantic.DeepEqual(a.Status.Range, b.Status.Range) || !slices.Equal(a.Status.Pods, b.Status.Pods)
 	case *discoveryv1.EndpointSlice:
 		a, ok := after.(*discoveryv1.EndpointSlice)
 		return !ok || !slices.Equal(addressesOf(a), addressesOf(b))
@@ -263,8 +251,7 @@ func (k *Kube) Run(ctx context.Context) error {
 // readable returns why not every kind can be listed.
 func (k *Kube) readable(ctx context.Context) error {
 	for _, list := range []client.ObjectList{&v1alpha1.PeeringList{}, &v1alpha1.GatewayList{},
-		&v1alpha1.GlobalIngressIPList{}, &v1alpha1.ClusterGlobalEgressIPList{}, &v1alpha1.GlobalEgressIPList{},
-		&corev1.NodeList{}} {
+		&v1alpha1.GlobalAllocationList{}, &v1alpha1.ClusterGlobalEgressIPList{}, &corev1.NodeList{}} {
 		if err := k.client.List(ctx, list, client.Limit(1)); err != nil {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
@@ -295,12 +282,8 @@ func (k *Kube) Objects(ctx context.Context) (Objects, bool, error) {
 	if err := k.cache.List(ctx, &nodes); err != nil {
 		return Objects{}, false, fmt.Errorf("list nodes: %w", err)
 	}
-	var ips v1alpha1.GlobalIngressIPList
-	if err := k.cache.List(ctx, &ips); err != nil {
-		return Objects{}, false, fmt.Errorf("list global addresses: %w", err)
-	}
-	o.Gateways, o.Nodes, o.GlobalIngressIPs = gateways.Items, nodes.Items, ips.Items
-	if err := k.egress(ctx, &o); err != nil {
+	o.Gateways, o.Nodes = gateways.Items, nodes.Items
+	if err := k.global(ctx, &o); err != nil {
 		return Objects{}, false, err
 	}
 	slice := &discoveryv1.EndpointSlice{}

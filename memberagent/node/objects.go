@@ -17,7 +17,8 @@ type Objects struct {
 	Peering  *v1alpha1.Peering
 	Gateways []v1alpha1.Gateway
 	Nodes    []corev1.Node
-	// GlobalIngressIPs are the services that have a global address.
+	// GlobalIngressIPs are the services that have a global address. These and GlobalEgressIPs say what the ledger says
+	// of them, whatever the objects of that name do.
 	GlobalIngressIPs []v1alpha1.GlobalIngressIP
 	// ClusterGlobalEgressIP is nil while there is none; GlobalEgressIPs have the addresses that some pods connect from.
 	ClusterGlobalEgressIP *v1alpha1.ClusterGlobalEgressIP

@@ -194,10 +194,15 @@ func TestRestart(t *testing.T) {
 	for i := range w.objects {
 		w.objects[i].Status = v1alpha1.GlobalEgressIPStatus{}
 	}
-	w.allocations = recovered(w.cluster.Status.Allocations, w.block, w.objects)
+	w.allocations = recovered(w.cluster.Status.Allocations, nil)
 	w.expect(want)
-	t.Log("the ClusterGlobalEgressIP was deleted")
-	w.allocations = recovered(nil, w.block, w.objects)
+	t.Log("the ClusterGlobalEgressIP was deleted, and tenants write what they like")
+	var ledger []v1alpha1.GlobalAllocation
+	for i := range w.objects {
+		ledger = append(ledger, *allocationOf(w.objects[i]))
+		w.objects[i].Status.Range = &v1alpha1.EgressRange{First: 20, Last: 20}
+	}
+	w.allocations = recovered(nil, ledger)
 	w.expect(want)
 	t.Log("what is written cannot be")
 	w.allocations = []v1alpha1.EgressAllocation{{EgressRange: v1alpha1.EgressRange{First: -1, Last: 2}, Owner: "a/x"},

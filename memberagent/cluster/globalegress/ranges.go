@@ -209,19 +209,22 @@ func (r *ranges) allocations() []v1alpha1.EgressAllocation {
 	return out
 }
 
-// recovered adds to allocations what objects say that they have, for those of whom the allocations say nothing.
-func recovered(allocations []v1alpha1.EgressAllocation, block netip.Prefix,
-	objects []v1alpha1.GlobalEgressIP) []v1alpha1.EgressAllocation {
+// recovered adds to allocations the ranges of a ledger's entries, for those of whom the allocations say nothing:
+// somebody has deleted the ClusterGlobalEgressIP.
+func recovered(allocations []v1alpha1.EgressAllocation,
+	ledger []v1alpha1.GlobalAllocation) []v1alpha1.EgressAllocation {
 	out, known := slices.Clone(allocations), map[string]bool{}
 	for _, a := range allocations {
 		known[a.Owner] = known[a.Owner] || a.ReleasedAt == nil
 	}
-	for _, o := range byAge(objects) {
-		if o.Status.Range == nil || len(o.Status.Addresses) == 0 || known[ownerOf(o)] {
-			continue
-		}
-		if a, err := netip.ParseAddr(o.Status.Addresses[0].First); err == nil && block.Contains(a) {
-			out = append(out, v1alpha1.EgressAllocation{EgressRange: *o.Status.Range, Owner: ownerOf(o)})
+	ledger = slices.Clone(ledger)
+	slices.SortFunc(ledger, func(x, y v1alpha1.GlobalAllocation) int {
+		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
+	})
+	for _, a := range ledger {
+		owner := a.Spec.Owner.Namespace + "/" + a.Spec.Owner.Name
+		if a.Spec.Egress != nil && !known[owner] {
+			out = append(out, v1alpha1.EgressAllocation{EgressRange: a.Spec.Egress.EgressRange, Owner: owner})
 		}
 	}
 	return out

@@ -25,8 +25,8 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
-// Reconciler keeps the ClusterGlobalEgressIP and the status of all GlobalEgressIPs. They share one pool, so they are
-// decided together.
+// Reconciler keeps the ClusterGlobalEgressIP, and of all GlobalEgressIPs the allocation and the status. They share one
+// pool, so they are decided together.
 type Reconciler struct {
 	client.Client
 	// Live reads past the caches: what the leader before wrote last may not be in them.
@@ -51,13 +51,15 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 	return ctrl.NewControllerManagedBy(m).Named("globalegressip").
 		Watches(&v1alpha1.GlobalEgressIP{}, soon()).
 		Watches(&v1alpha1.ClusterGlobalEgressIP{}, soon()).
+		Watches(&v1alpha1.GlobalAllocation{}, soon(), builder.WithPredicates(predicate.NewPredicateFuncs(ofEgress))).
 		Watches(&v1alpha1.Gateway{}, soon(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Peering{}, soon(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(changed, soon())).
 		WithOptions(o).Complete(r)
 }
 
-// Reconcile decides anew, and writes what has changed: first who has which addresses, then who uses them.
+// Reconcile decides anew, and writes what has changed: first who has which addresses, then which pods use them, by
+// which gateways translate, and then what their owners are told.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	peering, err := index.Peering(ctx, r)
 	if err != nil || peering == nil {
@@ -87,6 +89,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		}
 	}
 	r.allocations = d.cluster.Allocations
+	if err := r.allocate(ctx, d.objects); err != nil {
+		return ctrl.Result{}, err
+	}
 	if err := r.write(ctx, in.objects, d.objects); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -151,23 +156,95 @@ func (r *Reconciler) gather(ctx context.Context, in *input) error {
 	return err
 }
 
-// restore reads what the objects say of a block's addresses.
+func ofEgress(o client.Object) bool {
+	a, ok := o.(*v1alpha1.GlobalAllocation)
+	return ok && a.Spec.Owner.Kind == v1alpha1.GlobalEgress
+}
+
+// restore reads what is written of a block's addresses where nobody but the agent writes.
 func (r *Reconciler) restore(ctx context.Context, block netip.Prefix) error {
 	var cluster v1alpha1.ClusterGlobalEgressIP
 	err := r.Live.Get(ctx, types.NamespacedName{Name: v1alpha1.ClusterEgressName}, &cluster)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get ClusterGlobalEgressIP %s: %w", v1alpha1.ClusterEgressName, err)
 	}
-	var objects v1alpha1.GlobalEgressIPList
-	if err := r.Live.List(ctx, &objects); err != nil {
-		return fmt.Errorf("list GlobalEgressIPs: %w", err)
+	var ledger v1alpha1.GlobalAllocationList
+	if err := r.Live.List(ctx, &ledger); err != nil {
+		return fmt.Errorf("list GlobalAllocations: %w", err)
 	}
 	var allocations []v1alpha1.EgressAllocation
 	if cluster.Status.CIDR == block.String() {
 		allocations = cluster.Status.Allocations
 	}
-	r.block, r.allocations = block, recovered(allocations, block, objects.Items)
+	r.block, r.allocations = block, recovered(allocations, ledger.Items)
 	return nil
+}
+
+// allocate brings the allocations of GlobalEgressIPs up to date: those that nobody has any more go first.
+func (r *Reconciler) allocate(ctx context.Context, objects []v1alpha1.GlobalEgressIP) error {
+	var list v1alpha1.GlobalAllocationList
+	if err := r.List(ctx, &list); err != nil {
+		return fmt.Errorf("list GlobalAllocations: %w", err)
+	}
+	want := make(map[string]*v1alpha1.GlobalAllocation, len(objects))
+	for _, o := range objects {
+		if a := allocationOf(o); a != nil {
+			want[a.Name] = a
+		}
+	}
+	have := make(map[string]*v1alpha1.GlobalAllocation, len(want))
+	for i := range list.Items {
+		a := &list.Items[i]
+		switch {
+		case !ofEgress(a):
+		case want[a.Name] != nil:
+			have[a.Name] = a
+		default:
+			if err := r.Delete(ctx, a); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("delete GlobalAllocation %s: %w", a.Name, err)
+			}
+		}
+	}
+	for _, o := range objects {
+		if a := allocationOf(o); a != nil {
+			if err := r.put(ctx, have[a.Name], a); err != nil {
+				return fmt.Errorf("write GlobalAllocation %s: %w", a.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// allocationOf returns what gateways translate by for an object, nil if it has no addresses.
+func allocationOf(o v1alpha1.GlobalEgressIP) *v1alpha1.GlobalAllocation {
+	if o.Status.Range == nil {
+		return nil
+	}
+	a := v1alpha1.NewGlobalAllocation(v1alpha1.GlobalOwner{Kind: v1alpha1.GlobalEgress, Namespace: o.Namespace,
+		Name: o.Name})
+	a.Spec.Egress = &v1alpha1.PodEgressAllocation{EgressRange: *o.Status.Range, Selected: o.Spec.Selects(),
+		Pods: o.Status.Pods}
+	return a
+}
+
+// put writes an allocation, of which the cache has what there is, or nil.
+func (r *Reconciler) put(ctx context.Context, have, want *v1alpha1.GlobalAllocation) error {
+	if have == nil {
+		err := r.Create(ctx, want)
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		have = &v1alpha1.GlobalAllocation{} // the cache does not know yet
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(want), have); err != nil {
+			return err
+		}
+	}
+	if equality.Semantic.DeepEqual(have.Spec, want.Spec) {
+		return nil
+	}
+	changed := have.DeepCopy()
+	changed.Spec = want.Spec
+	return r.Patch(ctx, changed, client.MergeFrom(have))
 }
 
 // write brings the status of GlobalEgressIPs up to date.

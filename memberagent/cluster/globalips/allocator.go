@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package globalips gives exported services their addresses in the cluster's block of global addresses, and keeps
-// them in GlobalIngressIPs, from which gateways translate and the cluster's report tells.
+// them in GlobalAllocations, from which gateways translate and the cluster's report tells.
 package globalips
 
 import (
@@ -29,8 +29,8 @@ const (
 )
 
 // Allocator knows whose the addresses of a block are and, of those that nobody has, for whom they are kept. What it is
-// built from is what is written in the objects; beyond that it remembers what was decided and is not written yet, and
-// whose objects went without notice.
+// built from is what is written in the allocations; beyond that it remembers what was decided and is not written yet,
+// and whose objects went without notice.
 type Allocator struct {
 	block  netip.Prefix
 	owners map[netip.Addr]types.NamespacedName
@@ -45,23 +45,25 @@ type kept struct {
 	until time.Time
 }
 
-// NewAllocator returns what objects say of the addresses of a block. Of two with one address the one has it that it is
-// not only kept for, or else the older.
-func NewAllocator(block netip.Prefix, objects []v1alpha1.GlobalIngressIP) *Allocator {
+// NewAllocator returns what allocations say of the addresses of a block. Of two with one address the one has it that
+// it is not only kept for, or else the older.
+func NewAllocator(block netip.Prefix, allocations []v1alpha1.GlobalAllocation) *Allocator {
 	a := &Allocator{block: block, owners: map[netip.Addr]types.NamespacedName{},
 		of: map[types.NamespacedName]netip.Addr{}, freed: map[netip.Addr]kept{}}
-	objects = slices.Clone(objects)
-	slices.SortFunc(objects, func(x, y v1alpha1.GlobalIngressIP) int {
-		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace),
-			cmp.Compare(x.Name, y.Name))
+	allocations = slices.Clone(allocations)
+	slices.SortFunc(allocations, func(x, y v1alpha1.GlobalAllocation) int {
+		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
 	})
-	for _, o := range objects {
-		service := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-		a.restore(service, o.Status.IP, o.Status.ReleasedAt)
-		for _, p := range o.Status.Pods {
+	for _, o := range allocations {
+		service, ok := ServiceOf(&o)
+		if !ok || o.Spec.Ingress == nil {
+			continue
+		}
+		a.restore(service, o.Spec.Ingress.IP, o.Spec.Ingress.ReleasedAt)
+		for _, p := range o.Spec.Ingress.Pods {
 			at := p.ReleasedAt
 			if at == nil {
-				at = o.Status.ReleasedAt
+				at = o.Spec.Ingress.ReleasedAt
 			}
 			a.restore(podOf(service, p.Name), p.GlobalIP, at)
 		}

@@ -25,14 +25,18 @@ func key(n int) types.NamespacedName {
 	return types.NamespacedName{Namespace: "sample", Name: fmt.Sprintf("s%d", n)}
 }
 
-func object(n, age int, ip string) v1alpha1.GlobalIngressIP {
-	return v1alpha1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: key(n).Name,
-		CreationTimestamp: metav1.Unix(int64(1000-age), 0)}, Status: v1alpha1.GlobalIngressIPStatus{IP: ip}}
+func object(n, age int, ip string) v1alpha1.GlobalAllocation { return allocationOfIP(key(n), age, ip) }
+
+func allocationOfIP(service types.NamespacedName, age int, ip string) v1alpha1.GlobalAllocation {
+	o := v1alpha1.NewGlobalAllocation(ownerOf(service))
+	o.CreationTimestamp = metav1.Unix(int64(1000-age), 0)
+	o.Spec.Ingress = &v1alpha1.IngressAllocation{IP: ip}
+	return *o
 }
 
 // TestAllocatorRestores: what objects say holds, but for what another that is older has, and what is not of the block.
 func TestAllocatorRestores(t *testing.T) {
-	a := NewAllocator(netip.MustParsePrefix("120.1.0.0/24"), []v1alpha1.GlobalIngressIP{
+	a := NewAllocator(netip.MustParsePrefix("120.1.0.0/24"), []v1alpha1.GlobalAllocation{
 		object(1, 1, "120.1.0.10"), object(2, 2, "120.1.0.10"), object(3, 3, "120.9.0.1"), object(4, 4, "120.1.0.130"),
 		object(5, 5, ""), object(6, 6, "120.1.0.0"),
 	})
@@ -142,11 +146,9 @@ func FuzzAllocator(f *testing.F) {
 			}
 		}
 		// A restart: addresses without an object are forgotten, and the others are all there.
-		var objects []v1alpha1.GlobalIngressIP
+		var objects []v1alpha1.GlobalAllocation
 		for k, ip := range held {
-			o := object(0, 0, ip.String())
-			o.Name = k.Name
-			objects = append(objects, o)
+			objects = append(objects, allocationOfIP(k, 0, ip.String()))
 		}
 		a = NewAllocator(block, objects)
 		for k, ip := range held {

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -59,9 +58,14 @@ func podNamed(n int, ip string) v1alpha1.GlobalPod {
 	return v1alpha1.GlobalPod{Name: fmt.Sprintf("web-%d", n), IP: ip}
 }
 
-func statusOf(pods []v1alpha1.GlobalPod) []v1alpha1.GlobalIngressIP {
-	return []v1alpha1.GlobalIngressIP{{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "s1"},
-		Status: v1alpha1.GlobalIngressIPStatus{Pods: pods}}}
+func allocated(pods []v1alpha1.GlobalPod) []v1alpha1.GlobalAllocation {
+	return []v1alpha1.GlobalAllocation{allocationOf(key(1), pods)}
+}
+
+func allocationOf(service types.NamespacedName, pods []v1alpha1.GlobalPod) v1alpha1.GlobalAllocation {
+	o := v1alpha1.NewGlobalAllocation(ownerOf(service))
+	o.Spec.Ingress = &v1alpha1.IngressAllocation{Pods: pods}
+	return *o
 }
 
 // TestPodsKeepTheirAddresses: by their names, for as long as Grace, also where the agent restarts in between.
@@ -90,14 +94,14 @@ func TestPodsKeepTheirAddresses(t *testing.T) {
 		if want := "web-0=10.7.1.1/" + first + " web-1=10.7.2.9/" + second; render(again) != want {
 			t.Errorf("got %s, want %s", render(again), want)
 		}
-		a = NewAllocator(block, statusOf(pods)) // a restart with what was written last
+		a = NewAllocator(block, allocated(pods)) // a restart with what was written last
 	}
 	now = now.Add(time.Second)
 	if pods = assign(pods, podNamed(0, "10.7.1.1")); len(pods) != 1 {
 		t.Errorf("it is kept for longer than stated: %s", render(pods))
 	}
 	t.Log("another block")
-	a = NewAllocator(netip.MustParsePrefix("120.2.0.0/24"), statusOf(pods))
+	a = NewAllocator(netip.MustParsePrefix("120.2.0.0/24"), allocated(pods))
 	if pods = assign(pods, podNamed(0, "10.7.1.1")); !strings.HasPrefix(pods[0].GlobalIP, "120.2.0.") {
 		t.Error(render(pods))
 	}
@@ -155,7 +159,7 @@ func TestPodsOfARollOut(t *testing.T) {
 		}
 		now = now.Add(2 * time.Minute)
 		if round%3 == 0 {
-			a = NewAllocator(block, statusOf(written))
+			a = NewAllocator(block, allocated(written))
 		}
 		seen := map[string]string{}
 		for _, p := range written {
@@ -211,11 +215,9 @@ func FuzzPods(f *testing.F) {
 			case 6:
 				now = now.Add(time.Duration(n) * 10 * time.Minute)
 			case 7:
-				var objects []v1alpha1.GlobalIngressIP
+				var objects []v1alpha1.GlobalAllocation
 				for i, pods := range written {
-					o := statusOf(pods)[0]
-					o.Name = services[i].Name
-					objects = append(objects, o)
+					objects = append(objects, allocationOf(services[i], pods))
 				}
 				a = NewAllocator(block, objects)
 			}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,8 +32,8 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
-// Reconciler keeps the GlobalIngressIP of every exported service, named as the service: it holds the
-// service's address or, if it is headless, those of its pods.
+// Reconciler keeps the GlobalAllocation of every exported service, which holds the service's address or, if it is
+// headless, those of its pods; and a GlobalIngressIP, named as the service, that tells the service's users of them.
 type Reconciler struct {
 	client.Client
 	// Live reads past the caches: what the leader before wrote last may not be in them.
@@ -51,6 +50,7 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 	o.MaxConcurrentReconciles = 1
 	return ctrl.NewControllerManagedBy(m).Named("globalingressip").
 		For(&v1alpha1.GlobalIngressIP{}).
+		Watches(&v1alpha1.GlobalAllocation{}, handler.EnqueueRequestsFromMapFunc(ownerRequest)).
 		Watches(&mcs.ServiceExport{}, &handler.EnqueueRequestForObject{}).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.exported)).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.exportedSlice)).
@@ -77,12 +77,32 @@ func (r *Reconciler) ifExported(ctx context.Context, key types.NamespacedName) [
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// all are the services that are exported, and those that have an address.
+// ownerRequest is the service that an allocation is for.
+func ownerRequest(_ context.Context, o client.Object) []reconcile.Request {
+	if service, ok := ServiceOf(o); ok {
+		return []reconcile.Request{{NamespacedName: service}}
+	}
+	return nil
+}
+
+// ServiceOf returns the service that an allocation is for, if it is one of a service.
+func ServiceOf(o client.Object) (types.NamespacedName, bool) {
+	a, ok := o.(*v1alpha1.GlobalAllocation)
+	if !ok || a.Spec.Owner.Kind != v1alpha1.GlobalIngress {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: a.Spec.Owner.Namespace, Name: a.Spec.Owner.Name}, true
+}
+
+// all are the services that are exported, those that have an address, and those that are said to have one.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	var list mcs.ServiceExportList
 	var ips v1alpha1.GlobalIngressIPList
-	if r.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil || r.List(ctx, &ips, client.UnsafeDisableDeepCopy) != nil {
-		return nil
+	var allocations v1alpha1.GlobalAllocationList
+	for _, l := range []client.ObjectList{&list, &ips, &allocations} {
+		if r.List(ctx, l, client.UnsafeDisableDeepCopy) != nil {
+			return nil
+		}
 	}
 	var out []reconcile.Request
 	for i := range list.Items {
@@ -91,17 +111,25 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 	for i := range ips.Items {
 		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&ips.Items[i])})
 	}
+	for i := range allocations.Items {
+		out = append(out, ownerRequest(ctx, &allocations.Items[i])...)
+	}
 	return out
 }
 
-// Reconcile makes, updates or removes the GlobalIngressIP of one service. An address is in an object's status before
-// anybody is told of it.
+// Reconcile makes, updates or removes the allocation of one service, and the GlobalIngressIP that tells of it. An
+// address is in the allocation before anybody is told of it. What a GlobalIngressIP says decides nothing: tenants may
+// write it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	peering, err := index.Peering(ctx, r)
 	if err != nil || peering == nil {
 		return ctrl.Result{}, err // nothing is known, so nothing changes
 	}
 	allocator, err := r.addresses(ctx, peering.Spec.GlobalCIDR)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	allocation, err := Allocation(ctx, r, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -117,33 +145,103 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case object == nil && (!wanted.exported || leaving || !allocator.Block().IsValid()):
+	case allocation == nil && (!wanted.exported || leaving || !allocator.Block().IsValid()),
+		allocation != nil && (leaving || !wanted.exported && r.graceOver(allocation.Spec.Ingress)):
 		allocator.ReleaseAll(req.NamespacedName, r.Now())
-		return ctrl.Result{}, nil
-	case object == nil:
+		return ctrl.Result{}, r.remove(ctx, object, allocation)
+	case allocation == nil:
+		if allocation, err = r.begin(ctx, req.NamespacedName); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	v := decide(allocator, req.NamespacedName, *allocation.Spec.Ingress, wanted, r.Now())
+	if !equality.Semantic.DeepEqual(*allocation.Spec.Ingress, v.IngressAllocation) {
+		changed := allocation.DeepCopy()
+		changed.Spec.Ingress = &v.IngressAllocation
+		if err := r.Patch(ctx, changed, client.MergeFrom(allocation)); err != nil {
+			return ctrl.Result{}, fmt.Errorf("write GlobalAllocation %s: %w", allocation.Name, err)
+		}
+	}
+	return ctrl.Result{RequeueAfter: v.again}, r.tell(ctx, req.NamespacedName, object, v)
+}
+
+// Allocation returns what a service has, nil if it has nothing.
+func Allocation(ctx context.Context, c client.Reader,
+	service types.NamespacedName) (*v1alpha1.GlobalAllocation, error) {
+	o := &v1alpha1.GlobalAllocation{}
+	name := ownerOf(service).Allocation()
+	switch err := c.Get(ctx, types.NamespacedName{Name: name}, o); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get GlobalAllocation %s: %w", name, err)
+	case o.Spec.Owner != ownerOf(service) || o.Spec.Ingress == nil:
+		return nil, fmt.Errorf("GlobalAllocation %s says that it is for %s %s/%s", name, o.Spec.Owner.Kind,
+			o.Spec.Owner.Namespace, o.Spec.Owner.Name)
+	}
+	return o, nil
+}
+
+func ownerOf(service types.NamespacedName) v1alpha1.GlobalOwner {
+	return v1alpha1.GlobalOwner{Kind: v1alpha1.GlobalIngress, Namespace: service.Namespace, Name: service.Name}
+}
+
+// begin makes the allocation of a service that has none yet.
+func (r *Reconciler) begin(ctx context.Context, service types.NamespacedName) (*v1alpha1.GlobalAllocation, error) {
+	o := v1alpha1.NewGlobalAllocation(ownerOf(service))
+	o.Spec.Ingress = &v1alpha1.IngressAllocation{}
+	if err := r.Create(ctx, o); apierrors.IsAlreadyExists(err) { // the cache does not know yet
+		return Allocation(ctx, r.Live, service)
+	} else if err != nil {
+		return nil, fmt.Errorf("create GlobalAllocation %s: %w", o.Name, err)
+	}
+	return o, nil
+}
+
+// remove takes away what tells of a service's addresses, and then what it has.
+func (r *Reconciler) remove(ctx context.Context, object *v1alpha1.GlobalIngressIP, a *v1alpha1.GlobalAllocation) error {
+	if object != nil {
+		if err := r.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete GlobalIngressIP %s/%s: %w", object.Namespace, object.Name, err)
+		}
+	}
+	if a != nil {
+		if err := r.Delete(ctx, a); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete GlobalAllocation %s: %w", a.Name, err)
+		}
+	}
+	return nil
+}
+
+// tell brings the GlobalIngressIP of a service up to date, which is made if it is not there and the service is
+// exported.
+func (r *Reconciler) tell(ctx context.Context, service types.NamespacedName, object *v1alpha1.GlobalIngressIP,
+	v verdict) error {
+	if object == nil && v.ReleasedAt != nil {
+		return nil
+	}
+	if object == nil {
 		object = &v1alpha1.GlobalIngressIP{
-			ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name,
+			ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name,
 				Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}},
-			Spec: v1alpha1.GlobalIngressIPSpec{Service: req.Name},
+			Spec: v1alpha1.GlobalIngressIPSpec{Service: service.Name},
 		}
 		if err := r.Create(ctx, object); err != nil {
-			return ctrl.Result{}, ignoreGone(fmt.Errorf("create GlobalIngressIP %s: %w", req.NamespacedName, err), err)
+			return ignoreGone(fmt.Errorf("create GlobalIngressIP %s: %w", service, err), err)
 		}
-	case leaving, !wanted.exported && r.graceOver(object):
-		allocator.ReleaseAll(req.NamespacedName, r.Now())
-		return ctrl.Result{}, client.IgnoreNotFound(r.Delete(ctx, object))
-	}
-	status, again := r.status(allocator, object, wanted)
-	if equality.Semantic.DeepEqual(object.Status, status) {
-		return ctrl.Result{RequeueAfter: again}, nil
 	}
 	changed := object.DeepCopy()
-	changed.Status = status
-	if err := r.Status().Patch(ctx, changed, client.MergeFrom(object)); err != nil {
-		return ctrl.Result{}, ignoreGone(fmt.Errorf("write the status of GlobalIngressIP %s: %w", req.NamespacedName, err),
-			err)
+	changed.Status = v1alpha1.GlobalIngressIPStatus{IP: v.IP, Ports: v.Ports, Pods: v.Pods, ReleasedAt: v.ReleasedAt,
+		Conditions: changed.Status.Conditions}
+	v.condition.ObservedGeneration = object.Generation
+	meta.SetStatusCondition(&changed.Status.Conditions, v.condition)
+	if equality.Semantic.DeepEqual(object.Status, changed.Status) {
+		return nil
 	}
-	return ctrl.Result{RequeueAfter: again}, nil
+	if err := r.Status().Patch(ctx, changed, client.MergeFrom(object)); err != nil {
+		return ignoreGone(fmt.Errorf("write the status of GlobalIngressIP %s: %w", service, err), err)
+	}
+	return nil
 }
 
 // ignoreGone returns what an error means, but nothing where the object or its namespace is gone, or going.
@@ -165,9 +263,9 @@ func (r *Reconciler) addresses(ctx context.Context, cidr string) (*Allocator, er
 	if r.allocator != nil && r.allocator.Block() == block {
 		return r.allocator, nil
 	}
-	var list v1alpha1.GlobalIngressIPList
+	var list v1alpha1.GlobalAllocationList
 	if err := r.Live.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("list GlobalIngressIPs: %w", err)
+		return nil, fmt.Errorf("list GlobalAllocations: %w", err)
 	}
 	r.allocator = NewAllocator(block, list.Items)
 	return r.allocator, nil
@@ -212,65 +310,71 @@ func (r *Reconciler) wanted(ctx context.Context, key types.NamespacedName, podCI
 	return wanted{exported: true, ports: Ports(service, endpoints)}, nil
 }
 
-func (r *Reconciler) graceOver(o *v1alpha1.GlobalIngressIP) bool {
-	return o.Status.IP == "" && len(o.Status.Pods) == 0 ||
-		o.Status.ReleasedAt != nil && r.Now().Sub(o.Status.ReleasedAt.Time) >= Grace
+func (r *Reconciler) graceOver(a *v1alpha1.IngressAllocation) bool {
+	return a.IP == "" && len(a.Pods) == 0 || a.ReleasedAt != nil && r.Now().Sub(a.ReleasedAt.Time) >= Grace
 }
 
-// status returns what an object should say, and after how long to look again.
-func (r *Reconciler) status(allocator *Allocator, o *v1alpha1.GlobalIngressIP,
-	w wanted) (v1alpha1.GlobalIngressIPStatus, time.Duration) {
-	now, service := r.Now(), types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-	status := v1alpha1.GlobalIngressIPStatus{IP: o.Status.IP, Conditions: slices.Clone(o.Status.Conditions)}
+// verdict is what a service is to have, why, and after how long to look again.
+type verdict struct {
+	v1alpha1.IngressAllocation
+	condition metav1.Condition
+	again     time.Duration
+}
+
+// decide returns what a service should have that had something before.
+func decide(allocator *Allocator, service types.NamespacedName, before v1alpha1.IngressAllocation, w wanted,
+	now time.Time) verdict {
+	v := verdict{IngressAllocation: v1alpha1.IngressAllocation{IP: before.IP}}
 	set := func(ok metav1.ConditionStatus, reason, message string) {
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.GlobalIPAllocated, Status: ok,
-			Reason: reason, Message: message, ObservedGeneration: o.Generation,
-			LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))})
+		v.condition = metav1.Condition{Type: v1alpha1.GlobalIPAllocated, Status: ok, Reason: reason, Message: message,
+			LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
 	}
 	if !allocator.Block().IsValid() {
-		status.IP = ""
+		v.IP = ""
 		set(metav1.ConditionFalse, v1alpha1.ReasonNoBlock, "the cluster has no block of global addresses")
-		return status, 0
+		return v
 	}
-	pods, without, again, why := assignPods(allocator, service, o.Status.Pods, w.pods, now)
-	status.Pods = pods
+	var without int
+	var why error
+	v.Pods, without, v.again, why = assignPods(allocator, service, before.Pods, w.pods, now)
 	switch {
 	case !w.exported:
-		status.ReleasedAt = o.Status.ReleasedAt
-		if status.ReleasedAt == nil {
+		v.ReleasedAt = before.ReleasedAt
+		if v.ReleasedAt == nil {
 			at := metav1.NewTime(now.Truncate(time.Second))
-			status.ReleasedAt = &at
+			v.ReleasedAt = &at
 		}
-		allocator.Release(service, status.ReleasedAt.Time)
-		if !allocator.keeps(status.IP, service) {
-			status.IP = "" // another has it, where none was left
+		allocator.Release(service, v.ReleasedAt.Time)
+		if !allocator.keeps(v.IP, service) {
+			v.IP = "" // another has it, where none was left
 		}
-		again = max(Grace-now.Sub(status.ReleasedAt.Time), time.Second)
+		v.again = max(Grace-now.Sub(v.ReleasedAt.Time), time.Second)
 		set(metav1.ConditionFalse, v1alpha1.ReasonReleased, fmt.Sprintf(
 			"the service is not exported; for %s it gets the same address again", Grace))
 	case w.headless:
 		allocator.Release(service, now)
-		status.IP = ""
+		v.IP = ""
 		if without > 0 {
 			message := fmt.Sprintf("%d of %d pods have no global address", without, len(w.pods))
 			if why == nil {
 				why = fmt.Errorf("at most %d pods of a service have one", maxPods)
 			}
+			v.again = time.Minute
 			set(metav1.ConditionFalse, v1alpha1.ReasonBlockExhausted, message+": "+why.Error())
-			return status, time.Minute
+			return v
 		}
 		set(metav1.ConditionTrue, v1alpha1.ReasonAllocated, "other clusters reach each pod by its address")
 	default:
 		ip, err := allocator.Assign(service, now)
 		if err != nil {
-			status.IP = ""
+			v.IP, v.again = "", time.Minute
 			set(metav1.ConditionFalse, v1alpha1.ReasonBlockExhausted, err.Error())
-			return status, time.Minute
+			return v
 		}
-		status.IP, status.Ports = ip.String(), w.ports
+		v.IP, v.Ports = ip.String(), w.ports
 		set(metav1.ConditionTrue, v1alpha1.ReasonAllocated, "other clusters reach the service by the address")
 	}
-	return status, again
+	return v
 }
 
 // Tell adds to an export the global address of its service or, if it is headless, those of its pods: those that are
@@ -279,15 +383,11 @@ func Tell(ctx context.Context, c client.Reader, e *v1alpha1.Export, cidr string)
 	if cidr == "" {
 		return nil
 	}
-	o := &v1alpha1.GlobalIngressIP{}
-	if err := c.Get(ctx, types.NamespacedName{Namespace: e.Namespace, Name: e.Name}, o); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("get GlobalIngressIP %s/%s: %w", e.Namespace, e.Name, err)
+	o, err := Allocation(ctx, c, types.NamespacedName{Namespace: e.Namespace, Name: e.Name})
+	if err != nil || o == nil || o.Spec.Ingress.ReleasedAt != nil {
+		return err
 	}
-	if o.Status.ReleasedAt != nil {
-		return nil
-	}
+	has := o.Spec.Ingress
 	block, noBlock := netfacts.ParseGlobal(cidr)
 	inBlock := func(text string) bool {
 		ip, err := netip.ParseAddr(text)
@@ -298,13 +398,13 @@ func Tell(ctx context.Context, c client.Reader, e *v1alpha1.Export, cidr string)
 		return ok
 	}
 	if e.Settings.Type == v1alpha1.ClusterSetIP {
-		if inBlock(o.Status.IP) {
-			e.GlobalIP = o.Status.IP
+		if inBlock(has.IP) {
+			e.GlobalIP = has.IP
 		}
 		return nil
 	}
-	of := make(map[string]string, len(o.Status.Pods))
-	for _, p := range o.Status.Pods {
+	of := make(map[string]string, len(has.Pods))
+	for _, p := range has.Pods {
 		if p.ReleasedAt == nil && inBlock(p.GlobalIP) {
 			of[p.IP] = p.GlobalIP
 		}

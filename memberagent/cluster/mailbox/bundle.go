@@ -60,7 +60,7 @@ func (r *Bundles) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.shardOf)).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.shardOfSlice)).
 		Watches(&mcs.ServiceImport{}, handler.EnqueueRequestsFromMapFunc(r.shardOfImport)).
-		Watches(&v1alpha1.GlobalIngressIP{}, handler.EnqueueRequestsFromMapFunc(r.shardOf)).
+		Watches(&v1alpha1.GlobalAllocation{}, handler.EnqueueRequestsFromMapFunc(r.shardOfAllocation)).
 		Watches(metadataOf("Namespace"), handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(existence())).
 		WatchesRawSource(source.Channel(r.Refusals.Changed(), handler.EnqueueRequestsFromMapFunc(r.all))).
 		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.all),
@@ -76,6 +76,13 @@ func (r *Bundles) shardOf(ctx context.Context, o client.Object) []reconcile.Requ
 func (r *Bundles) shardOfSlice(ctx context.Context, o client.Object) []reconcile.Request {
 	if key, ok := index.ServiceOfSlice(o); ok {
 		return r.shard(ctx, key, o)
+	}
+	return nil
+}
+
+func (r *Bundles) shardOfAllocation(ctx context.Context, o client.Object) []reconcile.Request {
+	if service, ok := globalips.ServiceOf(o); ok {
+		return r.shard(ctx, service, o)
 	}
 	return nil
 }

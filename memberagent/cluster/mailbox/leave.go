@@ -48,7 +48,7 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 	var out []string
 	imported, services, endpoints, gateways := &mcs.ServiceImportList{}, &corev1.ServiceList{},
 		&discoveryv1.EndpointSliceList{}, &v1alpha1.GatewayList{}
-	global, egress := &v1alpha1.GlobalIngressIPList{}, &v1alpha1.ClusterGlobalEgressIPList{}
+	global, egress := &v1alpha1.GlobalAllocationList{}, &v1alpha1.ClusterGlobalEgressIPList{}
 	for _, x := range []struct {
 		kind string
 		list client.ObjectList
@@ -58,7 +58,7 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 		{"Service", services, []client.ListOption{client.HasLabels{v1alpha1.LabelImport}}},
 		{"EndpointSlice", endpoints, []client.ListOption{client.HasLabels{v1alpha1.LabelImport}}},
 		{"Gateway", gateways, nil},
-		{"GlobalIngressIP", global, nil},
+		{"GlobalAllocation", global, nil},
 		{"ClusterGlobalEgressIP", egress, nil},
 	} {
 		if err := r.List(ctx, x.list, append(x.opts, client.UnsafeDisableDeepCopy)...); err != nil {
@@ -81,7 +81,7 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 		}
 	}
 	for i := range global.Items {
-		out = append(out, "GlobalIngressIP "+client.ObjectKeyFromObject(&global.Items[i]).String())
+		out = append(out, "GlobalAllocation "+global.Items[i].Name)
 	}
 	for i := range egress.Items {
 		if o := &egress.Items[i]; v1alpha1.OwnsClusterEgress(o) {

@@ -66,7 +66,7 @@ func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 	return ctrl.NewControllerManagedBy(m).Named("peering").
 		Watches(&v1alpha1.Peering{}, one).
 		Watches(&v1alpha1.Gateway{}, one).
-		Watches(&v1alpha1.GlobalIngressIP{}, one, builder.WithPredicates(gone())).
+		Watches(&v1alpha1.GlobalAllocation{}, one, builder.WithPredicates(gone())).
 		Watches(&v1alpha1.ClusterGlobalEgressIP{}, one, builder.WithPredicates(gone())).
 		Watches(&corev1.Node{}, one, builder.WithPredicates(addresses())).
 		Watches(&v1alpha1.Bundle{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
