@@ -33,7 +33,8 @@ func newRotateKeys(o *options) *cobra.Command {
 		Long: `Have the gateways of members, of all members by default, replace the private keys of their cables, and wait
 until every other cluster uses the new ones. Both keys of a gateway work until all gateways of other clusters
 that it is connected to have moved; traffic goes on meanwhile, and the command may be interrupted. The former
-key is refused at the end.
+key is refused at the end. Of a member whose gateways already replace theirs nothing more is asked: the command
+says since when and how far they are, and waits for them, or fails with --wait=false.
 
 While a key is replaced, gateways use the UDP ports that are 16 higher than usual besides: 4516 for 4500.`,
 		Example: "  " + o.invocation + " rotate-keys c1",
@@ -72,14 +73,33 @@ func (r *rotateKeys) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	asked := map[string]time.Time{}
+	f, err := r.gather(ctx, karmada, subjects{gateways: true}, scope{clusters: names, memberTimeout: defaultMemberTimeout})
+	if err != nil {
+		return err
+	}
+	asked, busy := map[string]time.Time{}, []string{}
 	for _, name := range names {
+		if m := f.member(name); m != nil {
+			if going := underWay(f, m); going != "" {
+				p.warn("%s: not asked anew: %s", name, going)
+				asked[name] = lastAsked(m)
+				busy = append(busy, name+": "+going)
+				continue
+			}
+		}
 		at, err := karmada.askForKeys(ctx, name, time.Now())
 		if err != nil {
 			return err
 		}
 		asked[name] = at
 		p.state(name, "asked for new keys")
+	}
+	if !r.wait && len(busy) > 0 {
+		return &finding{
+			expected: "gateways that do not replace their keys already",
+			found:    strings.Join(busy, "\n"),
+			remedy:   "wait for them: the command without --wait=false does; then ask again, if their keys are to be newer yet",
+		}
 	}
 	if !r.wait {
 		return nil
@@ -112,6 +132,48 @@ func (r *rotateKeys) chosen(members []v1alpha1.Member) ([]string, error) {
 			remedy: "make clusters members: " + r.invocation + " join CLUSTER"}
 	}
 	return all, nil
+}
+
+// lastAsked is from when the keys are to be that a member was last asked for; zero if it never was.
+func lastAsked(m *fleetMember) time.Time {
+	at, err := time.Parse(time.RFC3339, m.Annotations[v1alpha1.AnnotationRotateKeys])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// underWay says since when gateways of a member replace their keys, and how far each is that is not done; "" if none
+// does, or if that is not known.
+func underWay(f *fleet, m *fleetMember) string {
+	if m.err != nil {
+		return ""
+	}
+	since, going := lastAsked(m), map[string]bool{}
+	for i := range m.gateways {
+		k := m.gateways[i].Status.Keys
+		if k == nil || k.Phase == v1alpha1.KeyCurrent && !k.MadeAt.Time.Before(lastAsked(m)) {
+			continue
+		}
+		going[m.Name+"/"+m.gateways[i].Name] = true
+		if k.Since != nil && (since.IsZero() || k.Since.Time.Before(since)) {
+			since = k.Since.Time
+		}
+	}
+	if len(going) == 0 {
+		return ""
+	}
+	text := "its gateways replace their keys already"
+	if !since.IsZero() {
+		text += ", since " + since.UTC().Format(time.RFC3339)
+	}
+	var states []string
+	for _, s := range rotationOf(f, m, lastAsked(m)) {
+		if going[s.subject] {
+			states = append(states, s.subject+": "+s.text)
+		}
+	}
+	return text + "; " + strings.Join(states, "; ")
 }
 
 // askForKeys asks a member's gateways for keys that are made from now on, and returns from when: later than what was

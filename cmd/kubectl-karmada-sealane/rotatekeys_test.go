@@ -134,8 +134,23 @@ func TestRotateKeysWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	again := func(flag string, words ...string) {
+		t.Helper()
+		text, code := k.plugin(t, "rotate-keys", "c1", flag)
+		for _, word := range append(words, "not asked anew", "since "+asked.Format(time.RFC3339)) {
+			if code == 0 || !strings.Contains(text, word) {
+				t.Errorf("rotate-keys again: exit code %d, does not say %q: %s", code, word, text)
+			}
+		}
+		if k.get(t, m); m.Annotations[v1alpha1.AnnotationRotateKeys] != asked.Format(time.RFC3339) {
+			t.Errorf("asked anew for keys of %s", m.Annotations[v1alpha1.AnnotationRotateKeys])
+		}
+	}
+	again("--wait=false", "c1/gw: has not heard of the request", "expected gateways that do not replace")
 	becomes(v1alpha1.KeyOffered, before, "0 of 1 have moved")
 	says("c1/gw: Offered: 0 of 1 have moved")
+	again("--wait=false", "c1/gw: Offered: 0 of 1 have moved", "expected gateways that do not replace")
+	again("--timeout=2s", "c1/gw: Offered: 0 of 1 have moved", "to have a new key within 2s")
 	becomes(v1alpha1.KeyPromoted, asked, "1 of 1 use the new key")
 	says("c1/gw: Promoted: 1 of 1 use the new key")
 	select {
@@ -148,6 +163,44 @@ func TestRotateKeysWaits(t *testing.T) {
 	says("every gateway has its new key, and no other cluster uses a former one")
 	if code := <-done; code != 0 {
 		t.Errorf("exit code %d, expected 0", code)
+	}
+	k.succeeds(t, "rotate-keys", "c1", "--wait=false")
+	if k.get(t, m); m.Annotations[v1alpha1.AnnotationRotateKeys] == asked.Format(time.RFC3339) {
+		t.Error("the next request, after the keys were replaced, asks for nothing")
+	}
+}
+
+// TestKeysThatAreReplacedAlready: gateways do so by their age, too, without anybody having asked.
+func TestKeysThatAreReplacedAlready(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*fleetMember, *v1alpha1.GatewayStatus)
+		want   string
+	}{
+		"offered, by age": {func(_ *fleetMember, s *v1alpha1.GatewayStatus) {
+			at := metav1.NewTime(twoAndLost().now.Add(-time.Hour))
+			s.Keys.Since = &at
+		}, "its gateways replace their keys already, since 2026-01-02T02:04:05Z; c1/c1-gw: Offered"},
+		"current": {func(_ *fleetMember, s *v1alpha1.GatewayStatus) { s.Keys.Phase = v1alpha1.KeyCurrent }, ""},
+		"asked for, and silent": {func(m *fleetMember, s *v1alpha1.GatewayStatus) {
+			m.Annotations = map[string]string{v1alpha1.AnnotationRotateKeys: "2026-01-02T03:00:00Z"}
+			s.Keys.Phase, s.ReportedAt = v1alpha1.KeyCurrent, nil
+		}, "since 2026-01-02T03:00:00Z; c1/c1-gw: begins or goes on when it is back: has not reported yet"},
+		"done": {func(m *fleetMember, s *v1alpha1.GatewayStatus) {
+			m.Annotations = map[string]string{v1alpha1.AnnotationRotateKeys: "2026-01-02T02:00:00Z"}
+			s.Keys.Phase = v1alpha1.KeyCurrent
+		}, ""},
+		"an agent that replaces none": {func(_ *fleetMember, s *v1alpha1.GatewayStatus) { s.Keys = nil }, ""},
+		"not reached":                 {func(m *fleetMember, _ *v1alpha1.GatewayStatus) { m.err = errors.New("late") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := twoAndLost()
+			m := &f.members[0]
+			c.change(m, &m.gateways[0].Status)
+			if got := underWay(f, m); !strings.HasSuffix(got, c.want) && !strings.HasPrefix(got, c.want) ||
+				(got == "") != (c.want == "") {
+				t.Errorf("says %q, want %q", got, c.want)
+			}
+		})
 	}
 }
 
