@@ -26,6 +26,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&GlobalEgressIP{}, &GlobalEgressIPList{},
 		&ClusterGlobalEgressIP{}, &ClusterGlobalEgressIPList{},
 		&GlobalAllocation{}, &GlobalAllocationList{},
+		&NodeNetwork{}, &NodeNetworkList{},
 		&ServicePolicy{}, &ServicePolicyList{},
 		&ExportRecord{}, &ExportRecordList{},
 	)

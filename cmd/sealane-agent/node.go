@@ -135,6 +135,7 @@ func (f *nodeFlags) run(ctx context.Context, stop func()) error {
 		return err
 	}
 	f.options.Version, f.options.Keys, f.options.NewKey = version.Version, keys, problem
+	f.names.Node = f.options.Node
 	agent, err := node.New(f.options, k, metrics)
 	if err != nil {
 		return err

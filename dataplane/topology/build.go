@@ -37,6 +37,7 @@ const (
 	ReasonUnknownNode      = "UnknownNode"
 	ReasonNoPods           = "NoPods"
 	ReasonTooManyNodes     = v1alpha1.ReasonTooManyNodes
+	ReasonNotOfCluster     = "NotOfCluster"
 	// Of a remote network that would take what the node itself needs.
 	ReasonCoversAPIServer = "CoversAPIServer"
 	ReasonCoversGateway   = "CoversDefaultGateway"
@@ -49,6 +50,8 @@ type Input struct {
 	Peering  *v1alpha1.Peering
 	Gateways []v1alpha1.Gateway
 	Nodes    []corev1.Node
+	// NodeNetworks say which addresses the pods of nodes have beyond spec.podCIDRs.
+	NodeNetworks []v1alpha1.NodeNetwork
 	// GlobalIngressIPs of the cluster's services.
 	GlobalIngressIPs []v1alpha1.GlobalIngressIP
 	// ClusterGlobalEgressIP is nil while there is none; GlobalEgressIPs are those of namespaces and pods.
@@ -73,6 +76,7 @@ func Build(in Input) Topology {
 	b.buildNodes(in.Nodes)
 	if in.Peering != nil {
 		b.buildPeering(in.Peering.Spec)
+		b.buildNodeNetworks(in.NodeNetworks)
 	}
 	b.buildServices(in.GlobalIngressIPs)
 	b.buildEgress(in.ClusterGlobalEgressIP, in.GlobalEgressIPs)

@@ -13,16 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/cluster/pods"
 )
 
-// cacheOptions keep the caches small: nowhere what the API server or kubectl keeps for itself, of nodes,
-// Services and pods only what is read, and pods of Sealane's own namespace only.
+// cacheOptions keep the caches small: nowhere what the API server or kubectl keeps for itself, and of nodes, Services
+// and pods only what is read.
 func cacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: strip,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}: {Transform: stripNode},
-			&corev1.Pod{}:  {Namespaces: map[string]cache.Config{v1alpha1.Namespace: {}}, Transform: stripPod},
+			&corev1.Pod{}:  {Transform: stripPod},
 			// Those of the gateways' node agents, and the leader's.
 			&coordinationv1.Lease{}:      {Namespaces: map[string]cache.Config{v1alpha1.Namespace: {}}},
 			&corev1.Service{}:            {Transform: stripService},
@@ -58,10 +59,16 @@ func stripNode(in any) (any, error) {
 }
 
 func stripPod(in any) (any, error) {
-	if p, ok := in.(*corev1.Pod); ok {
-		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, Affinity: p.Spec.Affinity}
-		p.Status = corev1.PodStatus{Conditions: p.Status.Conditions, ContainerStatuses: p.Status.ContainerStatuses}
+	p, ok := in.(*corev1.Pod)
+	switch {
+	case !ok:
+		return strip(in)
+	case p.Namespace != v1alpha1.Namespace:
+		return pods.Essential(p), nil
 	}
+	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, Affinity: p.Spec.Affinity, HostNetwork: p.Spec.HostNetwork}
+	p.Status = corev1.PodStatus{Conditions: p.Status.Conditions, ContainerStatuses: p.Status.ContainerStatuses,
+		Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs}
 	return strip(in)
 }
 

@@ -38,6 +38,7 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 	"github.com/sealane-io/sealane/memberagent/cluster/mailbox"
 	"github.com/sealane-io/sealane/memberagent/cluster/mcscrds"
+	"github.com/sealane-io/sealane/memberagent/cluster/nodenetworks"
 )
 
 // LeaseName is the name of the leader election's Lease.
@@ -176,7 +177,7 @@ func awaitOwnKinds(ctx context.Context, c client.Reader) error {
 	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		for _, list := range []client.ObjectList{&v1alpha1.PeeringList{}, &v1alpha1.BundleList{}, &v1alpha1.GatewayList{},
 			&v1alpha1.GlobalIngressIPList{}, &v1alpha1.ClusterGlobalEgressIPList{}, &v1alpha1.GlobalEgressIPList{},
-			&v1alpha1.GlobalAllocationList{}} {
+			&v1alpha1.GlobalAllocationList{}, &v1alpha1.NodeNetworkList{}} {
 			if err := c.List(ctx, list, client.Limit(1)); err != nil {
 				log.FromContext(ctx).V(1).Info("waiting for Sealane's kinds", "reason", err.Error())
 				return false, nil
@@ -235,6 +236,7 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 		&exports.Reconciler{Client: cached, WithoutGeneration: limited},
 		&globalips.Reconciler{Client: cached, Live: live, Now: time.Now},
 		&globalegress.Reconciler{Client: cached, Live: live, Now: time.Now},
+		&nodenetworks.Reconciler{Client: cached, Ranges: found.OnNodes},
 		reach,
 		&imports.Reconciler{Client: cached, Families: found.Families, Reachability: reach, Limited: limited,
 			Refusals: refusals, Written: counters.changed},

@@ -247,7 +247,8 @@ func (a *Agent) know(o Objects) (topology.Topology, plan.NodeFacts, error) {
 		return topology.Topology{}, plan.NodeFacts{}, err
 	}
 	top := topology.Build(topology.Input{
-		Peering: o.Peering, Gateways: o.Gateways, Nodes: o.Nodes, GlobalIngressIPs: o.GlobalIngressIPs,
+		Peering: o.Peering, Gateways: o.Gateways, Nodes: o.Nodes, NodeNetworks: o.NodeNetworks,
+		GlobalIngressIPs:      o.GlobalIngressIPs,
 		ClusterGlobalEgressIP: o.ClusterGlobalEgressIP, GlobalEgressIPs: o.GlobalEgressIPs,
 		Protected: around.protected(),
 	})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,7 @@ type Kube struct {
 	cache     cache.Cache
 	client    client.Client
 	informers []cache.Informer
+	all       nodeNetworks
 	events    record.EventBroadcaster
 	recorder  record.EventRecorder
 	// dialled is the API server's address in the agent's configuration; invalid if that has a name.
@@ -62,6 +64,8 @@ type Kube struct {
 type KubeNames struct {
 	Namespace string
 	DaemonSet string
+	// Node is that of the agent.
+	Node string
 	// Pod may be empty; then the node's state is not told.
 	Pod string
 }
@@ -79,7 +83,8 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 	// A fixed mapper needs no discovery: the agent starts while the API server is away.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind, resource := range map[string]string{"Peering": "peering", "Gateway": "gateway",
-		"ClusterGlobalEgressIP": "clusterglobalegressip", "GlobalAllocation": "globalallocation"} {
+		"ClusterGlobalEgressIP": "clusterglobalegressip", "GlobalAllocation": "globalallocation",
+		"NodeNetwork": "nodenetwork"} {
 		mapper.AddSpecific(v1alpha1.GroupVersion.WithKind(kind), v1alpha1.GroupVersion.WithResource(resource+"s"),
 			v1alpha1.GroupVersion.WithResource(resource), meta.RESTScopeRoot)
 	}
@@ -100,19 +105,13 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 	patient := rest.CopyConfig(config) // to watch
 	patient.Wrap(redial.Transport)
 	config.Timeout = requestTimeout
-	k.cache, err = cache.New(patient, cache.Options{
-		Scheme: scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}: {Transform: stripNode},
-			&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{metav1.NamespaceDefault: {
-				FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, apiServers),
-			}}},
-			&appsv1.DaemonSet{}: {Namespaces: map[string]cache.Config{names.Namespace: {
-				FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, names.DaemonSet),
-			}}},
-		},
-	})
-	if err != nil {
+	options := cache.Options{Scheme: scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields()}
+	k.all.changed = changed
+	if k.all.cache, err = cache.New(patient, options); err != nil {
+		return nil, fmt.Errorf("make a cache of NodeNetworks: %w", err)
+	}
+	options.ByObject = ownAlone(names)
+	if k.cache, err = cache.New(patient, options); err != nil {
 		return nil, fmt.Errorf("make caches: %w", err)
 	}
 	if k.client, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
@@ -126,11 +125,25 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 	return k, errors.Join(k.inform(changed), k.watchDaemonSet())
 }
 
+// ownAlone says of which kinds the agent keeps a part: of its own what has to do with it, and of nodes what it reads.
+func ownAlone(names KubeNames) map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		&v1alpha1.NodeNetwork{}: {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, names.Node)},
+		&corev1.Node{}:          {Transform: stripNode},
+		&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{metav1.NamespaceDefault: {
+			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, apiServers),
+		}}},
+		&appsv1.DaemonSet{}: {Namespaces: map[string]cache.Config{names.Namespace: {
+			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, names.DaemonSet),
+		}}},
+	}
+}
+
 // inform starts to watch each kind.
 func (k *Kube) inform(changed func()) error {
 	for _, object := range []client.Object{
 		&v1alpha1.Peering{}, &v1alpha1.Gateway{}, &v1alpha1.GlobalAllocation{}, &v1alpha1.ClusterGlobalEgressIP{},
-		&corev1.Node{}, &discoveryv1.EndpointSlice{},
+		&v1alpha1.NodeNetwork{}, &corev1.Node{}, &discoveryv1.EndpointSlice{},
 	} {
 		// Its context is used to wait for the informer only, which is asked not to.
 		informer, err := k.cache.GetInformer(context.Background(), object, cache.BlockUntilSynced(false))
@@ -193,6 +206,9 @@ func matters(before, after any) bool {
 	case *v1alpha1.ClusterGlobalEgressIP:
 		a, ok := after.(*v1alpha1.ClusterGlobalEgressIP)
 		return !ok || a.Status.CIDR != b.Status.CIDR || !equality.Semantic.DeepEqual(a.Status.Range, b.Status.Range)
+	case *v1alpha1.NodeNetwork:
+		a, ok := after.(*v1alpha1.NodeNetwork)
+		return !ok || !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs)
 	case *discoveryv1.EndpointSlice:
 		a, ok := after.(*discoveryv1.EndpointSlice)
 		return !ok || !slices.Equal(addressesOf(a), addressesOf(b))
@@ -245,13 +261,17 @@ func (k *Kube) Run(ctx context.Context) error {
 		return nil // the context has ended
 	}
 	go k.renew(ctx)
-	return k.cache.Start(ctx)
+	caches, ctx := errgroup.WithContext(ctx)
+	caches.Go(func() error { return k.cache.Start(ctx) })
+	caches.Go(func() error { return k.all.cache.Start(ctx) })
+	return caches.Wait()
 }
 
 // readable returns why not every kind can be listed.
 func (k *Kube) readable(ctx context.Context) error {
 	for _, list := range []client.ObjectList{&v1alpha1.PeeringList{}, &v1alpha1.GatewayList{},
-		&v1alpha1.GlobalAllocationList{}, &v1alpha1.ClusterGlobalEgressIPList{}, &corev1.NodeList{}} {
+		&v1alpha1.GlobalAllocationList{}, &v1alpha1.ClusterGlobalEgressIPList{}, &v1alpha1.NodeNetworkList{},
+		&corev1.NodeList{}} {
 		if err := k.client.List(ctx, list, client.Limit(1)); err != nil {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
@@ -284,6 +304,9 @@ func (k *Kube) Objects(ctx context.Context) (Objects, bool, error) {
 	}
 	o.Gateways, o.Nodes = gateways.Items, nodes.Items
 	if err := k.global(ctx, &o); err != nil {
+		return Objects{}, false, err
+	}
+	if known, err := k.networks(ctx, &o); !known || err != nil {
 		return Objects{}, false, err
 	}
 	slice := &discoveryv1.EndpointSlice{}

@@ -137,6 +137,7 @@ func TestKube(t *testing.T) {
 		t.Errorf("API servers %s, want %s", got, want)
 	}
 	t.Run("API servers", func(t *testing.T) { testAPIServers(t, k, c) })
+	t.Run("networks of nodes", func(t *testing.T) { testNodeNetworks(t, k, c) })
 	t.Run("status", func(t *testing.T) { testStatus(t, k, c) })
 	t.Run("alive", func(t *testing.T) { testAlive(t, k, c) })
 	t.Run("state", func(t *testing.T) { testState(t, k, c, own) })
@@ -380,7 +381,8 @@ func withToken(t *testing.T, c client.Client, config *rest.Config) *rest.Config 
 // start runs the agent's view of its cluster until the test ends, and waits for its caches.
 func start(t *testing.T, config *rest.Config) *node.Kube {
 	t.Helper()
-	names := node.KubeNames{Namespace: v1alpha1.Namespace, DaemonSet: "sealane-node", Pod: "sealane-node-x"}
+	names := node.KubeNames{Namespace: v1alpha1.Namespace, DaemonSet: "sealane-node", Pod: "sealane-node-x",
+		Node: "n1"}
 	k, err := node.NewKube(config, names, func() {})
 	if err != nil {
 		t.Fatal(err)

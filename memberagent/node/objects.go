@@ -17,6 +17,8 @@ type Objects struct {
 	Peering  *v1alpha1.Peering
 	Gateways []v1alpha1.Gateway
 	Nodes    []corev1.Node
+	// NodeNetworks are those of all nodes on a gateway, and elsewhere that of the agent's own node, if there is one.
+	NodeNetworks []v1alpha1.NodeNetwork
 	// GlobalIngressIPs are the services that have a global address. These and GlobalEgressIPs say what the ledger says
 	// of them, whatever the objects of that name do.
 	GlobalIngressIPs []v1alpha1.GlobalIngressIP

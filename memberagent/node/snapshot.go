@@ -114,6 +114,11 @@ func essence(o Objects) Objects {
 			Spec:       g.Spec, Status: v1alpha1.GlobalEgressIPStatus{Range: g.Status.Range, Pods: g.Status.Pods},
 		})
 	}
+	for _, n := range o.NodeNetworks {
+		out.NodeNetworks = append(out.NodeNetworks, v1alpha1.NodeNetwork{
+			ObjectMeta: metav1.ObjectMeta{Name: n.Name}, Spec: v1alpha1.NodeNetworkSpec{PodCIDRs: n.Spec.PodCIDRs},
+		})
+	}
 	for _, n := range o.Nodes {
 		out.Nodes = append(out.Nodes, corev1.Node{
 			ObjectMeta: name(n.ObjectMeta), Spec: n.Spec, Status: corev1.NodeStatus{Addresses: n.Status.Addresses},

@@ -25,6 +25,8 @@ type Ranges struct {
 	// Pods are the ranges that the addresses of the cluster's pods are from, sorted and disjoint. They may contain
 	// addresses of nodes, where these share a network with the pods.
 	Pods []netip.Prefix
+	// OnNodes are those that a node has for its pods alone, by the node's name, sorted and disjoint.
+	OnNodes map[string][]netip.Prefix
 	// Skipped names objects that cannot be read, and why.
 	Skipped []string
 }
@@ -71,7 +73,21 @@ type stated struct {
 	pods, calicoBlocks netipx.IPSetBuilder
 	// otherUses are ranges from which no pod gets an address.
 	otherUses netipx.IPSetBuilder
+	onNodes   map[string]*netipx.IPSetBuilder
 	skipped   []string
+}
+
+// node returns where to put what a node has.
+func (s *stated) node(name string) *netipx.IPSetBuilder {
+	if s.onNodes == nil {
+		s.onNodes = map[string]*netipx.IPSetBuilder{}
+	}
+	b := s.onNodes[name]
+	if b == nil {
+		b = &netipx.IPSetBuilder{}
+		s.onNodes[name] = b
+	}
+	return b
 }
 
 func (s *stated) list(ctx context.Context, live client.Reader, k kind) error {
@@ -117,7 +133,18 @@ func (s *stated) ranges() (Ranges, error) {
 	if err != nil {
 		return Ranges{}, err
 	}
-	return Ranges{Pods: pods.Prefixes(), Skipped: s.skipped}, nil
+	out := Ranges{Pods: pods.Prefixes(), OnNodes: map[string][]netip.Prefix{}, Skipped: s.skipped}
+	for name, b := range s.onNodes {
+		b.RemoveSet(other)
+		set, err := b.IPSet()
+		if err != nil {
+			return Ranges{}, err
+		}
+		if list := set.Prefixes(); len(list) > 0 {
+			out.OnNodes[name] = list
+		}
+	}
+	return out, nil
 }
 
 // decode fills a struct with the fields of an object that it has.

@@ -35,11 +35,13 @@ func readCalicoPool(o *unstructured.Unstructured, s *stated) error {
 	return addPrefixes(into, pool.Spec.CIDR)
 }
 
-// readCalicoBlock takes a block that a node has: it may be of a pool that is disabled, or gone.
+// readCalicoBlock takes a block that a node has: it may be of a pool that is disabled, or gone. Calico may lend single
+// addresses of it to pods of other nodes.
 func readCalicoBlock(o *unstructured.Unstructured, s *stated) error {
 	var block struct {
 		Spec struct {
 			CIDR string `json:"cidr"`
+			Node string `json:"node"`
 			// Type is "virtual" where the block is no node's, as that of load balancers.
 			Type string `json:"type"`
 			// State is "pending" until the node has it.
@@ -54,7 +56,10 @@ func readCalicoBlock(o *unstructured.Unstructured, s *stated) error {
 	if block.Spec.State != "confirmed" || block.Spec.Deleted == "true" || block.Spec.Type == "virtual" {
 		return nil
 	}
-	return addPrefixes(&s.calicoBlocks, block.Spec.CIDR)
+	if err := addPrefixes(&s.calicoBlocks, block.Spec.CIDR); err != nil || block.Spec.Node == "" {
+		return err
+	}
+	return addPrefixes(s.node(block.Spec.Node), block.Spec.CIDR)
 }
 
 // readCiliumNode takes the ranges of a node, of one pool or of several. Where Cilium takes single addresses of a
@@ -79,7 +84,10 @@ func readCiliumNode(o *unstructured.Unstructured, s *stated) error {
 	for _, pool := range node.Spec.IPAM.Pools.Allocated {
 		cidrs = append(cidrs, pool.CIDRs...)
 	}
-	return addPrefixes(&s.pods, cidrs...)
+	if err := addPrefixes(&s.pods, cidrs...); err != nil || len(cidrs) == 0 {
+		return err
+	}
+	return addPrefixes(s.node(o.GetName()), cidrs...)
 }
 
 // readKubeOVNSubnet takes the subnets of the default VPC: nodes reach no other. That of an underlay, which has a VLAN,

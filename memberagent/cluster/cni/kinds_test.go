@@ -91,6 +91,25 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// TestRangesOfNodes: what a node has for its pods alone is told with its name.
+func TestRangesOfNodes(t *testing.T) {
+	const block = "{apiVersion: crd.projectcalico.org/v1, kind: BlockAffinity, metadata: {name: %s}, " +
+		"spec: {cidr: %s, node: %s, state: %s, deleted: \"false\"}}\n---\n"
+	got := read(t, fmt.Sprintf(block, "a", "192.168.1.0/26", "n1", "confirmed")+
+		fmt.Sprintf(block, "b", "192.168.1.64/26", "n1", "confirmed")+
+		fmt.Sprintf(block, "c", "192.168.2.0/26", "n2", "confirmed")+
+		fmt.Sprintf(block, "d", "192.168.3.0/26", "n2", "pending")+
+		fmt.Sprintf(block, "e", "10.250.0.0/26", "n2", "confirmed")+
+		"{apiVersion: crd.projectcalico.org/v1, kind: IPPool, metadata: {name: t}, "+
+		"spec: {cidr: 10.250.0.0/16, allowedUses: [Tunnel]}}\n---\n"+
+		"{apiVersion: cilium.io/v2, kind: CiliumNode, metadata: {name: n3}, spec: {ipam: {podCIDRs: [10.0.3.0/24]}}}\n---\n"+
+		"{apiVersion: cilium.io/v2, kind: CiliumNode, metadata: {name: n4}, spec: {ipam: {}}}")
+	const want = "map[n1:[192.168.1.0/25] n2:[192.168.2.0/26] n3:[10.0.3.0/24]]"
+	if fmt.Sprint(got.OnNodes) != want || len(got.Skipped) > 0 {
+		t.Errorf("got %v, want %s; skipped %q", got.OnNodes, want, got.Skipped)
+	}
+}
+
 // TestOneBadObjectIsSkipped: what cannot be read is named, and the rest counts.
 func TestOneBadObjectIsSkipped(t *testing.T) {
 	const good = "{apiVersion: cilium.io/v2, kind: CiliumNode, metadata: {name: good}, " +

@@ -5,6 +5,7 @@ package discovery
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -49,7 +50,7 @@ func (d *Discovery) Find(ctx context.Context) (Found, time.Duration, error) {
 	if err := d.cached.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return Found{}, 0, fmt.Errorf("list Nodes: %w", err)
 	}
-	stated, err := d.ask(ctx, nodes.Items)
+	stated, err := d.ask(ctx)
 	if err != nil {
 		return Found{}, 0, err
 	}
@@ -65,6 +66,12 @@ func (d *Discovery) Find(ctx context.Context) (Found, time.Duration, error) {
 	return bounded(Found{Networks: Networks(stated, override), NodeCIDRs: NodeCIDRs(nodes.Items)}), every, nil
 }
 
+// OnNodes returns the ranges that CNI plugins give to the pods of one node, by its name, and when to ask again.
+func (d *Discovery) OnNodes(ctx context.Context) (map[string][]netip.Prefix, time.Duration, error) {
+	stated, err := d.ask(ctx)
+	return stated.OnNodes, every, err
+}
+
 // bounded leaves out more pod networks than there is room for in a report: some of them would leave pods unreachable
 // that nobody knows of.
 func bounded(f Found) Found {
@@ -77,17 +84,18 @@ func bounded(f Found) Found {
 }
 
 // ask the sources, unless they were asked a short while ago.
-func (d *Discovery) ask(ctx context.Context, nodes []corev1.Node) (Hints, error) {
+func (d *Discovery) ask(ctx context.Context) (Hints, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.asked.IsZero() && time.Since(d.asked) < every-time.Second {
 		return d.stated, nil
 	}
-	h, err := gather(ctx, d.live, nodes)
+	h, err := gather(ctx, d.live)
 	if err != nil {
 		return Hints{}, fmt.Errorf("discover networks: %w", err)
 	}
-	d.stated, d.asked = Hints{StatedPods: h.StatedPods, StatedServices: h.StatedServices, CNI: h.CNI}, time.Now()
+	d.stated, d.asked = Hints{StatedPods: h.StatedPods, StatedServices: h.StatedServices, CNI: h.CNI, OnNodes: h.OnNodes},
+		time.Now()
 	return d.stated, nil
 }
 

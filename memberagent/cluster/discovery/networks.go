@@ -26,8 +26,10 @@ const (
 type Hints struct {
 	StatedPods, StatedServices []netip.Prefix
 	// CNI are the ranges that objects of CNI plugins state.
-	CNI   []netip.Prefix
-	Nodes []corev1.Node
+	CNI []netip.Prefix
+	// OnNodes are those of them that one node has, by its name.
+	OnNodes map[string][]netip.Prefix
+	Nodes   []corev1.Node
 }
 
 // Networks of the cluster. An override wins, list by list. Else pods have what is stated, what objects of CNI plugins
@@ -36,7 +38,7 @@ type Hints struct {
 func Networks(h Hints, override v1alpha1.Networks) v1alpha1.Networks {
 	nodes := nodeAddresses(h.Nodes)
 	out := v1alpha1.Networks{
-		PodCIDRs:     texts(without(slices.Concat(h.StatedPods, h.CNI, podCIDRs(h.Nodes)), nodes)),
+		PodCIDRs:     texts(without(slices.Concat(h.StatedPods, h.CNI, PodCIDRs(h.Nodes)), nodes)),
 		ServiceCIDRs: texts(Aggregate(h.StatedServices)),
 	}
 	if len(override.PodCIDRs) > 0 {
@@ -69,7 +71,8 @@ func without(in, not []netip.Prefix) []netip.Prefix {
 	return set.Prefixes()
 }
 
-func podCIDRs(nodes []corev1.Node) []netip.Prefix {
+// PodCIDRs are the ranges that nodes have by their spec.podCIDRs, in the order of the nodes.
+func PodCIDRs(nodes []corev1.Node) []netip.Prefix {
 	var out []netip.Prefix
 	for i := range nodes {
 		list := nodes[i].Spec.PodCIDRs

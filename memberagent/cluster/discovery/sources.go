@@ -26,8 +26,8 @@ import (
 // agent is installed with; the arguments of control plane pods are none, as to read them means to read every pod. A
 // source that does not exist here, or may not be read, says nothing; any other error ends the attempt, since half an
 // answer would be reported as the whole.
-func gather(ctx context.Context, live client.Client, nodes []corev1.Node) (Hints, error) {
-	h := Hints{Nodes: nodes}
+func gather(ctx context.Context, live client.Client) (Hints, error) {
+	var h Hints
 	var err error
 	if h.StatedServices, err = serviceCIDRs(ctx, live); err != nil {
 		return h, err
@@ -55,7 +55,7 @@ func gather(ctx context.Context, live client.Client, nodes []corev1.Node) (Hints
 	for _, text := range ranges.Skipped {
 		logr.FromContextOrDiscard(ctx).V(1).Info("an object of the CNI plugin is not read", "object", text)
 	}
-	h.CNI = ranges.Pods
+	h.CNI, h.OnNodes = ranges.Pods, ranges.OnNodes
 	return h, err
 }
 

@@ -110,7 +110,7 @@ func TestEverySourceWorksWithTheShippedRights(t *testing.T) {
 			}
 		})
 	}
-	h, err := gather(ctx, agent, nil)
+	h, err := gather(ctx, agent)
 	if err != nil || fmt.Sprint(h.StatedPods) != "[10.8.0.0/16 fd00:8::/48]" ||
 		fmt.Sprint(h.StatedServices) != fmt.Sprint(served) {
 		t.Errorf("gathered %+v, %v", h, err)
@@ -171,11 +171,11 @@ func TestObjectsOfPluginsAreReadWithTheShippedRights(t *testing.T) {
 		}
 		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true,
 			func(ctx context.Context) (bool, error) {
-				h, err := gather(ctx, agent, nil)
+				h, err := gather(ctx, agent)
 				return fmt.Sprint(h.CNI) == fmt.Sprint(want), err
 			})
 		if err != nil {
-			h, _ := gather(ctx, agent, nil)
+			h, _ := gather(ctx, agent)
 			t.Fatalf("after %q: got %v, want %v: %v", c.object, h.CNI, want, err)
 		}
 	}

@@ -146,7 +146,9 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 		Watches(&corev1.Node{}, one, builder.WithPredicates(matters())).
 		Watches(&v1alpha1.Gateway{}, one).
 		Watches(&v1alpha1.Peering{}, one).
-		Watches(&corev1.Pod{}, one).
+		Watches(&corev1.Pod{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
+			return o.GetNamespace() == v1alpha1.Namespace
+		}))).
 		WithOptions(o).Complete(r)
 }
 

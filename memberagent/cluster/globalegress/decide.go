@@ -204,7 +204,7 @@ func (s *selection) assign(pods []corev1.Pod) [][]string {
 	})
 	out, taken := make([][]string, len(s.selectors)), map[netip.Addr]bool{}
 	for _, p := range pods {
-		ip, ok := addressOf(p)
+		ip, ok := addressOf(&p)
 		if !ok || taken[ip] {
 			continue
 		}
@@ -225,17 +225,4 @@ func (s *selection) assign(pods []corev1.Pod) [][]string {
 		slices.Sort(out[i])
 	}
 	return out
-}
-
-// addressOf returns the IPv4 address of a pod that has one of its own and may connect.
-func addressOf(p corev1.Pod) (netip.Addr, bool) {
-	if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-		return netip.Addr{}, false
-	}
-	for _, text := range append([]corev1.PodIP{{IP: p.Status.PodIP}}, p.Status.PodIPs...) {
-		if ip, err := netip.ParseAddr(text.IP); err == nil && ip.Is4() {
-			return ip, true
-		}
-	}
-	return netip.Addr{}, false
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,13 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/netfacts"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
+	"github.com/sealane-io/sealane/memberagent/cluster/pods"
 )
 
 // Reconciler keeps the ClusterGlobalEgressIP, and of all GlobalEgressIPs the allocation and the status. They share one
@@ -34,7 +34,6 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	pods *pods
 	// block is that of allocations, which are what was written last.
 	block       netip.Prefix
 	allocations []v1alpha1.EgressAllocation
@@ -42,19 +41,14 @@ type Reconciler struct {
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) error {
-	changed := make(chan event.GenericEvent, 1)
-	var err error
-	if r.pods, err = newPods(m, changed); err != nil {
-		return err
-	}
 	o.MaxConcurrentReconciles = 1
 	return ctrl.NewControllerManagedBy(m).Named("globalegressip").
-		Watches(&v1alpha1.GlobalEgressIP{}, soon()).
-		Watches(&v1alpha1.ClusterGlobalEgressIP{}, soon()).
-		Watches(&v1alpha1.GlobalAllocation{}, soon(), builder.WithPredicates(predicate.NewPredicateFuncs(ofEgress))).
-		Watches(&v1alpha1.Gateway{}, soon(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.Peering{}, soon(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Channel(changed, soon())).
+		Watches(&v1alpha1.GlobalEgressIP{}, pods.Soon()).
+		Watches(&v1alpha1.ClusterGlobalEgressIP{}, pods.Soon()).
+		Watches(&v1alpha1.GlobalAllocation{}, pods.Soon(), builder.WithPredicates(predicate.NewPredicateFuncs(ofEgress))).
+		Watches(&v1alpha1.Gateway{}, pods.Soon(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Peering{}, pods.Soon(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Pod{}, pods.Soon(), builder.WithPredicates(matters())).
 		WithOptions(o).Complete(r)
 }
 
@@ -152,7 +146,7 @@ func (r *Reconciler) gather(ctx context.Context, in *input) error {
 	}
 	in.allocations = r.allocations
 	var err error
-	in.pods, err = r.pods.of(ctx, in.objects)
+	in.pods, err = podsOf(ctx, r, in.objects)
 	return err
 }
 

@@ -49,6 +49,7 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 	imported, services, endpoints, gateways := &mcs.ServiceImportList{}, &corev1.ServiceList{},
 		&discoveryv1.EndpointSliceList{}, &v1alpha1.GatewayList{}
 	global, egress := &v1alpha1.GlobalAllocationList{}, &v1alpha1.ClusterGlobalEgressIPList{}
+	networks := &v1alpha1.NodeNetworkList{}
 	for _, x := range []struct {
 		kind string
 		list client.ObjectList
@@ -60,6 +61,7 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 		{"Gateway", gateways, nil},
 		{"GlobalAllocation", global, nil},
 		{"ClusterGlobalEgressIP", egress, nil},
+		{"NodeNetwork", networks, nil},
 	} {
 		if err := r.List(ctx, x.list, append(x.opts, client.UnsafeDisableDeepCopy)...); err != nil {
 			return nil, fmt.Errorf("list %ss: %w", x.kind, err)
@@ -87,6 +89,9 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 		if o := &egress.Items[i]; v1alpha1.OwnsClusterEgress(o) {
 			out = append(out, "ClusterGlobalEgressIP "+o.Name)
 		}
+	}
+	for i := range networks.Items {
+		out = append(out, "NodeNetwork "+networks.Items[i].Name)
 	}
 	slices.Sort(out)
 	if dns.Reason == clusterdns.ReasonPending {

@@ -36,8 +36,13 @@ func keysOf(agents []nodeAgent) map[string]v1alpha1.NodeKey {
 // meshNodes returns the nodes that have a key, an address and pods of their own, and the condition NodesPublished. A
 // node whose agent is away for the moment keeps the key that was reported last: whether it answers is for probes to
 // say. A cluster with too many nodes publishes none, so that its pods are not reached in two ways that nobody chose
-// between.
+// between; and one whose pods are not where the spec.podCIDRs of its nodes say cannot tell which node to send to.
 func meshNodes(in Input) ([]v1alpha1.MeshNode, metav1.Condition) {
+	if in.Elsewhere {
+		return nil, condition(v1alpha1.PeeringNodesPublished, false, v1alpha1.ReasonNodesNotPublished, "pods have addresses "+
+			"beyond the spec.podCIDRs of their nodes (kubectl get nodenetworks), which other clusters' nodes cannot know: they "+
+			"are reached by gateways")
+	}
 	last := map[string]v1alpha1.NodeKey{}
 	for _, n := range in.Peering.Status.Nodes {
 		last[n.Name] = v1alpha1.NodeKey{PublicKey: n.PublicKey, MTU: n.MTU}

@@ -29,6 +29,8 @@ type Input struct {
 	// Members are the cluster's nodes, and Keys what the agents of nodes publish of them, by node.
 	Members []corev1.Node
 	Keys    map[string]v1alpha1.NodeKey
+	// Elsewhere says that pods are not all where the spec.podCIDRs of nodes say: there are NodeNetworks.
+	Elsewhere bool
 	// Reached is to how many nodes of a cluster, by its name, the nodes here send without gateways, all together.
 	Reached map[string]int32
 	// Now is the time at which a Gateway's report is fresh or not.

@@ -78,7 +78,8 @@ func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 		Watches(metadataOf("Namespace"), one).
 		WatchesRawSource(source.Channel(r.Refusals.Changed(), one)).
 		WatchesRawSource(source.Channel(r.DNS.Changed(), one)).
-		Watches(&corev1.Pod{}, one, builder.WithPredicates(agentConditions())).
+		Watches(&corev1.Pod{}, one, builder.WithPredicates(ownPods(), agentConditions())).
+		Watches(&v1alpha1.NodeNetwork{}, one, builder.WithPredicates(comings())).
 		WithOptions(o).Complete(r)
 }
 
@@ -104,6 +105,11 @@ func gone() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
 	}
+}
+
+// comings passes what comes and goes.
+func comings() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
 
 // Reconcile writes the report if it differs. Every read waits until its cache is synced, so there is no
@@ -184,6 +190,11 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 	ready, later := gatewayset.Condition(nodes.Items, gateways.Items, in.Now)
 	again = reach.Sooner(again, later)
 	in.FailedRevisions, in.Ready = failedRevisions(agents), ready
+	networks := &v1alpha1.NodeNetworkList{}
+	if err := r.List(ctx, networks, client.UnsafeDisableDeepCopy); err != nil {
+		return in, 0, fmt.Errorf("list NodeNetworks: %w", err)
+	}
+	in.Elsewhere = len(networks.Items) > 0
 	in.Members, in.Keys, in.RollOut = nodes.Items, keysOf(agents), rollOut(agents, nodes.Items)
 	agents = speaking(agents)
 	in.Reached = reached(agents)
