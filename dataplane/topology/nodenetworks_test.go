@@ -28,16 +28,19 @@ func TestNodeNetworks(t *testing.T) {
 		gw, worker string
 		problem    string // ref and reason
 	}{
-		"none":           {nil, gw, worker, ""},
-		"elsewhere":      {[]v1alpha1.NodeNetwork{nodeNetwork("gw", "10.8.7.0/26", "10.8.9.9/32")}, "[10.8.2.0/24 10.8.7.0/26 10.8.9.9/32]", worker, ""},
+		"none": {nil, gw, worker, ""},
+		"elsewhere": {[]v1alpha1.NodeNetwork{nodeNetwork("gw", "10.8.7.0/26", "10.8.9.9/32")},
+			"[10.8.2.0/24 10.8.7.0/26 10.8.9.9/32]", worker, ""},
 		"beside its own": {[]v1alpha1.NodeNetwork{nodeNetwork("gw", "10.8.3.0/24")}, "[10.8.2.0/23]", worker, ""},
 		"of another's": {[]v1alpha1.NodeNetwork{nodeNetwork("gw", "10.8.1.128/25")}, "[10.8.1.128/25 10.8.2.0/24]",
 			"[10.8.1.0/25]", ""},
-		"all of another's": {[]v1alpha1.NodeNetwork{nodeNetwork("gw", "10.8.1.0/24")}, "[10.8.1.0/24 10.8.2.0/24]", "[]", ""},
-		"of each other's": {[]v1alpha1.NodeNetwork{nodeNetwork("gw", "10.8.1.128/25"), nodeNetwork("worker", "10.8.1.192/26",
-			"10.8.2.0/25")}, "[10.8.1.128/26 10.8.2.128/25]", "[10.8.1.0/25 10.8.1.192/26 10.8.2.0/25]", ""},
-		"wider than another's": {[]v1alpha1.NodeNetwork{nodeNetwork("gw", "10.8.0.0/22")}, "[10.8.0.0/24 10.8.2.0/23]", worker,
+		"all of another's": {[]v1alpha1.NodeNetwork{nodeNetwork("gw", "10.8.1.0/24")}, "[10.8.1.0/24 10.8.2.0/24]", "[]",
 			""},
+		"of each other's": {[]v1alpha1.NodeNetwork{nodeNetwork("gw", "10.8.1.128/25"),
+			nodeNetwork("worker", "10.8.1.192/26", "10.8.2.0/25")},
+			"[10.8.1.128/26 10.8.2.128/25]", "[10.8.1.0/25 10.8.1.192/26 10.8.2.0/25]", ""},
+		"wider than another's": {[]v1alpha1.NodeNetwork{nodeNetwork("gw", "10.8.0.0/22")},
+			"[10.8.0.0/24 10.8.2.0/23]", worker, ""},
 		"claimed twice": {[]v1alpha1.NodeNetwork{nodeNetwork("worker", "10.8.7.0/26"), nodeNetwork("gw", "10.8.7.0/26")},
 			"[10.8.2.0/24 10.8.7.0/26]", worker, "NodeNetwork/worker Overlap"},
 		"not the cluster's": {[]v1alpha1.NodeNetwork{nodeNetwork("gw", "192.0.2.1/32")}, gw, worker,
@@ -49,11 +52,13 @@ func TestNodeNetworks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := input()
-			in.Peering.Spec.Networks.PodCIDRs = append(in.Peering.Spec.Networks.PodCIDRs, "172.31.1.0/24") // an underlay's
+			networks := &in.Peering.Spec.Networks
+			networks.PodCIDRs = append(networks.PodCIDRs, "172.31.1.0/24") // an underlay's
 			in.NodeNetworks = c.networks
 			got := topology.Build(in)
 			if fmt.Sprint(got.Local.Nodes[0].Pods) != c.gw || fmt.Sprint(got.Local.Nodes[1].Pods) != c.worker {
-				t.Errorf("gw %v, want %s; worker %v, want %s", got.Local.Nodes[0].Pods, c.gw, got.Local.Nodes[1].Pods, c.worker)
+				t.Errorf("gw %v, want %s; worker %v, want %s", got.Local.Nodes[0].Pods, c.gw, got.Local.Nodes[1].Pods,
+					c.worker)
 			}
 			problem := ""
 			for _, p := range got.Problems {
@@ -66,8 +71,8 @@ func TestNodeNetworks(t *testing.T) {
 	}
 }
 
-// FuzzNodeNetworks: whatever is claimed, no address is of two nodes, none is a node's or outside the cluster's networks,
-// and the narrowest claim counts.
+// FuzzNodeNetworks: whatever is claimed, no address is of two nodes, none is a node's or outside the cluster's
+// networks, and the narrowest claim counts.
 func FuzzNodeNetworks(f *testing.F) {
 	for seed := range uint64(30) {
 		f.Add(seed)
@@ -77,10 +82,11 @@ func FuzzNodeNetworks(f *testing.F) {
 		in := input()
 		in.Nodes = append(in.Nodes, node("w2", "172.31.1.13", "10.8.3.0/24"), node("w3", "10.8.9.9"))
 		claims := map[netip.Prefix]string{}
-		for _, name := range []string{"w3", "w2", "worker", "gw"} { // of equals, the first by name has it
+		for _, name := range []string{"worker", "w3", "w2", "gw"} { // of equals, the first by name has it
 			n := v1alpha1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			for range r.IntN(20) {
-				p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 8, byte(r.IntN(10)), byte(r.IntN(256))}), 20+r.IntN(13)).Masked()
+				ip := netip.AddrFrom4([4]byte{10, 8, byte(r.IntN(10)), byte(r.IntN(256))})
+				p := netip.PrefixFrom(ip, 20+r.IntN(13)).Masked()
 				n.Spec.PodCIDRs = append(n.Spec.PodCIDRs, p.String())
 				if !p.Contains(netip.MustParseAddr("10.8.9.9")) {
 					claims[p] = name

@@ -52,6 +52,8 @@ type network struct {
 	deaf map[*machine]bool
 	// labelled are the machines that are to be gateways; nil is all that are named so.
 	labelled []*machine
+	// elsewhere are the NodeNetworks of c1.
+	elsewhere []v1alpha1.NodeNetwork
 }
 
 // Name servers of every machine: two that are behind other networks, and one among the nodes.
@@ -264,6 +266,9 @@ func (n *network) tellSome(t *testing.T, phase v1alpha1.MemberPhase, some ...*ma
 			},
 		}}
 		o.Gateways = gateways[m.cluster]
+		if m.cluster == "c1" {
+			o.NodeNetworks = n.elsewhere
+		}
 		n.tellMesh(t, other, &o.Peering.Spec.RemoteClusters[0])
 		for _, k := range n.all() {
 			if k.cluster == m.cluster {

@@ -105,7 +105,7 @@ func (d *decision) ranges(names []string, ranges map[string][]netip.Prefix, netw
 			all = append(all, p)
 		}
 	}
-	slices.SortFunc(all, func(a, b netip.Prefix) int { return cmp.Or(cmp.Compare(a.Bits(), b.Bits()), netfacts.Compare(a, b)) })
+	slices.SortFunc(all, widest)
 	for _, p := range all {
 		if at, ok := d.where.LookupPrefix(p); ok && at == owners[p] {
 			continue
@@ -113,6 +113,11 @@ func (d *decision) ranges(names []string, ranges map[string][]netip.Prefix, netw
 		d.where.Insert(p, owners[p])
 		d.beyond[owners[p]] = append(d.beyond[owners[p]], p)
 	}
+}
+
+// widest sorts the wider before the narrower.
+func widest(a, b netip.Prefix) int {
+	return cmp.Or(cmp.Compare(a.Bits(), b.Bits()), netfacts.Compare(a, b))
 }
 
 // pods takes the addresses of those that are not where the ranges say. Of two pods with one address the younger has it:
@@ -157,9 +162,7 @@ func (d *decision) pods(names []string, all []corev1.Pod, networks *netipx.IPSet
 func spec(prefixes []netip.Prefix) v1alpha1.NodeNetworkSpec {
 	var s v1alpha1.NodeNetworkSpec
 	if len(prefixes) > v1alpha1.MaxNodePodCIDRs {
-		slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
-			return cmp.Or(cmp.Compare(a.Bits(), b.Bits()), netfacts.Compare(a, b))
-		})
+		slices.SortFunc(prefixes, widest)
 		s.LeftOut = int32(len(prefixes) - v1alpha1.MaxNodePodCIDRs)
 		prefixes = prefixes[:v1alpha1.MaxNodePodCIDRs]
 	}

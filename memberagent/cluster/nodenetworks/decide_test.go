@@ -116,7 +116,8 @@ func TestRoom(t *testing.T) {
 		in.pods = append(in.pods, pod("n1", 1, fmt.Sprintf("10.8.%d.%d", i/100, 2*(i%100)))) // none beside another
 	}
 	got := decide(in)["n1"]
-	if len(got.PodCIDRs) != v1alpha1.MaxNodePodCIDRs || got.LeftOut != 2 || !slices.Contains(got.PodCIDRs, "10.8.200.0/24") {
+	if len(got.PodCIDRs) != v1alpha1.MaxNodePodCIDRs || got.LeftOut != 2 ||
+		!slices.Contains(got.PodCIDRs, "10.8.200.0/24") {
 		t.Errorf("%d networks, %d left out", len(got.PodCIDRs), got.LeftOut)
 	}
 }
