@@ -120,8 +120,9 @@ func widest(a, b netip.Prefix) int {
 	return cmp.Or(cmp.Compare(a.Bits(), b.Bits()), netfacts.Compare(a, b))
 }
 
-// pods takes the addresses of those that are not where the ranges say. Of two pods with one address the younger has it:
-// the other is about to go.
+// pods takes the addresses of those that are not where the ranges say. Of two pods with one address, that on the node
+// of the range has it, since a node must not take what is another's by telling of a pod; else the younger, as the other
+// is about to go.
 func (d *decision) pods(names []string, all []corev1.Pod, networks *netipx.IPSet) {
 	order := make([]*corev1.Pod, len(all))
 	for i := range all {
@@ -131,25 +132,32 @@ func (d *decision) pods(names []string, all []corev1.Pod, networks *netipx.IPSet
 		return cmp.Or(y.CreationTimestamp.Compare(x.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace),
 			cmp.Compare(x.Name, y.Name))
 	})
-	taken, elsewhere := map[netip.Addr]bool{}, map[string]*netipx.IPSetBuilder{}
+	inPlace, claimed := map[netip.Addr]bool{}, map[netip.Addr]string{}
 	for _, p := range order {
 		name := p.Spec.NodeName
 		if _, known := slices.BinarySearch(names, name); !known {
 			continue
 		}
 		for _, ip := range pods.Addresses(p) {
-			if taken[ip] || !networks.Contains(ip) {
+			if !networks.Contains(ip) {
 				continue
 			}
-			taken[ip] = true
 			if at, ok := d.where.Lookup(ip); ok && at == name {
-				continue
+				inPlace[ip] = true
+			} else if _, taken := claimed[ip]; !taken {
+				claimed[ip] = name
 			}
-			if elsewhere[name] == nil {
-				elsewhere[name] = &netipx.IPSetBuilder{}
-			}
-			elsewhere[name].Add(ip)
 		}
+	}
+	elsewhere := map[string]*netipx.IPSetBuilder{}
+	for ip, name := range claimed {
+		if inPlace[ip] {
+			continue
+		}
+		if elsewhere[name] == nil {
+			elsewhere[name] = &netipx.IPSetBuilder{}
+		}
+		elsewhere[name].Add(ip)
 	}
 	for name, b := range elsewhere {
 		if set, err := b.IPSet(); err == nil {

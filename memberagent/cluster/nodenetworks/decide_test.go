@@ -92,6 +92,8 @@ func TestDecide(t *testing.T) {
 				pod("n2", 2, "10.8.9.9")}}, "n1: 10.8.9.9/32; n2: 10.8.9.1/32"},
 		"a young pod where its node says": {input{nodes: []corev1.Node{n1, n2},
 			pods: []corev1.Pod{pod("n2", 1, "10.8.1.1"), pod("n1", 2, "10.8.1.1")}}, ""},
+		"a node that claims another's pod": {input{nodes: []corev1.Node{n1, n2},
+			pods: []corev1.Pod{pod("n1", 1, "10.8.1.1"), pod("n2", 2, "10.8.1.1")}}, ""},
 		"no text of an address": {input{nodes: []corev1.Node{n1}, pods: []corev1.Pod{pod("n1", 1, "", "x", "fe80::1%eth0")}},
 			""},
 		"nothing is accepted": {input{nodes: []corev1.Node{n1}, networks: []netip.Prefix{},
@@ -138,8 +140,10 @@ func TestEachPodIsWhereItIs(t *testing.T) {
 		where := map[netip.Addr]string{}
 		for i := range 60 {
 			ip, name := netip.AddrFrom4([4]byte{10, 8, byte(r.IntN(4)), byte(r.IntN(256))}), fmt.Sprintf("n%d", r.IntN(4))
-			in.pods = append(in.pods, pod(name, i, ip.String()))
-			where[ip] = name
+			if where[ip] == "" {
+				in.pods = append(in.pods, pod(name, i, ip.String()))
+				where[ip] = name
+			}
 		}
 		decided := decide(in)
 		for ip, want := range where {
