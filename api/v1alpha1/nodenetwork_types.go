@@ -27,7 +27,7 @@ type NodeNetworkSpec struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=sealane
-// +kubebuilder:printcolumn:name="PodCIDRs",type=string,JSONPath=`.spec.podCIDRs`
+// +kubebuilder:printcolumn:name="First",type=string,JSONPath=`.spec.podCIDRs[0]`
 // +kubebuilder:printcolumn:name="LeftOut",type=integer,JSONPath=`.spec.leftOut`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type NodeNetwork struct {
