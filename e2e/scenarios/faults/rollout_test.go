@@ -28,7 +28,8 @@ func inAllMembers(t *testing.T, path, want string) {
 	}
 }
 
-// rolledOut waits until every node has the agent that is asked for, and no other.
+// rolledOut waits until every node has the agent that is asked for, and no other, and until all have been ready for as
+// long as Kubernetes wants: an agent that has not, it replaces without waiting for the next.
 func rolledOut(t *testing.T) {
 	t.Helper()
 	for _, c := range suite.Lab().Topology.Clusters {
@@ -56,6 +57,7 @@ func TestAnAgentThatDoesNotStartChangesNothing(t *testing.T) {
 		template(t, fmt.Sprintf(`{"spec":{"containers":[{"name":"node","image":%q}]}}`, name))
 		inAllMembers(t, image, name)
 	}
+	rolledOut(t)
 	defer rolledOut(t)
 	const typo = "localhost/sealane/tyop:dev"
 	suite.ConnectionSurvives(t, 30*time.Second, suite.Undisturbed, func() {
@@ -80,6 +82,7 @@ func TestAnAgentThatDoesNotStartChangesNothing(t *testing.T) {
 // first version that comes fails where it takes a gateway over: only the canary has it. The next one repairs that, and
 // then goes to the other clusters.
 func TestARollOut(t *testing.T) {
+	rolledOut(t)
 	use := func(mark, readOnly string) {
 		template(t, fmt.Sprintf(`{"metadata":{"annotations":{"rolled":%q}},"spec":{"containers":[{"name":"node",
 			"volumeMounts":[{"name":"sysctl","mountPath":"/host/proc/sys/net","readOnly":%s}]}]}}`, mark, readOnly))
