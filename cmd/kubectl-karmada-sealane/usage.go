@@ -77,14 +77,12 @@ func refuseEmpty(f *pflag.Flag) {
 	if f.DefValue == "[]" { // pflag prints that of a type that it does not know
 		f.DefValue = ""
 	}
-	spelling, otherwise := "--"+f.Name, ""
+	spelling, otherwise := "--"+f.Name, f.DefValue
 	if f.Shorthand != "" {
 		spelling = "-" + f.Shorthand
 	}
 	if _, text, ok := strings.Cut(f.Usage, "(default: "); ok {
 		otherwise = strings.TrimRight(text, ")")
-	} else {
-		otherwise = f.DefValue
 	}
 	if otherwise != "" {
 		otherwise = " for " + otherwise

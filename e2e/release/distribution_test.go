@@ -9,6 +9,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"debug/pe"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -293,7 +294,7 @@ func contentOf(t *testing.T, name string, archive []byte) map[string]string {
 	}
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
-		if err == io.EOF { //nolint:errorlint // as it is documented
+		if errors.Is(err, io.EOF) {
 			return out
 		}
 		if err != nil {
