@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,10 +61,8 @@ func TestPodsElsewhere(t *testing.T) {
 
 // source is the address of a machine's pod of the family of another.
 func source(m *machine, address string) string {
-	for _, c := range address {
-		if c == ':' {
-			return m.pods6 + "::10"
-		}
+	if strings.Contains(address, ":") {
+		return m.pods6 + "::10"
 	}
 	return m.pods + ".10"
 }

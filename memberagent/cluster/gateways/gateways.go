@@ -26,6 +26,7 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/reach"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
+	"github.com/sealane-io/sealane/memberagent/cluster/pods"
 )
 
 // Phase of this cluster, as far as it concerns gateways.
@@ -146,9 +147,7 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 		Watches(&corev1.Node{}, one, builder.WithPredicates(matters())).
 		Watches(&v1alpha1.Gateway{}, one).
 		Watches(&v1alpha1.Peering{}, one).
-		Watches(&corev1.Pod{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
-			return o.GetNamespace() == v1alpha1.Namespace
-		}))).
+		Watches(&corev1.Pod{}, one, builder.WithPredicates(pods.Own())).
 		WithOptions(o).Complete(r)
 }
 

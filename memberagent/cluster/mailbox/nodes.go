@@ -262,11 +262,6 @@ func failedRevisions(agents []nodeAgent) []string {
 	return all[:min(len(all), v1alpha1.MaxFailedRevisions)]
 }
 
-// ownPods passes those of Sealane.
-func ownPods() predicate.Predicate {
-	return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetNamespace() == v1alpha1.Namespace })
-}
-
 // agentConditions passes pods that come and go, and those whose agent says something else.
 func agentConditions() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

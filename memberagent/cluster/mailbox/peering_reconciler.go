@@ -33,6 +33,7 @@ import (
 	gatewayset "github.com/sealane-io/sealane/memberagent/cluster/gateways"
 	"github.com/sealane-io/sealane/memberagent/cluster/imports"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
+	"github.com/sealane-io/sealane/memberagent/cluster/pods"
 )
 
 // Peering writes Peering.status.
@@ -78,7 +79,7 @@ func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 		Watches(metadataOf("Namespace"), one).
 		WatchesRawSource(source.Channel(r.Refusals.Changed(), one)).
 		WatchesRawSource(source.Channel(r.DNS.Changed(), one)).
-		Watches(&corev1.Pod{}, one, builder.WithPredicates(ownPods(), agentConditions())).
+		Watches(&corev1.Pod{}, one, builder.WithPredicates(pods.Own(), agentConditions())).
 		Watches(&v1alpha1.NodeNetwork{}, one, builder.WithPredicates(comings())).
 		WithOptions(o).Complete(r)
 }

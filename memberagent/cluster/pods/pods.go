@@ -12,10 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
 // batch is for how long changes are gathered: a workload that is scaled up is written a few times, not once for each of
@@ -57,6 +60,11 @@ func Addresses(p *corev1.Pod) []netip.Addr {
 		}
 	}
 	return out
+}
+
+// Own passes those of Sealane's namespace, of which more is cached.
+func Own() predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetNamespace() == v1alpha1.Namespace })
 }
 
 // Moved passes pods that come and go, and those whose addresses or node change.
