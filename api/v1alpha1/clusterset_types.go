@@ -9,11 +9,11 @@ import (
 
 // Condition types of a ClusterSet.
 const (
-	// ClusterSetReady: the settings are valid, every selected cluster is a member, and the members reach each other.
-	// Unknown where nothing is known to be wrong and some pair of members is not known to be connected.
+	// ClusterSetReady: the settings are valid, there are members, every selected cluster is one, and these reach each
+	// other. Unknown where nothing is known to be wrong and some pair of members is not known to be connected.
 	ClusterSetReady = "Ready"
 	// ClusterSetConnected: the members of every pair reach each other, as both see it. Unknown where no pair is known not
-	// to, and some pair is not known to.
+	// to, and some pair is not known to. False where there is no member.
 	ClusterSetConnected = "Connected"
 )
 
@@ -31,12 +31,16 @@ const (
 	ReasonInvalidSettings = "InvalidSettings"
 	// ReasonSelectedElsewhere: an older ClusterSet selects the cluster too.
 	ReasonSelectedElsewhere = "SelectedElsewhere"
-	// ReasonClusterNotFound: a cluster that spec.clusterAffinity, spec.services.exporters, spec.topology or
-	// spec.rollOut names does not exist.
+	// ReasonClusterNotFound: a cluster that spec.clusterAffinity, spec.clusters, spec.services.exporters, spec.topology
+	// or spec.rollOut names does not exist.
 	ReasonClusterNotFound = "ClusterNotFound"
 	// ReasonCanaryNotMember: the cluster that spec.rollOut.canary names is no member of the ClusterSet.
 	ReasonCanaryNotMember = "CanaryNotMember"
-	// ReasonLeaving: a member has not yet said that its nodes are clean.
+	// ReasonNoMembers of ClusterSetReady and ClusterSetConnected: no cluster is selected.
+	ReasonNoMembers = "NoMembers"
+	// ReasonDeleting of the same: the ClusterSet is being deleted, and its members leave.
+	ReasonDeleting = "Deleting"
+	// ReasonLeaving: a member has not yet said that its nodes are clean. Of MemberConnected: it leaves.
 	ReasonLeaving = "Leaving"
 	// ReasonMeshTooLarge: a pair of spec.topology has more nodes than a mesh may; it goes by gateways.
 	ReasonMeshTooLarge = "MeshTooLarge"

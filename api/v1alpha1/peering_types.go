@@ -132,7 +132,8 @@ type PeeringStatus struct {
 	// +optional
 	RollOut *RollOutReport `json:"rollOut,omitempty"`
 	// Conditions that the agent knows: MCSAPI, DNSConfigured, NodesProgrammed, AgentsRunning, GatewaysReady,
-	// NetworksAccepted, ExportsAccepted, ImportsApplied, and in a mesh NodesPublished.
+	// NetworksAccepted, ExportsAccepted, ImportsApplied, PodsRouted, in a mesh NodesPublished,
+	// and of an underlay UnderlayRouted.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -163,6 +164,12 @@ const (
 	PeeringNodesPublished = "NodesPublished"
 	// PeeringNetworksDiscovered: pod and service networks of the cluster are known.
 	PeeringNetworksDiscovered = "NetworksDiscovered"
+	// PeeringPodsRouted: every pod has addresses that other clusters route to its node. Not there until the cluster is
+	// accepted.
+	PeeringPodsRouted = "PodsRouted"
+	// PeeringUnderlayRouted, where pods share networks with nodes or Spiderpool is installed: the CNI plugin is told to
+	// have pods route the other clusters' networks by their nodes. It is Unknown where there is no plugin to tell.
+	PeeringUnderlayRouted = "UnderlayRouted"
 )
 
 // Reasons of these conditions that need a person.
@@ -189,6 +196,13 @@ const (
 	ReasonGatewayLabelIgnored = "GatewayLabelIgnored"
 	// Of PeeringNetworksAccepted: nodes left something out, and the message says what and why.
 	ReasonNetworksRefused = "NetworksRefused"
+	// Of PeeringPodsRouted: pods are outside the cluster's networks, or on a node with more networks than a NodeNetwork
+	// has room for. The message has their number, rounded down, and the oldest two of each.
+	ReasonPodsNotRouted = "PodsNotRouted"
+	// Of PeeringUnderlayRouted: the API server refuses to have the plugin's settings changed; and, where it is Unknown,
+	// there are none that Sealane knows.
+	ReasonPublishRefused = "PublishRefused"
+	ReasonNotPublished   = "NotPublished"
 	// Of PeeringNodesPublished: the cluster has more nodes than a mesh may have, and publishes none.
 	ReasonTooManyNodes = "TooManyNodes"
 	// Of PeeringExportsAccepted: the conditions of some ServiceExports say what is wrong with them.

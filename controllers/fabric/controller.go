@@ -158,7 +158,7 @@ func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, r
 		return m, again, nil
 	}
 	m.Report = ParseReport(record.Name, propagation.Status(&work), m.Record.Status.ObservedRevision)
-	answered := m.Sent != nil && m.Report.Known && m.Report.Status.ObservedRevision >= m.Sent.Revision
+	answered := m.Sent != nil && m.Report.Status.ObservedRevision >= m.Sent.Revision
 	refresh, after := mem.echo.Overdue(c, answered, propagation.Failed(&work), now)
 	m.Refresh, m.Lost = refresh, fleet.Lost(c)
 	unanswered, patience := mem.echo.Unanswered(now)

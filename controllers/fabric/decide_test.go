@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
@@ -39,7 +40,9 @@ func (w *walk) step() string {
 		if spec, ok := w.d.Peerings[m.Record.Name]; ok {
 			wrote = append(wrote, m.Record.Name)
 			m.Sent = spec.DeepCopy()
-			m.Report.Status.ObservedRevision = spec.Revision
+			if m.Report.Known {
+				m.Report.Status.ObservedRevision = spec.Revision
+			}
 		}
 		m.Record.Status = w.d.Statuses[m.Record.Name]
 		m.Refresh = false
@@ -55,6 +58,17 @@ func (w *walk) member(name string) *Member {
 		}
 	}
 	return nil
+}
+
+// silence makes a member's report unknown, until what it returns is called.
+func (w *walk) silence(name string) (end func()) {
+	m := w.member(name)
+	report := m.Report
+	m.Report = Report{}
+	return func() {
+		m.Report = report
+		m.Report.Status.ObservedRevision = m.Sent.Revision
+	}
 }
 
 // accepted renders the members' Accepted conditions.
@@ -99,9 +113,27 @@ func TestNothingNewIsWrittenTwice(t *testing.T) {
 
 func TestUnknownKeepsTheLastGood(t *testing.T) {
 	w := newWalk(known(1), known(2))
+	w.says("c2", "c1=Connected")
 	w.step()
-	w.member("c2").Report = Report{}
+	w.step()
+	answered := w.d.Statuses["c2"].ObservedRevision
+	isReported := func() bool {
+		return meta.IsStatusConditionTrue(w.d.Statuses["c2"].Conditions, v1alpha1.MemberReported)
+	}
+	if !isReported() {
+		t.Error("Reported is not True while it reports")
+	}
+	w.silence("c2")
 	w.expect(t, "c2 is unknown", w.step(), "")
+	if got := w.d.Statuses["c2"].ObservedRevision; got != answered || got == 0 {
+		t.Errorf("the newest revision answered is %d, and was %d", got, answered)
+	}
+	if isReported() {
+		t.Error("Reported is True without a report")
+	}
+	if got := w.d.Statuses["c2"].Connections; len(got) != 1 || got[0].Status != v1alpha1.ConnectionUnknown {
+		t.Errorf("connections %+v", got)
+	}
 	w.member("c2").Sent = nil
 	w.expect(t, "its Work is gone", w.step(), "c2")
 	if w.member("c2").Sent.Revision != 2 {
@@ -302,6 +334,28 @@ func TestInvalidSettingsAreNotPutIntoForce(t *testing.T) {
 	}
 	w.in.Problems = nil
 	w.expect(t, "valid again", w.step(), "c1,c2")
+}
+
+// TestAClusterSetWithoutMembersIsNotReady, whether nothing is selected or it is being deleted.
+func TestAClusterSetWithoutMembersIsNotReady(t *testing.T) {
+	w := newWalk()
+	w.step()
+	w.expect(t, "nothing is selected", w.conditions(), "Ready=False/NoMembers Connected=False/NoMembers")
+	w = newWalk(known(1), known(2))
+	w.says("c1", "c2=Connected")
+	w.says("c2", "c1=Connected")
+	w.step()
+	w.expect(t, "two", w.conditions(), "Ready=True/Ready Connected=True/Connected c1=True c2=True")
+	w.member("c1").Record.Spec.Phase, w.member("c2").Record.Spec.Phase = v1alpha1.MemberLeaving, v1alpha1.MemberLeaving
+	w.step()
+	w.expect(t, "they leave", w.conditions(), "Ready=False/NoMembers Connected=False/NoMembers c1=False c2=False")
+	w.in.Set.DeletionTimestamp = ptr.To(metav1.NewTime(w.in.Now))
+	w.step()
+	w.expect(t, "being deleted", w.conditions(), "Ready=False/Deleting Connected=False/Deleting c1=False c2=False")
+	w.in.Set.DeletionTimestamp = nil
+	w.in.Joining = []string{"c3"}
+	w.step()
+	w.expect(t, "one joins", w.conditions(), "Ready=False/WaitingForFacts Connected=False/NotConnected c1=False c2=False")
 }
 
 func TestClusterSetStatus(t *testing.T) {

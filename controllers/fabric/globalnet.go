@@ -271,7 +271,7 @@ func (s *state) mayRoute(block netip.Prefix) bool {
 	if s.Sent == nil {
 		return false
 	}
-	if !s.Report.Known || s.Report.Status.ObservedRevision < s.Sent.Revision {
+	if s.Report.Status.ObservedRevision < s.Sent.Revision {
 		return true
 	}
 	return slices.ContainsFunc(s.Sent.RemoteClusters, func(r v1alpha1.RemoteCluster) bool {

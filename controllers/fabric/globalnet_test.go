@@ -180,11 +180,11 @@ func TestBlocksOutliveMembership(t *testing.T) {
 	w.expect(t, "the block of c2", w.block("c2"), b2)
 
 	w.leave(t, "c2")
-	w.member("c1").Report.Known = false
+	heard := w.silence("c1")
 	w.in.Now = w.in.Now.Add(ipam.Retention + time.Minute)
 	w.settle(t)
 	w.expect(t, "c1 has not answered", w.block("c4"), "")
-	w.member("c1").Report.Known = true
+	heard()
 	w.settle(t)
 	w.settle(t)
 	w.expect(t, "the block of c4", w.block("c4"), b2)

@@ -131,7 +131,7 @@ func (p *mesh) complain() {
 // tooManyNodes says that a member has more nodes than one of a mesh may, and publishes none.
 func (s *state) tooManyNodes() bool {
 	c := meta.FindStatusCondition(s.Report.Status.Conditions, v1alpha1.PeeringNodesPublished)
-	return s.Report.Known && c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonTooManyNodes
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonTooManyNodes
 }
 
 // unpublished says why a member has no nodes that could be published, as far as it tells.
@@ -145,7 +145,7 @@ func (s *state) unpublished() string {
 
 // answered says that a member was asked for its nodes, and has reported since.
 func (s *state) answered() bool {
-	return s.Sent != nil && s.Report.Known && s.Report.Status.ObservedRevision >= s.Sent.Revision &&
+	return s.Sent != nil && s.Report.Status.ObservedRevision >= s.Sent.Revision &&
 		slices.ContainsFunc(s.Sent.RemoteClusters, func(r v1alpha1.RemoteCluster) bool {
 			return r.Topology == v1alpha1.TopologyMesh
 		})
@@ -329,11 +329,7 @@ func (m meshes) remote(s, other *state) v1alpha1.RemoteCluster {
 
 // nodePairs returns what a member reports of the pairs of nodes in a mesh with another; nothing if that cannot be.
 func nodePairs(s *state, other string) (pairs, straight int32) {
-	reported := s.Report.Status.Connections
-	if !s.Report.Known {
-		reported = s.Record.Status.Connections
-	}
-	for _, c := range reported {
+	for _, c := range s.Report.Status.Connections {
 		if c.Cluster == other && c.StraightNodePairs >= 0 && c.StraightNodePairs <= c.NodePairs &&
 			c.NodePairs <= v1alpha1.MaxMeshNodes*v1alpha1.MaxMeshNodes {
 			return c.NodePairs, c.StraightNodePairs

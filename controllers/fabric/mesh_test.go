@@ -58,7 +58,7 @@ func TestMesh(t *testing.T) {
 	w.member("c2").Report.Status.Nodes = nodesOf(2, 1)
 	w.expect(t, "a node leaves", w.step(), "c1")
 	w.expect(t, "c1", w.told("c1"), "c2:Mesh:n00 c3::")
-	w.member("c2").Report.Known = false
+	w.silence("c2")
 	w.expect(t, "c2 is unknown", w.step(), "")
 	w.expect(t, "c1", w.told("c1"), "c2:Mesh:n00 c3::")
 

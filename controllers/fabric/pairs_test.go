@@ -150,6 +150,8 @@ func TestReadyMeansThatMembersReachEachOther(t *testing.T) {
 		w.in.Members = append(w.in.Members, late)
 		w.step()
 		w.expect(t, "pairs", w.pairs(), "1/1")
+		w.expect(t, "conditions", w.conditions(), "Ready=False/Problems Connected=False/NotConnected c1=True c2=True "+
+			"c3=False c4=False")
 		w.expect(t, "Connected", meta.FindStatusCondition(w.d.Set.Conditions, "Connected").Message,
 			"2 of 3 members are connected to every other, 1 of 1 pairs are connected")
 	})

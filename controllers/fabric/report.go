@@ -28,7 +28,7 @@ const (
 type Report struct {
 	// Known says that the member has reported. An unknown report is never the same as an empty one.
 	Known bool
-	// Status reported, of limited size and otherwise unchecked.
+	// Status reported, of limited size and otherwise unchecked; empty, with revision 0, if the report is unknown.
 	Status v1alpha1.PeeringStatus
 	// Problem is a reason of MemberAccepted and a message if the report was thrown away as a whole.
 	Problem *v1alpha1.Problem

@@ -7,10 +7,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -126,6 +128,56 @@ func known(n int) Member {
 	m.Record.CreationTimestamp = metav1.Unix(int64(n), 0)
 	m.Record.Spec.Phase = v1alpha1.MemberActive
 	return m
+}
+
+// TestPodsThatAreNotRouted are a problem of the ClusterSet, which is ready all the same, and told of the Member.
+func TestPodsThatAreNotRouted(t *testing.T) {
+	w := connected(1, 1)
+	w.step()
+	s := &w.member("c2").Report.Status
+	s.Conditions = append(s.Conditions, metav1.Condition{Type: v1alpha1.PeeringPodsRouted, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonPodsNotRouted, Message: "2 pods"})
+	w.step()
+	w.expect(t, "problems", w.complaints(), "PodsNotRouted: c2 reports: 2 pods")
+	if !w.ready() {
+		t.Errorf("conditions %v", w.in.Set.Status.Conditions)
+	}
+	if c := meta.FindStatusCondition(w.member("c2").Record.Status.Conditions, v1alpha1.PeeringPodsRouted); c == nil ||
+		c.Message != "2 pods" {
+		t.Errorf("the Member says %+v", c)
+	}
+}
+
+// TestAnUnderlayThatIsNotRouted is a problem of the ClusterSet where the plugin cannot be told, and told of the Member
+// for as long as the report does.
+func TestAnUnderlayThatIsNotRouted(t *testing.T) {
+	w := connected(1, 1)
+	w.step()
+	s := &w.member("c2").Report.Status
+	before := s.Conditions
+	for _, c := range []struct {
+		status   metav1.ConditionStatus
+		reason   string
+		problems string
+	}{
+		{metav1.ConditionUnknown, v1alpha1.ReasonNotPublished, ""},
+		{metav1.ConditionFalse, v1alpha1.ReasonPublishRefused, "PublishRefused: c2 reports: route 10.9.0.0/16"},
+	} {
+		s.Conditions = append(slices.Clone(before), metav1.Condition{Type: v1alpha1.PeeringUnderlayRouted, Status: c.status,
+			Reason: c.reason, Message: "route 10.9.0.0/16"})
+		w.step()
+		w.expect(t, "problems", w.complaints(), c.problems)
+		got := meta.FindStatusCondition(w.member("c2").Record.Status.Conditions, v1alpha1.PeeringUnderlayRouted)
+		if got == nil || got.Status != c.status || got.Message != "route 10.9.0.0/16" {
+			t.Errorf("%s: the Member says %+v", c.reason, got)
+		}
+	}
+	s.Conditions = before
+	w.step()
+	if got := meta.FindStatusCondition(w.member("c2").Record.Status.Conditions,
+		v1alpha1.PeeringUnderlayRouted); got != nil {
+		t.Errorf("the Member still says %+v", got)
+	}
 }
 
 // TestALabelThatDoesNothing is a problem of the ClusterSet, whose network is ready all the same.

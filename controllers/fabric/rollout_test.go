@@ -36,9 +36,9 @@ func TestAFailedRollOutIsToldToTheOthers(t *testing.T) {
 	reported := func(list ...string) { w.member("c2").Report.Status.FailedRevisions = list }
 	reported("7d9f", "not a hash", "../x", "7d9f")
 	check("one has failed", "7d9f  7d9f")
-	w.member("c2").Report.Known = false
+	heard := w.silence("c2")
 	check("and the member is gone", "7d9f  7d9f")
-	w.member("c2").Report.Known = true
+	heard()
 	reported()
 	check("it is mended", "  ")
 	var many []string
@@ -115,9 +115,9 @@ func TestTheOrderIsToldToMembers(t *testing.T) {
 		!strings.Contains(text, "c1 before") {
 		t.Errorf("problems: %s", text)
 	}
-	w.member("c2").Report.Known = false
+	heard := w.silence("c2")
 	check("and is silent", "a0 b1 ", v1alpha1.ReasonRollOutStopped)
-	w.member("c2").Report.Known = true
+	heard()
 	w.member("c2").Record.Spec.Phase = v1alpha1.MemberLeaving
 	check("it leaves", "b1 all ", v1alpha1.ReasonRollingOut)
 	if r := w.member("c2").Record.Status.RollOut; r != nil {

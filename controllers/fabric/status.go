@@ -32,8 +32,12 @@ func memberStatus(s *state, states []*state, meshes meshes, down []pair, now tim
 		status.ObservedRevision = s.Report.Status.ObservedRevision
 		status.AgentVersion = clip.Line(clip.Text(s.Report.Status.AgentVersion, maxVersion))
 		for _, t := range []string{v1alpha1.MemberMCSAPI, v1alpha1.PeeringDNSConfigured, v1alpha1.PeeringNodesProgrammed,
-			v1alpha1.PeeringAgentsRunning, v1alpha1.PeeringGatewaysReady, v1alpha1.PeeringNetworksAccepted} {
+			v1alpha1.PeeringAgentsRunning, v1alpha1.PeeringGatewaysReady, v1alpha1.PeeringNetworksAccepted,
+			v1alpha1.PeeringPodsRouted, v1alpha1.PeeringUnderlayRouted} {
 			copyCondition(&status.Conditions, s.Report.Status.Conditions, t)
+		}
+		if meta.FindStatusCondition(s.Report.Status.Conditions, v1alpha1.PeeringUnderlayRouted) == nil {
+			meta.RemoveStatusCondition(&status.Conditions, v1alpha1.PeeringUnderlayRouted) // it is an underlay no more
 		}
 	}
 	status.Connections, status.Nodes = connections(s, states, meshes), s.nodes
@@ -43,6 +47,11 @@ func memberStatus(s *state, states []*state, meshes meshes, down []pair, now tim
 	if !s.active() {
 		// It has released its networks, and somebody else may have them when it comes back.
 		status.AcceptedAt = nil
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: v1alpha1.MemberConnected, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonLeaving,
+			Message:            "the cluster leaves, and no member is told of it any more",
+			ObservedGeneration: s.Record.Generation, LastTransitionTime: metav1.NewTime(now),
+		})
 		if cleaned(s) {
 			meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 				Type: v1alpha1.MemberCleaned, Status: metav1.ConditionTrue, Reason: v1alpha1.MemberCleaned,
@@ -107,12 +116,12 @@ func networksChanged(before, after v1alpha1.MemberStatus) string {
 // cleaned says that a member was told that it leaves, and has answered that its nodes are clean.
 func cleaned(s *state) bool {
 	return s.Sent != nil && s.Sent.Phase == v1alpha1.MemberLeaving &&
-		s.Report.Known && s.Report.Status.Cleaned && s.Report.Status.ObservedRevision >= s.Sent.Revision
+		s.Report.Status.Cleaned && s.Report.Status.ObservedRevision >= s.Sent.Revision
 }
 
 // complain takes over what a member itself says is wrong there.
 func complain(s *state) {
-	if !s.active() || !s.Report.Known {
+	if !s.active() {
 		return
 	}
 	for _, c := range s.Report.Status.Conditions {
@@ -136,6 +145,10 @@ func troubles(kind string) []string {
 		return []string{v1alpha1.ReasonGatewaysNotReady, v1alpha1.ReasonGatewayLabelIgnored}
 	case v1alpha1.PeeringNetworksAccepted:
 		return []string{v1alpha1.ReasonNetworksRefused}
+	case v1alpha1.PeeringPodsRouted:
+		return []string{v1alpha1.ReasonPodsNotRouted}
+	case v1alpha1.PeeringUnderlayRouted:
+		return []string{v1alpha1.ReasonPublishRefused}
 	case v1alpha1.PeeringNodesPublished:
 		return []string{v1alpha1.ReasonTooManyNodes}
 	case v1alpha1.PeeringExportsAccepted:
@@ -211,11 +224,11 @@ func isReason(s string) bool {
 }
 
 // bearable are the reasons of problems that leave the network ready: with a service, which concern its owner, of a mesh
-// whose traffic goes by gateways instead, and of a label that does nothing.
+// whose traffic goes by gateways instead, of a label that does nothing, and of pods that have addresses from elsewhere.
 var bearable = []string{v1alpha1.ReasonExportsRefused, v1alpha1.ReasonNameTaken, v1alpha1.ReasonImportRefused,
 	v1alpha1.ReasonTooManyNodes, v1alpha1.ReasonMeshTooLarge, v1alpha1.ReasonNodeAddressesShared,
 	v1alpha1.ReasonNodeFamiliesDiffer, v1alpha1.ReasonNodesNotPublished, v1alpha1.ReasonMeshNotConnected,
-	v1alpha1.ReasonGlobalAddresses, v1alpha1.ReasonGatewayLabelIgnored}
+	v1alpha1.ReasonGlobalAddresses, v1alpha1.ReasonGatewayLabelIgnored, v1alpha1.ReasonPodsNotRouted}
 
 // setStatus sums up the members.
 func setStatus(in Input, states []*state, t tally, statuses map[string]v1alpha1.MemberStatus,
@@ -269,24 +282,46 @@ func setStatus(in Input, states []*state, t tally, statuses map[string]v1alpha1.
 	case len(waiting) > 0:
 		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonWaitingForFacts
 		ready.Message = bounded("waiting for the first report of: " + strings.Join(waiting, ", "))
+	case status.Members == 0:
+		ready.Status = metav1.ConditionFalse
+		ready.Reason, ready.Message = deserted(in)
 	case len(t.down) > 0:
 		ready.Status, ready.Reason, ready.Message = unreached(t)
 	}
-	connected := metav1.Condition{Type: v1alpha1.ClusterSetConnected, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReasonConnected, Message: fmt.Sprintf("%d members are connected to each other", status.Members)}
-	if status.ConnectedMembers != status.Members {
-		connected.Status, connected.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotConnected
-		if status.AcceptedMembers == status.Members {
-			connected.Status, connected.Reason, _ = unreached(t)
-		}
-		connected.Message = fmt.Sprintf("%d of %d members are connected to every other, %d of %d pairs are connected",
-			status.ConnectedMembers, status.Members, status.ConnectedPairs, status.Pairs)
-	}
-	for _, c := range []metav1.Condition{ready, connected} {
+	for _, c := range []metav1.Condition{ready, membersConnected(in, t, status)} {
 		c.ObservedGeneration, c.LastTransitionTime = in.Set.Generation, metav1.NewTime(in.Now)
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	return status
+}
+
+// membersConnected is ClusterSetConnected by the members that are counted already.
+func membersConnected(in Input, t tally, status v1alpha1.ClusterSetStatus) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ClusterSetConnected, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonConnected, Message: fmt.Sprintf("%d members are connected to each other", status.Members)}
+	switch {
+	case status.Members == 0:
+		c.Status = metav1.ConditionFalse
+		c.Reason, c.Message = deserted(in)
+	case status.ConnectedMembers != status.Members:
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotConnected
+		if status.AcceptedMembers == status.Members {
+			c.Status, c.Reason, _ = unreached(t)
+		}
+		c.Message = fmt.Sprintf("%d of %d members are connected to every other, %d of %d pairs are connected",
+			status.ConnectedMembers, status.Members, status.ConnectedPairs, status.Pairs)
+	}
+	return c
+}
+
+// deserted says why a ClusterSet has no member, and what to do.
+func deserted(in Input) (reason, message string) {
+	if !in.Set.DeletionTimestamp.IsZero() {
+		return v1alpha1.ReasonDeleting, "the ClusterSet is being deleted, and its members have left; it goes when " +
+			"Karmada has taken the agents out of their clusters, and can be created anew then"
+	}
+	return v1alpha1.ReasonNoMembers, "the ClusterSet has no member: spec.clusterAffinity selects no cluster of Karmada " +
+		"that is not another's; correct it, or join clusters to Karmada"
 }
 
 // setRolledOut takes over whether all members have their new node agents; nil is of a ClusterSet none of whose members

@@ -96,16 +96,21 @@ func Problems(s State, name string) []v1alpha1.Problem {
 				"Karmada first", cluster)
 		}
 	}
-	if unknown := unknownExporters(s, set); len(unknown) > 0 {
-		add("", v1alpha1.ReasonClusterNotFound, "spec.services.exporters of ClusterSet %s names clusters that Karmada does "+
-			"not have: %s; correct the names, or join these clusters to Karmada: the rules are in force without them",
-			name, clip.List(unknown, maxNamed))
+	known := make(map[string]bool, len(s.Clusters))
+	for i := range s.Clusters {
+		known[s.Clusters[i].Name] = true
 	}
-	if unknown := unknownPaired(s, set); len(unknown) > 0 {
-		add("", v1alpha1.ReasonClusterNotFound,
-			"spec.topology of ClusterSet %s names clusters that Karmada does not have: %s; "+
-				"correct the names, or join these clusters to Karmada: the other pairs are in force", name,
-			clip.List(unknown, maxNamed))
+	for _, f := range naming(set) {
+		var unknown []string
+		for _, n := range f.names {
+			if !known[n.cluster] {
+				unknown = append(unknown, n.String())
+			}
+		}
+		if len(unknown) > 0 {
+			add("", v1alpha1.ReasonClusterNotFound, "%s of ClusterSet %s names clusters that Karmada does not have: %s; "+
+				"correct the names, or join these clusters to Karmada: %s", f.path, name, clip.List(unknown, maxNamed), f.meanwhile)
+		}
 	}
 	if reason, why := unfitCanary(s, set, owners); reason != "" {
 		canary := set.Spec.RollOut.Canary
@@ -139,33 +144,46 @@ func unfitCanary(s State, set *v1alpha1.ClusterSet, owners map[string]string) (r
 // maxNamed is how many clusters a message names.
 const maxNamed = 10
 
-// unknownExporters returns the clusters that a rule of a ClusterSet's exporters names and Karmada does not have, each
-// with the place of the rule.
-func unknownExporters(s State, set *v1alpha1.ClusterSet) []string {
-	known := make(map[string]bool, len(s.Clusters))
-	for i := range s.Clusters {
-		known[s.Clusters[i].Name] = true
-	}
-	var unknown []string
-	for i, rule := range set.Spec.Services.Exporters {
-		for _, cluster := range rule.ClusterNames {
-			if !known[cluster] {
-				unknown = append(unknown, fmt.Sprintf("%s (exporters[%d])", clip.Line(cluster), i))
-			}
-		}
-	}
-	return unknown
+// field of a ClusterSet that names clusters.
+type field struct {
+	path  string
+	names []place
+	// meanwhile is what holds while one of them does not exist.
+	meanwhile string
 }
 
-// unknownPaired is the same for the pairs of a ClusterSet's topology.
-func unknownPaired(s State, set *v1alpha1.ClusterSet) []string {
-	var unknown []string
-	for i, pair := range set.Spec.Topology.Pairs {
-		for _, cluster := range pair.Clusters {
-			if s.Cluster(cluster) == nil {
-				unknown = append(unknown, fmt.Sprintf("%s (pairs[%d])", clip.Line(cluster), i))
-			}
+// place is where a cluster is named: in which entry of a list, if that has a name.
+type place struct{ cluster, entry string }
+
+func (p place) String() string {
+	if p.entry == "" {
+		return clip.Line(p.cluster)
+	}
+	return fmt.Sprintf("%s (%s)", clip.Line(p.cluster), p.entry)
+}
+
+// naming returns the fields of a ClusterSet that name clusters, but for the selection and the canary: each name of
+// these is a problem of its own.
+func naming(set *v1alpha1.ClusterSet) []field {
+	exclude := field{path: "spec.clusterAffinity.exclude", meanwhile: "each other cluster that is selected belongs"}
+	for _, cluster := range set.Spec.ClusterAffinity.ExcludeClusters {
+		exclude.names = append(exclude.names, place{cluster: cluster})
+	}
+	stated := field{path: "spec.clusters", meanwhile: "what it states of them has no effect"}
+	for i := range set.Spec.Clusters {
+		stated.names = append(stated.names, place{cluster: set.Spec.Clusters[i].Name})
+	}
+	exporters := field{path: "spec.services.exporters", meanwhile: "the rules are in force without them"}
+	for i, rule := range set.Spec.Services.Exporters {
+		for _, cluster := range rule.ClusterNames {
+			exporters.names = append(exporters.names, place{cluster, fmt.Sprintf("exporters[%d]", i)})
 		}
 	}
-	return unknown
+	pairs := field{path: "spec.topology", meanwhile: "the other pairs are in force"}
+	for i, pair := range set.Spec.Topology.Pairs {
+		for _, cluster := range pair.Clusters {
+			pairs.names = append(pairs.names, place{cluster, fmt.Sprintf("pairs[%d]", i)})
+		}
+	}
+	return []field{exclude, stated, exporters, pairs}
 }

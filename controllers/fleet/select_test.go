@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,6 +116,27 @@ func TestPairsThatDoNotExist(t *testing.T) {
 	if len(problems) != 1 || problems[0].Reason != v1alpha1.ReasonClusterNotFound ||
 		!strings.Contains(problems[0].Message, "not have: cl (pairs[1]);") {
 		t.Errorf("problems %v", problems)
+	}
+}
+
+// What is stated of a cluster that does not exist, and an exclusion that excludes nobody, are problems.
+func TestNamesThatDoNotExist(t *testing.T) {
+	blue := set("blue", 0)
+	blue.Spec.ClusterAffinity.ExcludeClusters = []string{"c2", "c-2"}
+	blue.Spec.Clusters = []v1alpha1.ClusterOverride{{Name: "c1"}, {Name: "c2"}, {Name: "cl"}, {Name: "c12"}}
+	state := State{Sets: []v1alpha1.ClusterSet{blue}, Clusters: []clusterv1alpha1.Cluster{cluster("c1"), cluster("c2")}}
+	var got []string
+	for _, p := range Problems(state, "blue") {
+		got = append(got, p.Cluster+p.Reason+" "+p.Message)
+	}
+	want := []string{
+		"ClusterNotFound spec.clusterAffinity.exclude of ClusterSet blue names clusters that Karmada does not have: c-2; " +
+			"correct the names, or join these clusters to Karmada: each other cluster that is selected belongs",
+		"ClusterNotFound spec.clusters of ClusterSet blue names clusters that Karmada does not have: cl, c12; " +
+			"correct the names, or join these clusters to Karmada: what it states of them has no effect",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("problems %q", got)
 	}
 }
 
