@@ -37,23 +37,23 @@ func idOf(key wgtypes.Key) plan.PeerID {
 }
 
 // open returns the kernel and its node's ID.
-func open(t *testing.T) (*kernel.Kernel, plan.PeerID) {
+func open(t testing.TB) (*kernel.Kernel, plan.PeerID) {
 	t.Helper()
 	key, err := wgtypes.GeneratePrivateKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := openWith(t, key, testr.New(t))
+	k := openWith(t, key, testr.NewWithInterface(t, testr.Options{}))
 	return k, idOf(key)
 }
 
-func openWith(t *testing.T, key wgtypes.Key, log logr.Logger) *kernel.Kernel {
+func openWith(t testing.TB, key wgtypes.Key, log logr.Logger) *kernel.Kernel {
 	t.Helper()
 	return openHeld(t, key, cable.NewHolder(log))
 }
 
 // openHeld opens a kernel whose userspace devices others hold.
-func openHeld(t *testing.T, key wgtypes.Key, holder cable.Devices) *kernel.Kernel {
+func openHeld(t testing.TB, key wgtypes.Key, holder cable.Devices) *kernel.Kernel {
 	t.Helper()
 	c, err := cable.OpenWireGuard(cable.OneKey(key), holder)
 	if err != nil {
@@ -63,7 +63,7 @@ func openHeld(t *testing.T, key wgtypes.Key, holder cable.Devices) *kernel.Kerne
 }
 
 // openDrivers opens the kernel, which is clean at the end of the test, before its drivers are closed.
-func openDrivers(t *testing.T, drivers map[string]kernel.Driver, closeDrivers func() error) *kernel.Kernel {
+func openDrivers(t testing.TB, drivers map[string]kernel.Driver, closeDrivers func() error) *kernel.Kernel {
 	t.Helper()
 	k, err := kernel.New(drivers, "/proc/sys/net")
 	if err != nil {
@@ -172,6 +172,12 @@ func readObjects(t *testing.T, objects string) (in topology.Input) {
 		case strings.Contains(doc, "kind: Peering"):
 			in.Peering = &v1alpha1.Peering{}
 			unmarshal(t, []byte(doc), in.Peering)
+		case strings.Contains(doc, "kind: GlobalAllocation"):
+			in.GlobalAllocations = append(in.GlobalAllocations, v1alpha1.GlobalAllocation{})
+			unmarshal(t, []byte(doc), &in.GlobalAllocations[len(in.GlobalAllocations)-1])
+		case strings.Contains(doc, "kind: ClusterGlobalEgressIP"):
+			in.ClusterGlobalEgressIP = &v1alpha1.ClusterGlobalEgressIP{}
+			unmarshal(t, []byte(doc), in.ClusterGlobalEgressIP)
 		case strings.Contains(doc, "kind: Gateway"):
 			in.Gateways = append(in.Gateways, v1alpha1.Gateway{})
 			unmarshal(t, []byte(doc), &in.Gateways[len(in.Gateways)-1])
@@ -190,7 +196,7 @@ func unmarshal(t *testing.T, doc []byte, into any) {
 	}
 }
 
-func run(t *testing.T, script string) string {
+func run(t testing.TB, script string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "sh", "-ec", script).CombinedOutput()
 	if err != nil {
@@ -200,7 +206,7 @@ func run(t *testing.T, script string) string {
 }
 
 // reach makes the kernel hold a plan, and checks that it does.
-func reach(t *testing.T, k *kernel.Kernel, want plan.Plan) {
+func reach(t testing.TB, k *kernel.Kernel, want plan.Plan) {
 	t.Helper()
 	have, err := k.Observe(t.Context())
 	if err != nil {

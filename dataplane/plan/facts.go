@@ -20,6 +20,8 @@ type NodeFacts struct {
 	// PodAddresses are the node's addresses inside its cluster's pod CIDRs, at most one a family. Host
 	// traffic to remote clusters leaves from them. A CNI may give the node none.
 	PodAddresses []netip.Addr
+	// Underlays are the networks that the link with the node's address connects it to.
+	Underlays []netip.Prefix
 	// UnderlayMTU of the link that carries the node address, in bytes; 0 when unknown.
 	UnderlayMTU int
 	// IPv6 says that the kernel has it.

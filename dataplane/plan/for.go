@@ -31,7 +31,7 @@ func For(t topology.Topology, n NodeFacts) Plan {
 		Neighbours: v.neighbours(),
 		FDB:        v.fdb(),
 		Routes: slices.Concat(v.standing(v.hasWay), v.unassigned(), v.throws(), v.outbound(), v.received(), v.shares(),
-			v.flowRoutes(), v.backends(), v.probed(), v.inbound(), v.meshRoutes()),
+			v.flowRoutes(), v.backends(), v.probed(), v.inbound(), v.neighboursOfPods(), v.meshRoutes()),
 		Rules:          slices.Concat(v.inboundRules(), v.meshRules(), v.flowRules(), v.outboundRules()),
 		Tunnels:        v.tunnels(),
 		Tables:         v.tables(),

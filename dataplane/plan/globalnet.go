@@ -162,6 +162,8 @@ func (v *view) services(f Family) (chains []Chain, maps []Map) {
 func (v *view) podMaps() []Map {
 	to := Map{Name: mapPods, Key: "ipv4_addr", Value: "ipv4_addr"}
 	from := Map{Name: mapSources, Key: "ipv4_addr", Value: "ipv4_addr"}
+	to.Elements = make([]MapElement, 0, len(v.Local.GlobalPods))
+	from.Elements = make([]MapElement, 0, len(v.Local.GlobalPods))
 	for _, p := range v.Local.GlobalPods {
 		to.Elements = append(to.Elements, MapElement{Key: p.Global.String(), Value: p.IP.String()})
 		if p.Source {

@@ -61,12 +61,9 @@ func readInput(t *testing.T, objects []byte) topology.Input {
 		case "Gateway":
 			in.Gateways = append(in.Gateways, v1alpha1.Gateway{})
 			unmarshal(t, []byte(doc), &in.Gateways[len(in.Gateways)-1])
-		case "GlobalIngressIP":
-			in.GlobalIngressIPs = append(in.GlobalIngressIPs, v1alpha1.GlobalIngressIP{})
-			unmarshal(t, []byte(doc), &in.GlobalIngressIPs[len(in.GlobalIngressIPs)-1])
-		case "GlobalEgressIP":
-			in.GlobalEgressIPs = append(in.GlobalEgressIPs, v1alpha1.GlobalEgressIP{})
-			unmarshal(t, []byte(doc), &in.GlobalEgressIPs[len(in.GlobalEgressIPs)-1])
+		case "GlobalAllocation":
+			in.GlobalAllocations = append(in.GlobalAllocations, v1alpha1.GlobalAllocation{})
+			unmarshal(t, []byte(doc), &in.GlobalAllocations[len(in.GlobalAllocations)-1])
 		case "ClusterGlobalEgressIP":
 			in.ClusterGlobalEgressIP = &v1alpha1.ClusterGlobalEgressIP{}
 			unmarshal(t, []byte(doc), in.ClusterGlobalEgressIP)

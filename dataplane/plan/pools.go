@@ -32,6 +32,9 @@ func (v *view) pools(f Family) (chains []Chain, maps []Map) {
 // egressPods leads from pods to the chain of their range. A pod that is known by an address of its own is in no pool
 // of a namespace.
 func (v *view) egressPods() []MapElement {
+	if len(v.Local.Egress) == 0 {
+		return nil
+	}
 	own := map[netip.Addr]bool{}
 	if v.knowsPods() {
 		for _, p := range v.Local.GlobalPods {

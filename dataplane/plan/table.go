@@ -3,11 +3,14 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 // TableEdit turns a table that is there into Table, in one transaction, and leaves alone what is as it should
@@ -47,7 +50,7 @@ func edit(want, have Table) (TableEdit, bool) {
 		if slices.Contains(h.Elements, netip.Prefix{}) {
 			return TableEdit{}, false
 		}
-		e.elements(setElements(w), setElements(h))
+		e.setElements(w, h)
 	}
 	oldMaps := index(have.Maps, func(m Map) string { return m.Name })
 	for _, w := range want.Maps {
@@ -58,10 +61,10 @@ func edit(want, have Table) (TableEdit, bool) {
 		} else if w.Key != h.Key || w.Value != h.Value {
 			return TableEdit{}, false
 		}
-		e.elements(mapElements(w), mapElements(h))
+		e.mapElements(w, h)
 	}
 	for _, m := range oldMaps {
-		e.elements(nil, mapElements(m)) // they may refer to chains
+		e.mapElements(Map{Name: m.Name}, m) // they may refer to chains
 	}
 	chains := index(have.Chains, func(c Chain) string { return c.Name })
 	for _, w := range want.Chains {
@@ -78,39 +81,60 @@ func edit(want, have Table) (TableEdit, bool) {
 	return e, true
 }
 
-// elements notes what to add and remove. A map's element of another value is removed and added.
-func (e *TableEdit) elements(want, have []Element) {
-	itself := func(e Element) Element { return e }
-	wanted, there := index(want, itself), index(have, itself)
-	for _, w := range want {
-		if _, ok := there[w]; !ok {
-			e.Added = append(e.Added, w)
+// setElements notes what to add to a set, and what to remove.
+func (e *TableEdit) setElements(want, have Set) {
+	element := func(p netip.Prefix) Element { return Element{Set: want.Name, Key: p.String()} }
+	walk(want.Elements, have.Elements, netfacts.Compare,
+		func(p netip.Prefix) { e.Added = append(e.Added, element(p)) },
+		func(p netip.Prefix) { e.Removed = append(e.Removed, element(p)) })
+}
+
+// mapElements does the same with a map. An element of another value is removed and added.
+func (e *TableEdit) mapElements(want, have Map) {
+	element := func(m MapElement) Element { return Element{want.Name, m.Key, m.Value} }
+	walk(want.Elements, have.Elements, MapElement.compare,
+		func(m MapElement) { e.Added = append(e.Added, element(m)) },
+		func(m MapElement) { e.Removed = append(e.Removed, element(m)) })
+}
+
+func (m MapElement) compare(other MapElement) int {
+	return cmp.Or(strings.Compare(m.Key, other.Key), strings.Compare(m.Value, other.Value))
+}
+
+// walk goes through want and have side by side, and costs nothing for what is in both. They are sorted, or copies of
+// them are.
+func walk[E any](want, have []E, compare func(a, b E) int, add, remove func(E)) {
+	want, have = ordered(want, compare), ordered(have, compare)
+	for len(want) > 0 && len(have) > 0 {
+		switch c := compare(want[0], have[0]); {
+		case c < 0:
+			add(want[0])
+			want = want[1:]
+		case c > 0:
+			remove(have[0])
+			have = have[1:]
+		default:
+			want, have = want[1:], have[1:]
 		}
+	}
+	for _, w := range want {
+		add(w)
 	}
 	for _, h := range have {
-		if _, ok := wanted[h]; !ok {
-			e.Removed = append(e.Removed, h)
-		}
+		remove(h)
 	}
+}
+
+func ordered[E any](elements []E, compare func(a, b E) int) []E {
+	if slices.IsSortedFunc(elements, compare) {
+		return elements
+	}
+	elements = slices.Clone(elements)
+	slices.SortFunc(elements, compare)
+	return elements
 }
 
 func names[E any](gone map[string]E) []string { return slices.Sorted(maps.Keys(gone)) }
-
-func setElements(s Set) []Element {
-	out := make([]Element, len(s.Elements))
-	for i, p := range s.Elements {
-		out[i] = Element{Set: s.Name, Key: p.String()}
-	}
-	return out
-}
-
-func mapElements(m Map) []Element {
-	out := make([]Element, len(m.Elements))
-	for i, e := range m.Elements {
-		out[i] = Element{m.Name, e.Key, e.Value}
-	}
-	return out
-}
 
 // String says what changes, on one line.
 func (e TableEdit) String() string {

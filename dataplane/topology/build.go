@@ -52,11 +52,10 @@ type Input struct {
 	Nodes    []corev1.Node
 	// NodeNetworks say which addresses the pods of nodes have beyond spec.podCIDRs.
 	NodeNetworks []v1alpha1.NodeNetwork
-	// GlobalIngressIPs of the cluster's services.
-	GlobalIngressIPs []v1alpha1.GlobalIngressIP
-	// ClusterGlobalEgressIP is nil while there is none; GlobalEgressIPs are those of namespaces and pods.
+	// GlobalAllocations say whose the global addresses are. A Problem of one names its owner, and where that has it.
+	GlobalAllocations []v1alpha1.GlobalAllocation
+	// ClusterGlobalEgressIP is nil while there is none.
 	ClusterGlobalEgressIP *v1alpha1.ClusterGlobalEgressIP
-	GlobalEgressIPs       []v1alpha1.GlobalEgressIP
 	// Protected is what this node must go on reaching as it does without other clusters.
 	Protected []Protected
 }
@@ -78,8 +77,8 @@ func Build(in Input) Topology {
 		b.buildPeering(in.Peering.Spec)
 		b.buildNodeNetworks(in.NodeNetworks)
 	}
-	b.buildServices(in.GlobalIngressIPs)
-	b.buildEgress(in.ClusterGlobalEgressIP, in.GlobalEgressIPs)
+	b.buildServices(in.GlobalAllocations)
+	b.buildEgress(in.ClusterGlobalEgressIP, in.GlobalAllocations)
 	b.buildGateways(in.Gateways)
 	if in.Peering != nil && in.Peering.Spec.Phase != v1alpha1.MemberLeaving {
 		b.buildRemotes(in.Peering.Spec.RemoteClusters)

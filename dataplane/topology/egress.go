@@ -30,7 +30,8 @@ type EgressPool struct {
 // buildEgress takes the addresses that connections come from. Of two ranges that overlap the older stays, and none
 // takes what the cluster has. A pod is in the pool that selects it, or else in that of its namespace; of two, the
 // older.
-func (b *builder) buildEgress(cluster *v1alpha1.ClusterGlobalEgressIP, pools []v1alpha1.GlobalEgressIP) {
+func (b *builder) buildEgress(cluster *v1alpha1.ClusterGlobalEgressIP,
+	allocations []v1alpha1.GlobalAllocation) {
 	block := b.Local.Global
 	if !block.IsValid() {
 		return
@@ -47,24 +48,20 @@ func (b *builder) buildEgress(cluster *v1alpha1.ClusterGlobalEgressIP, pools []v
 	owners := make([]string, globalnet.EgressSize(block)+1)
 	take(owners, reserved, "the cluster")
 	take(owners, b.Local.ClusterEgress, "the cluster")
-	pools = slices.Clone(pools)
-	slices.SortFunc(pools, func(x, y v1alpha1.GlobalEgressIP) int {
-		return cmp.Or(cmp.Compare(rank(x), rank(y)), x.CreationTimestamp.Compare(y.CreationTimestamp.Time),
-			cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+	pools := having(allocations, func(s v1alpha1.GlobalAllocationSpec) bool { return s.Egress != nil })
+	slices.SortFunc(pools, func(x, y *v1alpha1.GlobalAllocation) int {
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), oldest(x, y))
 	})
 	pooled := map[netip.Addr]bool{}
 	for _, p := range pools {
-		if p.Status.Range == nil {
-			continue
-		}
-		ref := "GlobalEgressIP/" + p.Namespace + "/" + p.Name
-		r, f := b.egressRange(p.Status.Range, owners)
+		ref, egress := "GlobalEgressIP/"+p.Spec.Owner.Namespace+"/"+p.Spec.Owner.Name, p.Spec.Egress
+		r, f := b.egressRange(&egress.EgressRange, owners)
 		if f != nil {
 			b.left(ref, "status.range", f)
 			continue
 		}
 		take(owners, r, ref)
-		pool := EgressPool{EgressRange: r, Pods: b.egressPods(ref, p.Status.Pods, pooled), Namespace: rank(p) > 0}
+		pool := EgressPool{EgressRange: r, Pods: b.egressPods(ref, egress.Pods, pooled), Namespace: rank(p) > 0}
 		if len(pool.Pods) > 0 {
 			b.Local.Egress = append(b.Local.Egress, pool)
 		}
@@ -73,8 +70,8 @@ func (b *builder) buildEgress(cluster *v1alpha1.ClusterGlobalEgressIP, pools []v
 }
 
 // rank is 0 for what selects pods, and 1 for a whole namespace.
-func rank(p v1alpha1.GlobalEgressIP) int {
-	if p.Spec.Selects() {
+func rank(a *v1alpha1.GlobalAllocation) int {
+	if a.Spec.Egress.Selected {
 		return 0
 	}
 	return 1

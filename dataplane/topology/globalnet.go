@@ -88,32 +88,61 @@ func (b *builder) remoteBlock(c v1alpha1.RemoteCluster) (netip.Prefix, bool) {
 	return p, true
 }
 
-// globalOwners are who has which global address, and which pods are the source of what they send by one.
+// globalOwner is a service, or one of the pods behind it.
+type globalOwner struct{ ref, pod string }
+
+func (o globalOwner) String() string {
+	if o.pod == "" {
+		return o.ref
+	}
+	return o.ref + " for " + clip.Quote(o.pod)
+}
+
+// globalOwners are who has which global address, by its number, and which pods are the source of what they send by one.
 type globalOwners struct {
-	owners  map[netip.Addr]string
+	owners  map[int]globalOwner
 	sources map[netip.Addr]bool
 }
 
+// oldest compares allocations by age and, of one age, by their owners and their own names.
+func oldest(x, y *v1alpha1.GlobalAllocation) int {
+	a, b := &x.Spec.Owner, &y.Spec.Owner
+	return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.Name, b.Name), cmp.Compare(x.Name, y.Name))
+}
+
+// having returns those of the allocations that have something.
+func having(allocations []v1alpha1.GlobalAllocation, has func(v1alpha1.GlobalAllocationSpec) bool,
+) []*v1alpha1.GlobalAllocation {
+	var out []*v1alpha1.GlobalAllocation
+	for i := range allocations {
+		if has(allocations[i].Spec) {
+			out = append(out, &allocations[i])
+		}
+	}
+	return out
+}
+
 // buildServices takes the services and the pods that have a global address. Of two with the same the older has it.
-func (b *builder) buildServices(ips []v1alpha1.GlobalIngressIP) {
+func (b *builder) buildServices(allocations []v1alpha1.GlobalAllocation) {
 	if !b.Local.Global.IsValid() {
 		return
 	}
-	ips = slices.DeleteFunc(slices.Clone(ips), func(g v1alpha1.GlobalIngressIP) bool {
-		return g.Status.IP == "" && len(g.Status.Pods) == 0
-	})
-	slices.SortFunc(ips, func(x, y v1alpha1.GlobalIngressIP) int {
-		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace),
-			cmp.Compare(x.Name, y.Name))
-	})
-	taken := globalOwners{make(map[netip.Addr]string, len(ips)), map[netip.Addr]bool{}}
-	for _, g := range ips {
-		ref := "GlobalIngressIP/" + g.Namespace + "/" + g.Name
+	owned := having(allocations, func(s v1alpha1.GlobalAllocationSpec) bool { return s.Ingress != nil })
+	slices.SortFunc(owned, oldest)
+	pods := 0
+	for _, a := range owned {
+		pods += len(a.Spec.Ingress.Pods)
+	}
+	taken := globalOwners{make(map[int]globalOwner, len(owned)+pods), make(map[netip.Addr]bool, pods)}
+	b.Local.GlobalPods = slices.Grow(b.Local.GlobalPods, pods)
+	for _, a := range owned {
+		ref, ingress := "GlobalIngressIP/"+a.Spec.Owner.Namespace+"/"+a.Spec.Owner.Name, a.Spec.Ingress
 		// What is only kept for somebody may be another's by now.
-		if g.Status.IP != "" && g.Status.ReleasedAt == nil {
-			b.service(ref, g.Status, &taken)
+		if ingress.IP != "" && ingress.ReleasedAt == nil {
+			b.service(ref, ingress, &taken)
 		}
-		for _, p := range g.Status.Pods {
+		for _, p := range ingress.Pods {
 			if p.GlobalIP != "" && p.ReleasedAt == nil {
 				b.globalPod(ref, p, &taken)
 			}
@@ -124,26 +153,27 @@ func (b *builder) buildServices(ips []v1alpha1.GlobalIngressIP) {
 }
 
 // global returns an address that is for a service or a pod, and nobody else's.
-func (b *builder) global(ref, text string, taken *globalOwners) (netip.Addr, *fault) {
+func (b *builder) global(owner globalOwner, text string, taken *globalOwners) (netip.Addr, *fault) {
 	a, err := netip.ParseAddr(text)
-	_, inBlock := globalnet.Number(b.Local.Global, a)
+	number, inBlock := globalnet.Number(b.Local.Global, a)
+	other, used := taken.owners[number]
 	switch {
 	case err != nil || !inBlock:
 		return a, faultf(ReasonNotInBlock, "%s is not an address for services in %s", clip.Quote(text), b.Local.Global)
-	case taken.owners[a] != "":
-		return a, faultf(ReasonDuplicate, "%s is the address of %s", a, taken.owners[a])
+	case used:
+		return a, faultf(ReasonDuplicate, "%s is the address of %s", a, other)
 	}
-	taken.owners[a] = ref
+	taken.owners[number] = owner
 	return a, nil
 }
 
-func (b *builder) service(ref string, status v1alpha1.GlobalIngressIPStatus, taken *globalOwners) {
-	a, f := b.global(ref, status.IP, taken)
+func (b *builder) service(ref string, of *v1alpha1.IngressAllocation, taken *globalOwners) {
+	a, f := b.global(globalOwner{ref: ref}, of.IP, taken)
 	if f != nil {
 		b.left(ref, "status.ip", f)
 		return
 	}
-	s := Service{Address: a, Ports: b.servicePorts(ref, status.Ports)}
+	s := Service{Address: a, Ports: b.servicePorts(ref, of.Ports)}
 	if len(s.Ports) > 0 {
 		b.Local.Services = append(b.Local.Services, s)
 	}
@@ -151,7 +181,7 @@ func (b *builder) service(ref string, status v1alpha1.GlobalIngressIPStatus, tak
 
 // globalPod accepts pods alone: all ports of a pod are reached, and those of a node are not for others.
 func (b *builder) globalPod(ref string, p v1alpha1.GlobalPod, taken *globalOwners) {
-	a, f := b.global(ref+" for "+clip.Quote(p.Name), p.GlobalIP, taken)
+	a, f := b.global(globalOwner{ref, p.Name}, p.GlobalIP, taken)
 	var ip netip.Addr
 	if f == nil {
 		ip, f = b.podAddress(p.IP)

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
@@ -222,6 +223,7 @@ func TestGlobalAddressesOfPods(t *testing.T) {
 	change(m, peering, func(p *v1alpha1.Peering) {
 		p.Spec.GlobalCIDR, p.Spec.Networks.PodCIDRs = "120.1.0.0/24", []string{"10.7.0.0/16"}
 	})
+	m.node("node-b", "10.7.0.0/24", "192.0.2.2")
 	headless := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "db"}}
 	headless.Spec.ClusterIP, headless.Spec.Ports = corev1.ClusterIPNone, []corev1.ServicePort{{Name: "http", Port: 80}}
 	m.create(headless)
@@ -230,6 +232,7 @@ func TestGlobalAddressesOfPods(t *testing.T) {
 		for i := range out {
 			name := fmt.Sprintf("db-%d", i)
 			out[i].Hostname, out[i].TargetRef = &name, &corev1.ObjectReference{Kind: "Pod", Namespace: "sample", Name: name}
+			out[i].NodeName = ptr.To("node-b")
 		}
 		return out
 	}

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -95,6 +97,38 @@ func TestNodeNetworks(t *testing.T) {
 		m.nodeNetwork("node-a", "10.6.0.1/32 10.6.0.5/32 10.6.0.9/32 10.6.0.13/32 10.6.0.17/32 10.8.1.5/32")
 		m.delete(o)
 		m.nodeNetwork("node-a", "10.6.0.1/32 10.6.0.5/32 10.6.0.9/32 10.6.0.13/32 10.6.0.17/32 10.8.1.5/32")
+	})
+	m.run("what is not reached is said", func(*testing.T) {
+		m.peeringCondition("PodsRouted", metav1.ConditionTrue, "Routed", "")
+		foreign := m.podOn("node-a", "foreign", "198.51.100.7")
+		m.peeringCondition("PodsRouted", metav1.ConditionFalse, v1alpha1.ReasonPodsNotRouted, "1 pod with addresses "+
+			"outside the cluster's pod networks: sample/foreign (198.51.100.7 on node node-a)")
+		change(m, peering, func(p *v1alpha1.Peering) {
+			p.Spec.Networks.PodCIDRs = append(p.Spec.Networks.PodCIDRs, "198.51.100.0/24")
+		})
+		m.peeringCondition("PodsRouted", metav1.ConditionTrue, "Routed", "")
+		if err := m.Delete(t.Context(), foreign, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	m.run("a pod is exported once it is written down", func(t *testing.T) {
+		slice := m.service("sample", "web", "10.8.0.4")
+		m.export("sample", "web")
+		m.exports("sample/web 10.8.0.4;")
+		change(m, slice, func(s *discoveryv1.EndpointSlice) {
+			s.Endpoints = append(endpointsOf("10.8.0.4"), endpointsOf("10.8.0.77")...)
+			s.Endpoints[1].NodeName = ptr.To("node-b")
+			s.Endpoints[1].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "sample", Name: "borrowing"}
+			s.Endpoints = append(s.Endpoints, endpointsOf("10.8.0.5")...) // that this is reported says that the slice was read
+		})
+		m.exports("sample/web 10.8.0.4 10.8.0.5;")
+		borrowing := m.podOn("node-b", "borrowing", "10.8.0.77")
+		m.nodeNetwork("node-b", "10.8.0.77/32")
+		m.exports("sample/web 10.8.0.4 10.8.0.5 10.8.0.77;")
+		if err := m.Delete(t.Context(), borrowing, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+		m.exports("sample/web 10.8.0.4 10.8.0.5;")
 	})
 	m.run("not of the cluster any more", func(*testing.T) {
 		change(m, peering, func(p *v1alpha1.Peering) { p.Spec.Networks.PodCIDRs = []string{"10.8.0.0/16"} })

@@ -34,6 +34,7 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/gateways"
 	"github.com/sealane-io/sealane/memberagent/cluster/globalegress"
 	"github.com/sealane-io/sealane/memberagent/cluster/globalips"
+	"github.com/sealane-io/sealane/memberagent/cluster/hijack"
 	"github.com/sealane-io/sealane/memberagent/cluster/imports"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 	"github.com/sealane-io/sealane/memberagent/cluster/mailbox"
@@ -222,6 +223,7 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 	dns := &clusterdns.Reconciler{Client: cached, Live: live, Now: time.Now, Wiring: clusterdns.Wiring{
 		ConfigMap: o.Corefile, Service: o.DNS, ClusterDomain: o.ClusterDomain, Nameserver: o.Nameserver,
 	}}
+	routed, underlay := nodenetworks.NewState(), hijack.NewState()
 	reach, refusals := imports.NewReachability(cached), imports.NewRefusals()
 	for _, r := range []interface {
 		SetupWithManager(ctrl.Manager, controller.Options) error
@@ -236,14 +238,15 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 		&exports.Reconciler{Client: cached, WithoutGeneration: limited},
 		&globalips.Reconciler{Client: cached, Live: live, Now: time.Now},
 		&globalegress.Reconciler{Client: cached, Live: live, Now: time.Now},
-		&nodenetworks.Reconciler{Client: cached, Ranges: found.OnNodes},
+		&nodenetworks.Reconciler{Client: cached, Ranges: found.OnNodes, State: routed, Now: time.Now},
+		&hijack.Reconciler{Client: cached, Live: live, Find: found.Find, State: underlay},
 		reach,
 		&imports.Reconciler{Client: cached, Families: found.Families, Reachability: reach, Limited: limited,
 			Refusals: refusals, Written: counters.changed},
 		dns,
 		&mailbox.Bundles{Client: cached, Refusals: refusals, Limited: limited, Written: counters.reported("Bundle")},
-		&mailbox.Peering{Client: cached, Live: live, Discovery: found, DNS: dns.State(), Version: o.Version, Limited: limited,
-			Refusals: refusals, Written: counters.reported("Peering"), Now: time.Now},
+		&mailbox.Peering{Client: cached, Live: live, Discovery: found, DNS: dns.State(), Routed: routed, Underlay: underlay,
+			Version: o.Version, Limited: limited, Refusals: refusals, Written: counters.reported("Peering"), Now: time.Now},
 		&servedVersion{live: live, served: served},
 	} {
 		if err := r.SetupWithManager(m, options()); err != nil {

@@ -248,9 +248,8 @@ func (a *Agent) know(o Objects) (topology.Topology, plan.NodeFacts, error) {
 	}
 	top := topology.Build(topology.Input{
 		Peering: o.Peering, Gateways: o.Gateways, Nodes: o.Nodes, NodeNetworks: o.NodeNetworks,
-		GlobalIngressIPs: o.GlobalIngressIPs, ClusterGlobalEgressIP: o.ClusterGlobalEgressIP,
-		GlobalEgressIPs: o.GlobalEgressIPs,
-		Protected:       around.protected(),
+		GlobalAllocations: o.GlobalAllocations, ClusterGlobalEgressIP: o.ClusterGlobalEgressIP,
+		Protected: around.protected(),
 	})
 	f := facts(top, a.node, a.keys.Current(), addresses, a.ipv6 && a.kernel.IPv6())
 	top, f = a.withKeys(top, f)

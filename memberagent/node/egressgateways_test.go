@@ -24,8 +24,8 @@ func TestEgressWithTwoGateways(t *testing.T) {
 	for _, m := range n.all() {
 		m.run(t, "echo 1 > /proc/sys/net/ipv4/fib_multipath_hash_policy") // connections of one pod take both gateways
 	}
-	n.egress = map[string][]v1alpha1.GlobalEgressIP{"c1": {egressIP("all", 5, 5, false, "10.7.0.10", "10.7.2.10"),
-		egressIP("client", 6, 7, true, "10.7.1.10")}}
+	n.egress = map[string][]v1alpha1.GlobalAllocation{"c1": {egressOf("all", 5, 5, false, "10.7.0.10", "10.7.2.10"),
+		egressOf("client", 6, 7, true, "10.7.1.10")}}
 	n.tellAgain(t)
 	n.gw4.startTwin(t)
 	for _, m := range n.all() {

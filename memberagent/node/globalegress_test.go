@@ -12,19 +12,22 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// egressIP is a GlobalEgressIP of the namespace sample that has addresses of these numbers for these pods.
-func egressIP(name string, first, last int32, selects bool, pods ...string) v1alpha1.GlobalEgressIP {
-	o := v1alpha1.GlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: name},
-		Status: v1alpha1.GlobalEgressIPStatus{Range: &v1alpha1.EgressRange{First: first, Last: last}, Pods: pods}}
-	if selects {
-		o.Spec.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "client"}}
-	}
-	return o
+// egressOf is what a GlobalEgressIP of the namespace sample has: addresses of these numbers for these pods.
+func egressOf(name string, first, last int32, selects bool, pods ...string) v1alpha1.GlobalAllocation {
+	a := v1alpha1.NewGlobalAllocation(v1alpha1.GlobalOwner{Kind: v1alpha1.GlobalEgress, Namespace: "sample", Name: name})
+	a.Spec.Egress = &v1alpha1.PodEgressAllocation{EgressRange: v1alpha1.EgressRange{First: first, Last: last},
+		Selected: selects, Pods: pods}
+	return *a
+}
+
+// ingressOf is what a GlobalIngressIP of the namespace sample has.
+func ingressOf(name string, ingress v1alpha1.IngressAllocation) v1alpha1.GlobalAllocation {
+	a := v1alpha1.NewGlobalAllocation(v1alpha1.GlobalOwner{Kind: v1alpha1.GlobalIngress, Namespace: "sample", Name: name})
+	a.Spec.Ingress = &ingress
+	return *a
 }
 
 // TestEgressOfTwinClusters: what servers see of a pod is an address of the range that selects it, or else its own, or
@@ -38,7 +41,7 @@ func TestEgressOfTwinClusters(t *testing.T) {
 	eventually(t, time.Minute, "gateways connected", func() bool { return n.gw1.connected() && n.gw2.connected() })
 	n.seenFrom(t, "no range", n.worker1.pod, "120.1.0.129", "120.1.0.132")
 	both := []string{"10.7.0.10", "10.7.1.10"}
-	n.egress = map[string][]v1alpha1.GlobalEgressIP{"c1": {egressIP("all", 5, 5, false, both...)}}
+	n.egress = map[string][]v1alpha1.GlobalAllocation{"c1": {egressOf("all", 5, 5, false, both...)}}
 	n.tellAgain(t)
 	t.Run("namespace, from a pod on a worker", func(t *testing.T) {
 		n.seenFrom(t, "", n.worker1.pod, "120.1.0.133",
@@ -65,8 +68,8 @@ func TestEgressOfTwinClusters(t *testing.T) {
 		nft add rule ip test post oifname sl-c0 ip saddr != 120.0.0.0/8 counter comment shown`)
 	rules := func() string { return n.gw1.run(t, "nft -a list chain ip sealane nullsnat") }
 	before := rules()
-	n.egress["c1"] = []v1alpha1.GlobalEgressIP{egressIP("all", 5, 5, false, "10.7.0.10"),
-		egressIP("client", 6, 7, true, "10.7.1.10")}
+	n.egress["c1"] = []v1alpha1.GlobalAllocation{egressOf("all", 5, 5, false, "10.7.0.10"),
+		egressOf("client", 6, 7, true, "10.7.1.10")}
 	n.tellAgain(t)
 	t.Run("pod selector, from a pod on a worker", func(t *testing.T) {
 		n.seenFrom(t, "", n.worker1.pod, "120.1.0.134",
@@ -103,8 +106,8 @@ func TestEgressOfTwinClusters(t *testing.T) {
 // egressOfOwn gives both pods an address of their own, of which one is selected and the other of the namespace.
 func (n *twins) egressOfOwn(t *testing.T) {
 	n.pods = podsOfTwins()
-	n.egress["c1"] = []v1alpha1.GlobalEgressIP{egressIP("all", 5, 5, false, "10.7.1.10"),
-		egressIP("client", 6, 7, true, "10.7.0.10")}
+	n.egress["c1"] = []v1alpha1.GlobalAllocation{egressOf("all", 5, 5, false, "10.7.1.10"),
+		egressOf("client", 6, 7, true, "10.7.0.10")}
 	n.tellAgain(t)
 	n.seenFrom(t, "headless", n.worker1.pod, "120.1.0.21", "120.1.0.21")
 	n.seenFrom(t, "headless and selected", n.gw1.pod, "120.1.0.134", "120.1.0.135")

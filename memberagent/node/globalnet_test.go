@@ -31,7 +31,11 @@ type twins struct {
 	// pods have a global address of their own, by cluster.
 	pods map[string][]v1alpha1.GlobalPod
 	// egress are the addresses that some pods connect from, by cluster.
-	egress map[string][]v1alpha1.GlobalEgressIP
+	egress map[string][]v1alpha1.GlobalAllocation
+	// absent are the machines that are no gateways for the time being.
+	absent map[*machine]bool
+	// lastPort is the number of ports that TestGlobalThroughput has used.
+	lastPort int
 }
 
 // The blocks of the two, and the addresses that each one's gateway sends the flows of pods from.
@@ -84,7 +88,7 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 	for _, m := range n.all() {
 		var theirs []v1alpha1.Endpoint
 		for slot, g := range gateways[others[m.cluster]] {
-			if g != nil {
+			if g != nil && !n.absent[g] {
 				theirs = append(theirs, g.endpoint(t, slot))
 			}
 		}
@@ -103,7 +107,7 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 			},
 		}
 		for slot, g := range gateways[m.cluster] {
-			if g == nil {
+			if g == nil || n.absent[g] {
 				continue
 			}
 			own := g.endpoint(t, slot)
@@ -118,21 +122,19 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 				})
 			}
 		}
-		service := v1alpha1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "whereami"},
-			Status: v1alpha1.GlobalIngressIPStatus{IP: services[m.cluster]}}
+		service := v1alpha1.IngressAllocation{IP: services[m.cluster]}
 		for _, p := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
 			port := v1alpha1.GlobalPort{Protocol: p, Port: 80}
 			for _, ip := range backends {
 				port.Backends = append(port.Backends, v1alpha1.GlobalBackend{IP: ip, Port: 8080})
 			}
-			service.Status.Ports = append(service.Status.Ports, port)
+			service.Ports = append(service.Ports, port)
 		}
 		// Nobody listens on its backend's port.
-		service.Status.Ports = append(service.Status.Ports, v1alpha1.GlobalPort{Protocol: corev1.ProtocolUDP, Port: 81,
+		service.Ports = append(service.Ports, v1alpha1.GlobalPort{Protocol: corev1.ProtocolUDP, Port: 81,
 			Backends: []v1alpha1.GlobalBackend{{IP: "10.7.1.10", Port: 8081}}})
-		o.GlobalIngressIPs = []v1alpha1.GlobalIngressIP{service, {ObjectMeta: metav1.ObjectMeta{Namespace: "sample",
-			Name: "headless"}, Status: v1alpha1.GlobalIngressIPStatus{Pods: n.pods[m.cluster]}}}
-		o.GlobalEgressIPs = n.egress[m.cluster]
+		o.GlobalAllocations = append([]v1alpha1.GlobalAllocation{ingressOf("whereami", service),
+			ingressOf("headless", v1alpha1.IngressAllocation{Pods: n.pods[m.cluster]})}, n.egress[m.cluster]...)
 		if err := m.write("cluster.json", o); err != nil {
 			t.Fatal(err)
 		}
@@ -417,10 +419,9 @@ func (n *twins) oneElement(t *testing.T) {
 	if err := n.gw2.read("cluster.json", &o); err != nil {
 		t.Fatal(err)
 	}
-	o.GlobalIngressIPs = append(o.GlobalIngressIPs, v1alpha1.GlobalIngressIP{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "second"},
-		Status: v1alpha1.GlobalIngressIPStatus{IP: "120.2.0.11", Ports: []v1alpha1.GlobalPort{{Protocol: corev1.ProtocolTCP,
-			Port: 80, Backends: []v1alpha1.GlobalBackend{{IP: "10.7.1.10", Port: 8080}}}}}})
+	o.GlobalAllocations = append(o.GlobalAllocations, ingressOf("second", v1alpha1.IngressAllocation{IP: "120.2.0.11",
+		Ports: []v1alpha1.GlobalPort{{Protocol: corev1.ProtocolTCP, Port: 80,
+			Backends: []v1alpha1.GlobalBackend{{IP: "10.7.1.10", Port: 8080}}}}}))
 	if err := n.gw2.write("cluster.json", o); err != nil {
 		t.Fatal(err)
 	}

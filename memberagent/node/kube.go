@@ -353,12 +353,7 @@ func dialled(host string) netip.Addr {
 
 // SetGatewayStatus implements Cluster.
 func (k *Kube) SetGatewayStatus(ctx context.Context, gateway string, status v1alpha1.GatewayStatus) error {
-	// Lists and all: a merge patch leaves out what should go, so absent fields are sent as null.
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{
-		"haState": status.HAState, "endpoint": status.Endpoint, "implementation": status.Implementation,
-		"version": status.Version, "connections": status.Connections, "reportedAt": status.ReportedAt,
-		"summary": status.Summary, "conditions": status.Conditions, "keys": status.Keys,
-	}})
+	patch, err := statusPatch(status)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -227,7 +228,9 @@ func testStatus(t *testing.T, k *node.Kube, c client.Client) {
 	at := metav1.Now().Rfc3339Copy()
 	status := v1alpha1.GatewayStatus{
 		HAState: v1alpha1.GatewayActive, Implementation: v1alpha1.CableUserspace, ReportedAt: &at,
-		Endpoint: &v1alpha1.Endpoint{Gateway: "n1"},
+		Endpoint: &v1alpha1.Endpoint{Gateway: "n1", NextPublicKey: "next", IPv4Probes: true},
+		FlowHash: v1alpha1.FlowHashPorts,
+		Keys:     &v1alpha1.GatewayKeys{Phase: v1alpha1.KeyOffered, MadeAt: at, Since: &at, Waiting: []string{"c2/g"}},
 		Connections: []v1alpha1.Connection{{Cluster: "c2", Gateway: "g", Link: "sl-c0",
 			Status: v1alpha1.ConnectionConnected, RTT: &v1alpha1.RTT{Last: 7}}},
 	}
@@ -239,10 +242,12 @@ func testStatus(t *testing.T, k *node.Kube, c client.Client) {
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "n1"}, &g); err != nil {
 			t.Fatal(err)
 		}
-		if len(g.Status.Connections) != len(status.Connections) || g.Status.Endpoint == nil {
+		if !equality.Semantic.DeepEqual(g.Status, status) {
 			t.Errorf("status %+v, want %+v", g.Status, status)
 		}
-		status.Connections = nil
+		status.Connections, status.FlowHash = nil, ""
+		status.Endpoint = &v1alpha1.Endpoint{Gateway: "n1", PublicKey: "next"}
+		status.Keys = &v1alpha1.GatewayKeys{Phase: v1alpha1.KeyCurrent, MadeAt: at}
 	}
 }
 

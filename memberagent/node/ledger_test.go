@@ -84,8 +84,8 @@ func TestTenantClaimsGlobalAddresses(t *testing.T) {
 	got := ""
 	eventually(t, 20*time.Second, "what is translated is "+want, func() bool {
 		o, ok, err := k.Objects(t.Context())
-		top := topology.Build(topology.Input{Peering: o.Peering, Nodes: o.Nodes, GlobalIngressIPs: o.GlobalIngressIPs,
-			ClusterGlobalEgressIP: o.ClusterGlobalEgressIP, GlobalEgressIPs: o.GlobalEgressIPs})
+		top := topology.Build(topology.Input{Peering: o.Peering, Nodes: o.Nodes,
+			GlobalAllocations: o.GlobalAllocations, ClusterGlobalEgressIP: o.ClusterGlobalEgressIP})
 		problems := slices.DeleteFunc(top.Problems, func(p topology.Problem) bool { return p.Ref == "Node/n1" })
 		now := fmt.Sprint("services ", top.Local.Services, " pods ", top.Local.GlobalPods, " egress ", top.Local.Egress,
 			" problems ", problems)

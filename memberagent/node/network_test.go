@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,6 +55,8 @@ type network struct {
 	labelled []*machine
 	// elsewhere are the NodeNetworks of c1.
 	elsewhere []v1alpha1.NodeNetwork
+	// networks of clusters that have others than usual.
+	networks map[string]v1alpha1.Networks
 }
 
 // Name servers of every machine: two that are behind other networks, and one among the nodes.
@@ -237,6 +240,7 @@ func (n *network) tellSome(t *testing.T, phase v1alpha1.MemberPhase, some ...*ma
 		"c1": {PodCIDRs: []string{"10.8.0.0/16", "fd08::/48"}, ServiceCIDRs: []string{"10.88.0.0/16", "fd88::/112"}},
 		"c2": {PodCIDRs: []string{"10.9.0.0/16", "fd09::/48"}, ServiceCIDRs: []string{"10.99.0.0/16", "fd99::/112"}},
 	}
+	maps.Copy(networks, n.networks)
 	endpoints, gateways := map[string][]v1alpha1.Endpoint{}, map[string][]v1alpha1.Gateway{}
 	for i, m := range []*machine{n.gw1, n.gw2, n.gw3, n.gw4} {
 		if m != nil && (n.labelled == nil || slices.Contains(n.labelled, m)) {
@@ -272,13 +276,7 @@ func (n *network) tellSome(t *testing.T, phase v1alpha1.MemberPhase, some ...*ma
 		n.tellMesh(t, other, &o.Peering.Spec.RemoteClusters[0])
 		for _, k := range n.all() {
 			if k.cluster == m.cluster {
-				o.Nodes = append(o.Nodes, corev1.Node{
-					ObjectMeta: metav1.ObjectMeta{Name: k.name},
-					Spec:       corev1.NodeSpec{PodCIDRs: []string{k.pods + ".0/24", k.pods6 + "::/64"}},
-					Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
-						{Type: corev1.NodeInternalIP, Address: k.ip}, {Type: corev1.NodeInternalIP, Address: k.ip6},
-					}},
-				})
+				o.Nodes = append(o.Nodes, k.node())
 			}
 		}
 		if err := m.write("cluster.json", o); err != nil {
@@ -288,6 +286,17 @@ func (n *network) tellSome(t *testing.T, phase v1alpha1.MemberPhase, some ...*ma
 			_ = m.agent.Process.Signal(syscall.SIGHUP)
 		}
 	}
+}
+
+// node is the machine as its API server lists it; without pods of its own it has no pod CIDRs.
+func (m *machine) node() corev1.Node {
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name}}
+	if m.pods != "" {
+		node.Spec.PodCIDRs = []string{m.pods + ".0/24", m.pods6 + "::/64"}
+	}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: m.ip},
+		{Type: corev1.NodeInternalIP, Address: m.ip6}}
+	return node
 }
 
 // endpoint is what the machine publishes as a gateway. Nobody answers at its first address: the agents

@@ -19,12 +19,10 @@ type Objects struct {
 	Nodes    []corev1.Node
 	// NodeNetworks are those of all nodes on a gateway, and elsewhere that of the agent's own node, if there is one.
 	NodeNetworks []v1alpha1.NodeNetwork
-	// GlobalIngressIPs are the services that have a global address. These and GlobalEgressIPs say what the ledger says
-	// of them, whatever the objects of that name do.
-	GlobalIngressIPs []v1alpha1.GlobalIngressIP
-	// ClusterGlobalEgressIP is nil while there is none; GlobalEgressIPs have the addresses that some pods connect from.
+	// GlobalAllocations are the ledger of global addresses.
+	GlobalAllocations []v1alpha1.GlobalAllocation
+	// ClusterGlobalEgressIP is nil while there is none.
 	ClusterGlobalEgressIP *v1alpha1.ClusterGlobalEgressIP
-	GlobalEgressIPs       []v1alpha1.GlobalEgressIP
 	// APIServers are the addresses of the cluster's API servers, and the one that the agent dials.
 	APIServers []netip.Addr
 }

@@ -313,7 +313,7 @@ func TestRefusedIsBounded(t *testing.T) {
 
 func TestFacts(t *testing.T) {
 	address := func(a string, mtu int) kernel.LocalAddress {
-		return kernel.LocalAddress{Addr: netip.MustParseAddr(a), MTU: mtu}
+		return kernel.LocalAddress{Addr: netip.MustParseAddr(a), Link: a, MTU: mtu}
 	}
 	prefix := netip.MustParsePrefix
 	top := topology.Topology{Local: topology.Local{
@@ -327,6 +327,19 @@ func TestFacts(t *testing.T) {
 	want := []netip.Addr{netip.MustParseAddr("10.8.1.1"), netip.MustParseAddr("fd00:8::1")}
 	if !slices.Equal(f.PodAddresses, want) || f.UnderlayMTU != 9000 {
 		t.Errorf("facts %+v", f)
+	}
+	on := func(link, cidr string) kernel.LocalAddress {
+		p := prefix(cidr)
+		return kernel.LocalAddress{Addr: p.Addr(), Network: p.Masked(), Link: link, MTU: 1500}
+	}
+	f = facts(top, "n", "peer", []kernel.LocalAddress{
+		on("eth0", "10.8.1.9/32"), on("eth0", "10.8.255.1/24"), on("eth0", "10.8.255.7/24"), on("cni0", "10.8.77.1/24"),
+		on("eth0", "fd00:8::7/64"), on("eth0", "fe80::1/64"), on("lo", "127.0.0.1/8"),
+	}, true)
+	want = []netip.Addr{netip.MustParseAddr("10.8.77.1")}
+	underlays := []netip.Prefix{prefix("10.8.255.0/24"), prefix("fd00:8::/64")}
+	if !slices.Equal(f.PodAddresses, want) || !slices.Equal(f.Underlays, underlays) {
+		t.Errorf("facts of a node on an underlay: %+v", f)
 	}
 	if f := facts(top, "unlisted", "peer", nil, false); f.PodAddresses != nil || f.UnderlayMTU != 0 {
 		t.Errorf("facts of a node that is not known: %+v", f)

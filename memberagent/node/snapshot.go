@@ -97,22 +97,14 @@ func essence(o Objects) Objects {
 			Status: v1alpha1.GatewayStatus{Endpoint: g.Status.Endpoint, Connections: lowered(g.Status)},
 		})
 	}
-	for _, g := range o.GlobalIngressIPs {
-		out.GlobalIngressIPs = append(out.GlobalIngressIPs, v1alpha1.GlobalIngressIP{
-			ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name, CreationTimestamp: g.CreationTimestamp},
-			Status: v1alpha1.GlobalIngressIPStatus{IP: g.Status.IP, Ports: g.Status.Ports, Pods: g.Status.Pods,
-				ReleasedAt: g.Status.ReleasedAt},
+	for _, g := range o.GlobalAllocations {
+		out.GlobalAllocations = append(out.GlobalAllocations, v1alpha1.GlobalAllocation{
+			ObjectMeta: metav1.ObjectMeta{Name: g.Name, CreationTimestamp: g.CreationTimestamp}, Spec: g.Spec,
 		})
 	}
 	if c := o.ClusterGlobalEgressIP; c != nil {
 		out.ClusterGlobalEgressIP = &v1alpha1.ClusterGlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: c.Name},
 			Status: v1alpha1.ClusterGlobalEgressIPStatus{CIDR: c.Status.CIDR, Range: c.Status.Range}}
-	}
-	for _, g := range o.GlobalEgressIPs {
-		out.GlobalEgressIPs = append(out.GlobalEgressIPs, v1alpha1.GlobalEgressIP{
-			ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name, CreationTimestamp: g.CreationTimestamp},
-			Spec:       g.Spec, Status: v1alpha1.GlobalEgressIPStatus{Range: g.Status.Range, Pods: g.Status.Pods},
-		})
 	}
 	for _, n := range o.NodeNetworks {
 		out.NodeNetworks = append(out.NodeNetworks, v1alpha1.NodeNetwork{

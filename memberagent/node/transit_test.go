@@ -25,9 +25,15 @@ func (m *machine) tracks(t *testing.T) int {
 // open starts flows between pods of the workers, a datagram each.
 func (n *network) open(t *testing.T, flows int) {
 	t.Helper()
+	n.openTo(t, n.worker2.pods+".10", flows)
+}
+
+// openTo does the same by an address that leads to the pod of worker2.
+func (n *network) openTo(t *testing.T, address string, flows int) {
+	t.Helper()
 	const firstPort = 20000
 	inNetworkOf(t, n.worker1.pod, func() error {
-		to := &net.UDPAddr{IP: net.ParseIP(n.worker2.pods + ".10"), Port: 7200}
+		to := &net.UDPAddr{IP: net.ParseIP(address), Port: 7200}
 		for i := range flows {
 			c, err := net.DialUDP("udp4", &net.UDPAddr{Port: firstPort + i}, to)
 			if err != nil {

@@ -19,6 +19,8 @@ import (
 var (
 	steps = flag.Int("steps", 30, "of the random walk")
 	seed  = flag.Uint64("seed", 5100, "of the random walk")
+
+	translations = flag.Int("translations", 8, "steps of the random walk over translations")
 )
 
 // fault is something that is done to a gateway, and undone.
@@ -83,16 +85,17 @@ func (n *network) linkUp(t *testing.T, m *machine) {
 }
 
 // everything lists what of Sealane is in a machine's kernel, but for counters, numbers of links, and addresses that the
-// kernel gives them. Rules of one preference, which are for different packets, come in any order.
+// kernel gives them. Rules of one preference, which are for different packets, and the addresses of a link come in any
+// order. Of a link that goes meanwhile the rest is left out.
 func (m *machine) everything(t *testing.T) string {
 	t.Helper()
-	return m.run(t, `for l in $(ip -o link | grep -o 'sl-[a-z0-9]*' | sort); do
+	return m.run(t, `for l in $(ip -o link | grep -o 'sl-[a-z0-9]*' | sort); do {
 			ip -o link show $l | sed 's/^[0-9]*: //'
-			ip -o addr show dev $l | sed 's/^[0-9]*: //' | grep -v ' fe80:' || true
+			ip -o addr show dev $l | sed 's/^[0-9]*: //' | grep -v ' fe80:' | sort || true
 			ip neigh show dev $l nud permanent | sort; ip -6 neigh show dev $l nud permanent | sort
 			bridge fdb show dev $l | sort
 			cat /proc/sys/net/ipv4/conf/$l/rp_filter
-		done
+		} 2>/dev/null || true; done
 		for f in -4 -6; do
 			ip $f rule | grep 'lookup 51[012][0-9]' | sort || true
 			for t in $(seq 5100 5125); do ip $f route show table $t 2>/dev/null || true; done

@@ -25,6 +25,8 @@ const every = time.Minute
 type Found struct {
 	Networks  v1alpha1.Networks
 	NodeCIDRs []string
+	// Underlay says that the networks of pods, as they are stated, have addresses of nodes in them.
+	Underlay bool
 	// Problem says why the pods' networks are not told, though something states them; else it is empty.
 	Problem string
 }
@@ -63,7 +65,8 @@ func (d *Discovery) Find(ctx context.Context) (Found, time.Duration, error) {
 	if peering != nil {
 		override = peering.Spec.Override
 	}
-	return bounded(Found{Networks: Networks(stated, override), NodeCIDRs: NodeCIDRs(nodes.Items)}), every, nil
+	return bounded(Found{Networks: Networks(stated, override), NodeCIDRs: NodeCIDRs(nodes.Items),
+		Underlay: underlay(stated, override)}), every, nil
 }
 
 // OnNodes returns the ranges that CNI plugins give to the pods of one node, by its name, and when to ask again.
@@ -124,4 +127,20 @@ func (d *Discovery) Families(ctx context.Context) ([]corev1.IPFamily, error) {
 		out = out[:2]
 	}
 	return out, nil
+}
+
+// Read returns what the cluster agent would find in a cluster, without an override and whether the agent runs there or
+// not, and the nodes that it is found from. Nothing of Sealane needs to be installed.
+func Read(ctx context.Context, live client.Client) (Found, []corev1.Node, error) {
+	nodes := &corev1.NodeList{}
+	if err := live.List(ctx, nodes); err != nil {
+		return Found{}, nil, fmt.Errorf("list Nodes: %w", err)
+	}
+	h, err := gather(ctx, live)
+	if err != nil {
+		return Found{}, nil, fmt.Errorf("discover networks: %w", err)
+	}
+	h.Nodes = nodes.Items
+	found := Found{Networks: Networks(h, v1alpha1.Networks{}), NodeCIDRs: NodeCIDRs(nodes.Items)}
+	return bounded(found), nodes.Items, nil
 }

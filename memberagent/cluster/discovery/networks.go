@@ -38,14 +38,12 @@ type Hints struct {
 func Networks(h Hints, override v1alpha1.Networks) v1alpha1.Networks {
 	nodes := nodeAddresses(h.Nodes)
 	out := v1alpha1.Networks{
-		PodCIDRs:     texts(without(slices.Concat(h.StatedPods, h.CNI, PodCIDRs(h.Nodes)), nodes)),
+		PodCIDRs:     texts(without(statedPods(h), nodes)),
 		ServiceCIDRs: texts(Aggregate(h.StatedServices)),
 	}
 	if len(override.PodCIDRs) > 0 {
 		out.PodCIDRs = override.PodCIDRs
-		if pods := Prefixes(override.PodCIDRs); slices.ContainsFunc(nodes, func(n netip.Prefix) bool {
-			return slices.ContainsFunc(pods, func(p netip.Prefix) bool { return contains(p, n) })
-		}) {
+		if pods := Prefixes(override.PodCIDRs); containsAny(pods, nodes) {
 			out.PodCIDRs = texts(without(pods, nodes))
 		}
 	}
@@ -53,6 +51,25 @@ func Networks(h Hints, override v1alpha1.Networks) v1alpha1.Networks {
 		out.ServiceCIDRs = override.ServiceCIDRs
 	}
 	return out
+}
+
+// statedPods are the networks of pods where no override says them.
+func statedPods(h Hints) []netip.Prefix { return slices.Concat(h.StatedPods, h.CNI, PodCIDRs(h.Nodes)) }
+
+// underlay says whether pods share networks with nodes.
+func underlay(h Hints, override v1alpha1.Networks) bool {
+	pods := statedPods(h)
+	if len(override.PodCIDRs) > 0 {
+		pods = Prefixes(override.PodCIDRs)
+	}
+	return containsAny(pods, nodeAddresses(h.Nodes))
+}
+
+// containsAny says whether one of the prefixes holds one of the nodes.
+func containsAny(pods, nodes []netip.Prefix) bool {
+	return slices.ContainsFunc(nodes, func(n netip.Prefix) bool {
+		return slices.ContainsFunc(pods, func(p netip.Prefix) bool { return contains(p, n) })
+	})
 }
 
 // without returns the fewest prefixes that hold the addresses of the first and none of the second, sorted.

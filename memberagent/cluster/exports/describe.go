@@ -23,11 +23,11 @@ import (
 const backendCap = 100
 
 // Describe returns the export as the broker should see it. The Service is Exportable; last is the export as it was
-// reported last, nil where it was not.
-func Describe(
-	export *mcs.ServiceExport, service *corev1.Service, endpoints []discoveryv1.EndpointSlice, last *v1alpha1.Export,
-) v1alpha1.Export {
+// reported last, nil where it was not. Pods that gateways do not send to are held back.
+func Describe(export *mcs.ServiceExport, service *corev1.Service, endpoints []discoveryv1.EndpointSlice, routes Routes,
+	last *v1alpha1.Export) v1alpha1.Export {
 	options := read(export)
+	endpoints, held := routes.routed(endpoints)
 	out := v1alpha1.Export{
 		Namespace:  export.Namespace,
 		Name:       export.Name,
@@ -39,7 +39,7 @@ func Describe(
 		Backends:   Backends(endpoints),
 	}
 	out.Settings.Labels, out.Settings.Annotations = options.labels, options.annotations
-	out.Remarks = exportmeta.Remarks(slices.Concat(options.malformed, ignored(endpoints)))
+	out.Remarks = exportmeta.Remarks(slices.Concat(options.malformed, ignored(endpoints), held))
 	if out.Settings.Type == v1alpha1.ClusterSetIP {
 		out.Backends = capped(out.Backends)
 	}

@@ -33,7 +33,7 @@ func slice(port int32, ready bool, ips ...string) discoveryv1.EndpointSlice {
 func described(t *testing.T, export *mcs.ServiceExport, service *corev1.Service,
 	endpoints ...discoveryv1.EndpointSlice) v1alpha1.Export {
 	t.Helper()
-	return Describe(export, service, endpoints, nil)
+	return Describe(export, service, endpoints, Routes{}, nil)
 }
 
 func TestBackendsDoNotDependOnTheSlices(t *testing.T) {
@@ -163,12 +163,12 @@ func TestAMalformedScopeShowsTheServiceToNobodyNew(t *testing.T) {
 		" [c2] nothing selected": inForce,
 		" everybody":             {},
 	} {
-		if got := shown(t, Describe(e, &corev1.Service{}, nil, last)); got != want {
+		if got := shown(t, Describe(e, &corev1.Service{}, nil, Routes{}, last)); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 	e.Annotations[v1alpha1.AnnotationImportClusters] = "c3"
-	if got := shown(t, Describe(e, &corev1.Service{}, nil, inForce)); got != " [c3] nothing selected" {
+	if got := shown(t, Describe(e, &corev1.Service{}, nil, Routes{}, inForce)); got != " [c3] nothing selected" {
 		t.Errorf("one that is well-formed: got %q", got)
 	}
 }

@@ -19,8 +19,9 @@ import (
 const maxNamed = 5
 
 // Condition is v1alpha1.PeeringGatewaysReady: whether the nodes of the gateways are ready and their agents heard of,
-// and whether each labelled node is a gateway. Labelled gateways are the administrator's to replace. Again is after
-// what time it may be another although nothing has changed; 0 is never.
+// whether each labelled node is a gateway, and whether those that are labelled no more have been relieved. Labelled
+// gateways are the administrator's to replace. Again is after what time it may be another although nothing has changed;
+// 0 is never.
 func Condition(nodes []corev1.Node, have []v1alpha1.Gateway, now time.Time) (c metav1.Condition, again time.Duration) {
 	c = metav1.Condition{Type: v1alpha1.PeeringGatewaysReady, Status: metav1.ConditionFalse}
 	byName := make(map[string]*corev1.Node, len(have))
@@ -72,7 +73,19 @@ func Condition(nodes []corev1.Node, have []v1alpha1.Gateway, now time.Time) (c m
 			c.Message += ", and the rest is being replaced"
 		}
 	}
-	return withIgnored(c, ignored(nodes, gateways)), again
+	going, later := overdue(Input{Nodes: nodes, Have: have, Now: now})
+	return withIgnored(withGoing(c, going), ignored(nodes, gateways)), reach.Sooner(again, later)
+}
+
+// withGoing adds the gateways that are labelled no more, and that no labelled one can relieve, to a condition.
+func withGoing(c metav1.Condition, going []string) metav1.Condition {
+	if len(going) == 0 {
+		return c
+	}
+	c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonGatewaysNotReady
+	c.Message += fmt.Sprintf("; not labelled, and gateways until a labelled one is connected to all clusters that they "+
+		"are connected to: %s; see why none is, or delete a Gateway of these to do without it", clip.List(going, maxNamed))
+	return c
 }
 
 // unwell says in brackets why a gateway is not well; "" of one that is, or that is too young to tell, and then after

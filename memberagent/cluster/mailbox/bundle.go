@@ -63,6 +63,8 @@ func (r *Bundles) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 		Watches(&v1alpha1.GlobalAllocation{}, handler.EnqueueRequestsFromMapFunc(r.shardOfAllocation)).
 		Watches(metadataOf("Namespace"), handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(existence())).
 		WatchesRawSource(source.Channel(r.Refusals.Changed(), handler.EnqueueRequestsFromMapFunc(r.all))).
+		Watches(&v1alpha1.NodeNetwork{}, handler.EnqueueRequestsFromMapFunc(r.all)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(addresses())).
 		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.all),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(o).Complete(r)
@@ -193,13 +195,14 @@ func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle,
 	if err := r.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return out, fmt.Errorf("list ServiceExports: %w", err)
 	}
+	routes := sync.OnceValues(func() (exports.Routes, error) { return r.routes(ctx, peering) })
 	for i := range list.Items {
 		e := &list.Items[i]
 		if e.DeletionTimestamp != nil || v1alpha1.BundleName(v1alpha1.Shard(e.Namespace, e.Name,
 			peering.Spec.Shards)) != bundle.Name {
 			continue
 		}
-		export, ok, err := r.describe(ctx, e, bundle.Status.Exports, peering.Spec.GlobalCIDR)
+		export, ok, err := r.describe(ctx, e, bundle.Status.Exports, routes, peering.Spec.GlobalCIDR)
 		if err != nil {
 			return out, err
 		}
@@ -219,9 +222,22 @@ func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle,
 	return out, nil
 }
 
+// routes are where gateways send what is for the cluster's pods.
+func (r *Bundles) routes(ctx context.Context, peering *v1alpha1.Peering) (exports.Routes, error) {
+	var nodes corev1.NodeList
+	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return exports.Routes{}, fmt.Errorf("list Nodes: %w", err)
+	}
+	var networks v1alpha1.NodeNetworkList
+	if err := r.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
+		return exports.Routes{}, fmt.Errorf("list NodeNetworks: %w", err)
+	}
+	return exports.RoutesTo(nodes.Items, networks.Items, peering.Spec.Networks.PodCIDRs), nil
+}
+
 // describe returns an export, unless its Service cannot be exported. last is what was reported last.
-func (r *Bundles) describe(ctx context.Context, e *mcs.ServiceExport,
-	last []v1alpha1.Export, globalCIDR string) (v1alpha1.Export, bool, error) {
+func (r *Bundles) describe(ctx context.Context, e *mcs.ServiceExport, last []v1alpha1.Export,
+	routes func() (exports.Routes, error), globalCIDR string) (v1alpha1.Export, bool, error) {
 	key := client.ObjectKeyFromObject(e)
 	service, err := index.Service(ctx, r, key)
 	if err != nil || !exports.Exportable(e, service) {
@@ -231,7 +247,11 @@ func (r *Bundles) describe(ctx context.Context, e *mcs.ServiceExport,
 	if err != nil {
 		return v1alpha1.Export{}, false, err
 	}
-	out := exports.Describe(e, service, endpoints, reported(last, e))
+	to, err := routes()
+	if err != nil {
+		return v1alpha1.Export{}, false, err
+	}
+	out := exports.Describe(e, service, endpoints, to, reported(last, e))
 	return out, true, globalips.Tell(ctx, r, &out, globalCIDR)
 }
 

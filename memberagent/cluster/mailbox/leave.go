@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
+	"github.com/sealane-io/sealane/memberagent/cluster/hijack"
 )
 
 // NodesCleaned says whether every node agent reports a clean node.
@@ -96,6 +97,11 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 	slices.Sort(out)
 	if dns.Reason == clusterdns.ReasonPending {
 		out = append(out, "what the cluster's DNS forwards")
+	}
+	if left, err := hijack.Left(ctx, r.Live); err != nil {
+		return nil, err
+	} else if left {
+		out = append(out, "networks of other clusters in "+hijack.Name)
 	}
 	dirty, err := dirtyNodes(ctx, r, r.Live)
 	if err != nil {

@@ -171,6 +171,9 @@ func agentOf(p *corev1.Pod) nodeAgent {
 	return a
 }
 
+// where names the pod and its node.
+func (a nodeAgent) where() string { return "pod " + a.pod + " of node " + a.node }
+
 // nodeOf is the node that a pod of a DaemonSet is for, which it is bound to only later: the DaemonSet's controller
 // names it in an affinity.
 func nodeOf(p *corev1.Pod) string {
@@ -226,13 +229,13 @@ func agentsRunning(agents []nodeAgent, outdated int) metav1.Condition {
 	for _, a := range agents {
 		switch {
 		case a.failing != "":
-			text := fmt.Sprintf("pod %s of node %s: %s", a.pod, a.node, a.failing)
+			text := a.where() + ": " + a.failing
 			if other := speaks[a.node]; other != a.pod {
 				text += " (pod " + other + " goes on)"
 			}
 			failing = append(failing, text)
 		case !a.started || a.unready:
-			starting = append(starting, "pod "+a.pod)
+			starting = append(starting, a.where())
 		}
 	}
 	count := fmt.Sprintf("%d of %d node agents run", len(agents)-len(failing)-len(starting), len(agents))
@@ -283,7 +286,7 @@ func nodesProgrammed(agents []nodeAgent, desired int) metav1.Condition {
 		case a.programmed == v1alpha1.ReasonProgrammingFailed:
 			failed = append(failed, strings.TrimSuffix(fmt.Sprintf("pod %s: node %s: %s", a.pod, a.node, a.message), ": "))
 		default:
-			waiting = append(waiting, "pod "+a.pod)
+			waiting = append(waiting, a.where())
 		}
 	}
 	total := max(desired, len(agents))

@@ -77,7 +77,7 @@ func TestARollOut(t *testing.T) {
 		"it has crashed and tries again": {[]*corev1.Pod{old, agentPod("b", nil, crashed)}, fine,
 			goesOn + "Error: it ends with exit code 1, see its logs (pod a goes on)"},
 		"it has crashed once": {[]*corev1.Pod{old, agentPod("b", nil, once)}, fine,
-			"False Starting: 1 of 2 node agents run, waiting for pod b"},
+			"False Starting: 1 of 2 node agents run, waiting for pod b of node n1"},
 		"the other one ends, which crashed long ago": {[]*corev1.Pod{gone,
 			agentPod("b", []corev1.PodCondition{programmed, may},
 				running)}, fine, "True Running: 1 of 1 node agents run"},
@@ -85,31 +85,32 @@ func TestARollOut(t *testing.T) {
 			"False Starting: 0 of 0 node agents run, waiting for DaemonSet sealane-node to replace 0: its events say why it " +
 				"may not"},
 		"it is being made": {[]*corev1.Pod{old, agentPod("b", nil, waiting("ContainerCreating", ""))}, fine,
-			"False Starting: 1 of 2 node agents run, waiting for pod b"},
+			"False Starting: 1 of 2 node agents run, waiting for pod b of node n1"},
 		"it waits": {[]*corev1.Pod{old, agentPod("b", []corev1.PodCondition{ready(corev1.ConditionTrue),
 			turn(v1alpha1.ReasonRehearsed)}, running)}, fine, "True Running: 2 of 2 node agents run"},
 		"it could not program the node": {[]*corev1.Pod{old, agentPod("b", []corev1.PodCondition{
 			turn(v1alpha1.ReasonNotRehearsed)}, running)}, fine, goesOn + "NotRehearsed: why (pod a goes on)"},
 		"another node is not programmed": {[]*corev1.Pod{old, agentPod("b", []corev1.PodCondition{
-			turn(v1alpha1.ReasonHeld)}, running)}, fine, "False Starting: 1 of 2 node agents run, waiting for pod b"},
+			turn(v1alpha1.ReasonHeld)}, running)}, fine,
+			"False Starting: 1 of 2 node agents run, waiting for pod b of node n1"},
 		"it has taken over, and the old one is not gone yet": {
 			[]*corev1.Pod{
 				agentPod("a", []corev1.PodCondition{ready(corev1.ConditionFalse), programmed, may},
 					running),
 				agentPod("b", []corev1.PodCondition{ready(corev1.ConditionTrue), programmed, may},
 					running),
-			}, fine, "False Starting: 1 of 2 node agents run, waiting for pod a",
+			}, fine, "False Starting: 1 of 2 node agents run, waiting for pod a of node n1",
 		},
 		"the old one is not ready either": {
 			[]*corev1.Pod{
 				agentPod("a", []corev1.PodCondition{ready(corev1.ConditionFalse), programmed, may},
 					running),
 				agentPod("b", []corev1.PodCondition{ready(corev1.ConditionFalse), turn(v1alpha1.ReasonRehearsed)}, running),
-			}, "False Programming: 0 of 1 nodes are programmed, waiting for pod a",
-			"False Starting: 0 of 2 node agents run, waiting for pod a, pod b",
+			}, "False Programming: 0 of 1 nodes are programmed, waiting for pod a of node n1",
+			"False Starting: 0 of 2 node agents run, waiting for pod a of node n1, pod b of node n1",
 		},
 		"it fails on a new node": {[]*corev1.Pod{agentPod("b", nil, waiting("InvalidImageName", "typo"))},
-			"False Programming: 0 of 1 nodes are programmed, waiting for pod b",
+			"False Programming: 0 of 1 nodes are programmed, waiting for pod b of node n1",
 			"False AgentsFailing: 0 of 1 node agents run, 1 failed: pod b of node n1: InvalidImageName: typo"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -42,6 +42,11 @@ type Input struct {
 	// DNS is the condition DNSConfigured, Nodes is NodesProgrammed, Agents is AgentsRunning, Accepted is NetworksAccepted,
 	// Ready is GatewaysReady.
 	DNS, Nodes, Agents, Accepted, Ready metav1.Condition
+	// Routed is PodsRouted; nil while it is not known, so that what was said last stays.
+	Routed *metav1.Condition
+	// Underlay is UnderlayRouted, nil where it is not to be had; UnderlayKnown is not set where what was said last stays.
+	Underlay      *metav1.Condition
+	UnderlayKnown bool
 	// FailedRevisions of the node agents, sorted.
 	FailedRevisions []string
 	// RollOut says how far the node agents have come with what their DaemonSet brings; nil while there are none.
@@ -73,6 +78,14 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 	} else {
 		out.RollOut = in.RollOut
 		wanted = append(wanted, in.Nodes, in.Agents, in.Accepted, in.Ready, exported(in.RefusedExports))
+		if in.Routed != nil {
+			wanted = append(wanted, *in.Routed)
+		}
+		if in.Underlay != nil {
+			wanted = append(wanted, *in.Underlay)
+		} else if in.UnderlayKnown {
+			meta.RemoveStatusCondition(&out.Conditions, v1alpha1.PeeringUnderlayRouted)
+		}
 		if meshed(in.Peering) {
 			var published metav1.Condition
 			out.Nodes, published = meshNodes(in)

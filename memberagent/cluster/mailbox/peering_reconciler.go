@@ -31,8 +31,10 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
 	gatewayset "github.com/sealane-io/sealane/memberagent/cluster/gateways"
+	"github.com/sealane-io/sealane/memberagent/cluster/hijack"
 	"github.com/sealane-io/sealane/memberagent/cluster/imports"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
+	"github.com/sealane-io/sealane/memberagent/cluster/nodenetworks"
 	"github.com/sealane-io/sealane/memberagent/cluster/pods"
 )
 
@@ -43,9 +45,13 @@ type Peering struct {
 	Live      client.Reader
 	Discovery *discovery.Discovery
 	// DNS is the state of the cluster's DNS.
-	DNS     *clusterdns.State
-	Version string
-	Limited bool
+	DNS *clusterdns.State
+	// Routed is whether all pods are routed.
+	Routed *nodenetworks.State
+	// Underlay is whether pods of an underlay are routed.
+	Underlay *hijack.State
+	Version  string
+	Limited  bool
 	// Refusals of imports.
 	Refusals *imports.Refusals
 	// Written is called for each write.
@@ -79,8 +85,10 @@ func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 		Watches(metadataOf("Namespace"), one).
 		WatchesRawSource(source.Channel(r.Refusals.Changed(), one)).
 		WatchesRawSource(source.Channel(r.DNS.Changed(), one)).
+		WatchesRawSource(source.Channel(r.Routed.Changed(), one)).
+		WatchesRawSource(source.Channel(r.Underlay.Changed(), one)).
 		Watches(&corev1.Pod{}, one, builder.WithPredicates(pods.Own(), agentConditions())).
-		Watches(&v1alpha1.NodeNetwork{}, one, builder.WithPredicates(comings())).
+		Watches(&v1alpha1.NodeNetwork{}, one, builder.WithPredicates(existence())).
 		WithOptions(o).Complete(r)
 }
 
@@ -106,11 +114,6 @@ func gone() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
 	}
-}
-
-// comings passes what comes and goes.
-func comings() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
 
 // Reconcile writes the report if it differs. Every read waits until its cache is synced, so there is no
@@ -148,7 +151,8 @@ func paceOf(before, after v1alpha1.PeeringStatus) time.Duration {
 	before.RollOut, after.RollOut = nil, nil
 	before.Connections, after.Connections = uncounted(before.Connections), uncounted(after.Connections)
 	for _, t := range []string{v1alpha1.PeeringNodesProgrammed, v1alpha1.PeeringAgentsRunning,
-		v1alpha1.PeeringNetworksAccepted, v1alpha1.PeeringGatewaysReady} {
+		v1alpha1.PeeringNetworksAccepted, v1alpha1.PeeringGatewaysReady, v1alpha1.PeeringPodsRouted,
+		v1alpha1.PeeringUnderlayRouted} {
 		meta.RemoveStatusCondition(&before.Conditions, t)
 		meta.RemoveStatusCondition(&after.Conditions, t)
 	}
@@ -195,7 +199,8 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 	if err := r.List(ctx, networks, client.UnsafeDisableDeepCopy); err != nil {
 		return in, 0, fmt.Errorf("list NodeNetworks: %w", err)
 	}
-	in.Elsewhere = len(networks.Items) > 0
+	in.Underlay, in.UnderlayKnown = r.Underlay.Condition()
+	in.Elsewhere, in.Routed = len(networks.Items) > 0, r.Routed.Condition(peering)
 	in.Members, in.Keys, in.RollOut = nodes.Items, keysOf(agents), rollOut(agents, nodes.Items)
 	agents = speaking(agents)
 	in.Reached = reached(agents)

@@ -197,10 +197,11 @@ func TestNodesProgrammed(t *testing.T) {
 		{"none yet", "", 0, "False Programming: 0 of 0 nodes are programmed, waiting for pods of DaemonSet sealane-node"},
 		{"pods are yet to come", "a=Programmed", 2, "False Programming: 1 of 2 nodes are programmed, waiting for pods of " +
 			"DaemonSet sealane-node"},
-		{"one has not spoken", "a=Programmed,b=", 2, "False Programming: 1 of 2 nodes are programmed, waiting for pod b"},
+		{"one has not spoken", "a=Programmed,b=", 2,
+			"False Programming: 1 of 2 nodes are programmed, waiting for pod b of node nb"},
 		{"one was killed", "a=Programmed,b=Programmed!", 2,
-			"False Programming: 1 of 2 nodes are programmed, waiting for pod b"},
-		{"back from leaving", "a=Cleaned", 1, "False Programming: 0 of 1 nodes are programmed, waiting for pod a"},
+			"False Programming: 1 of 2 nodes are programmed, waiting for pod b of node nb"},
+		{"back from leaving", "a=Cleaned", 1, "False Programming: 0 of 1 nodes are programmed, waiting for pod a of node na"},
 		{"a failure comes first", "a=,b=ProgrammingFailed: no such device,c=ProgrammingFailed", 3,
 			"False ProgrammingFailed: 0 of 3 nodes are programmed, 2 failed: pod b: node nb: no such device; pod c: node nc"},
 		{"a node is being replaced", "a=Programmed,b=Programmed,c=Programmed", 2, "True Programmed: 3 of 3 nodes are " +
@@ -274,6 +275,15 @@ func TestCountingNodesIsNotUrgent(t *testing.T) {
 	after := PeeringStatus(in)
 	if got := paceOf(before, after); got != nodesPace {
 		t.Errorf("a node more: %s", got)
+	}
+	in.Peering.Status, in.Routed = after, &metav1.Condition{Type: v1alpha1.PeeringPodsRouted,
+		Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodsNotRouted}
+	if got := paceOf(after, PeeringStatus(in)); got != nodesPace {
+		t.Errorf("pods that are not routed: %s", got)
+	}
+	in.Peering.Status, in.Routed = PeeringStatus(in), nil
+	if !meta.IsStatusConditionFalse(PeeringStatus(in).Conditions, v1alpha1.PeeringPodsRouted) {
+		t.Error("what was said of pods is gone with an agent that knows nothing yet")
 	}
 	after.Networks.PodCIDRs = []string{"10.8.0.0/16"}
 	if got := paceOf(before, after); got != pace {
