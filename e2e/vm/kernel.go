@@ -4,13 +4,13 @@ package vm
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/sealane-io/sealane/e2e/debian"
 )
 
 // Kernel is an unpacked Debian kernel package.
@@ -29,27 +29,13 @@ func DebianKernel(ctx context.Context, dir string) (Kernel, error) {
 		return Kernel{}, err
 	}
 	release := strings.TrimPrefix(pkg, "linux-image-")
-	root := filepath.Join(dir, release)
-	k := Kernel{Image: filepath.Join(root, "boot", "vmlinuz-"+release), Root: root, Release: release}
-	if _, err := os.Stat(root); err == nil {
-		return k, nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return Kernel{}, fmt.Errorf("make the kernel's directory: %w", err)
-	}
-	next, err := os.MkdirTemp(dir, ".next-")
-	if err != nil {
-		return Kernel{}, fmt.Errorf("make the kernel's directory: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(next) }()
-	if err := unpack(ctx, pkg, release, next); err != nil {
-		return Kernel{}, err
-	}
-	// Another run may have been first.
-	if err := os.Rename(filepath.Join(next, "root"), root); err != nil && !errors.Is(err, os.ErrExist) {
-		return Kernel{}, fmt.Errorf("keep the kernel: %w", err)
-	}
-	return k, nil
+	root, err := debian.Unpacked(ctx, dir, release, pkg, func(root string) error {
+		if out, err := exec.CommandContext(ctx, "depmod", "--basedir", root, release).CombinedOutput(); err != nil {
+			return fmt.Errorf("index the modules of %s: %w: %s", pkg, err, out)
+		}
+		return nil
+	})
+	return Kernel{Image: filepath.Join(root, "boot", "vmlinuz-"+release), Root: root, Release: release}, err
 }
 
 // kernelPackage is the package that the metapackage stands for, such as linux-image-6.1.0-56-cloud-amd64.
@@ -75,21 +61,4 @@ func kernelPackage(ctx context.Context) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("look up %s: it depends on no linux-image package: %s", meta, out)
-}
-
-// unpack a kernel package into next/root.
-func unpack(ctx context.Context, pkg, release, next string) error {
-	root := filepath.Join(next, "root")
-	for _, argv := range [][]string{
-		{"apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", pkg},
-		{"sh", "-c", "dpkg-deb --extract ./*.deb root"},
-		{"depmod", "--basedir", root, release},
-	} {
-		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-		cmd.Dir = next
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, out)
-		}
-	}
-	return nil
 }
