@@ -8,5 +8,5 @@ import "embed"
 
 // Artifacts is the tree under artifacts/, with that directory as its first path element.
 //
-//go:embed artifacts
+//go:embed artifacts/controller artifacts/crds artifacts/deploy
 var Artifacts embed.FS

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -367,6 +368,24 @@ func (c *controller) hostObjects(kubeconfig []byte, token string) ([]*unstructur
 	return objects, nil
 }
 
+// renderedOnHost are the objects of the host without the Secret: it holds a token, which only install makes.
+func (c *controller) renderedOnHost() ([]*unstructured.Unstructured, error) {
+	objects, err := c.host.objects()
+	if err != nil {
+		return nil, err
+	}
+	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Secret" })
+	for _, object := range objects {
+		if object.GetKind() != "Deployment" {
+			continue
+		}
+		if err := c.fill(object, ""); err != nil {
+			return nil, fmt.Errorf("fill %s: %w", describe(object), err)
+		}
+	}
+	return objects, nil
+}
+
 // objects are everything of ours on the host, the Secret without its content.
 func (h *hostCluster) objects() ([]*unstructured.Unstructured, error) {
 	objects, err := manifests("artifacts/controller/host.yaml")
@@ -394,13 +413,16 @@ func (h *hostCluster) objects() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
+// fill sets image, flags and replicas of the Deployment, and the sum of its kubeconfig, if there is one.
 func (c *controller) fill(object *unstructured.Unstructured, sum string) error {
 	var d appsv1.Deployment
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &d); err != nil {
 		return err
 	}
 	d.Spec.Replicas = &c.replicas
-	d.Spec.Template.Annotations = map[string]string{annotationKubeconfig: sum}
+	if sum != "" {
+		d.Spec.Template.Annotations = map[string]string{annotationKubeconfig: sum}
+	}
 	container := &d.Spec.Template.Spec.Containers[0]
 	container.Image = c.imageOf("controller", c.image)
 	if c.imagePullSecret != "" {

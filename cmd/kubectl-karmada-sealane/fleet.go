@@ -44,7 +44,9 @@ type fleetMember struct {
 	gateways []v1alpha1.Gateway
 	// services of the MCS API in the member; nil as gateways.
 	services *memberServices
-	err      error
+	// globals are the member's global addresses; nil as gateways.
+	globals *memberGlobals
+	err     error
 	// bundles as the Karmada API holds them, with the status that the member reported.
 	bundles []v1alpha1.Bundle
 }
@@ -66,6 +68,8 @@ type subjects struct {
 	// exports are the ServiceExports and ServicePolicies on the Karmada API, services the MCS objects in
 	// the members.
 	exports, services bool
+	// globals are the global addresses of the members.
+	globals bool
 }
 
 // or needs what either does.
@@ -73,11 +77,12 @@ func (s subjects) or(o subjects) subjects {
 	return subjects{
 		gateways: s.gateways || o.gateways, bundles: s.bundles || o.bundles,
 		exports: s.exports || o.exports, services: s.services || o.services,
+		globals: s.globals || o.globals,
 	}
 }
 
 // inMember says whether a member has to be asked.
-func (s subjects) inMember() bool { return s.gateways || s.services }
+func (s subjects) inMember() bool { return s.gateways || s.services || s.globals }
 
 // scope narrows what is read.
 type scope struct {
@@ -191,6 +196,12 @@ func (o *options) askMember(ctx context.Context, karmada *api, m *fleetMember, w
 	if want.gateways {
 		var err error
 		if m.gateways, err = c.gateways(ctx); err != nil {
+			return err
+		}
+	}
+	if want.globals {
+		var err error
+		if m.globals, err = c.memberGlobals(ctx, within.namespace); err != nil {
 			return err
 		}
 	}

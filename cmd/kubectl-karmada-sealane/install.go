@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -34,7 +35,8 @@ type install struct {
 	clusters   []string
 	clusterSet string
 	wait       bool
-	render     bool
+	// render says for which API server the objects are printed, renderKarmada or renderHost; empty applies them.
+	render     string
 	controller controller
 }
 
@@ -50,8 +52,11 @@ cluster DNS.
 
 Running it again with the same flags and version changes nothing that is as it should be, but gives the controller a
 new token; with others, it sets images, pull policy, replicas and the way the controller runs to what these say. An
-existing ClusterSet is never changed. --render prints what would be applied, for GitOps, and asks no API server; the
-ClusterSet, which is yours, and the controller's credential, Deployment and policies are not part of it.`,
+existing ClusterSet is never changed.
+
+--render prints what would be applied on the Karmada API, in that order, for GitOps, and asks no API server;
+--render=host prints the controller with its rights on the host. The ClusterSet, which is yours, the policies of the
+members' workloads, which the controller edits, and the controller's credential are part of neither.`,
 		Example: `  # every cluster of Karmada, the controller in the cluster of context karmada-host
   ` + o.invocation + ` install --karmada-context karmada-apiserver --host-context karmada-host
 
@@ -65,27 +70,27 @@ ClusterSet, which is yours, and the controller's credential, Deployment and poli
 		"clusters that belong (default: all, those that join Karmada later included)")
 	f.StringVar(&in.clusterSet, "clusterset", defaultClusterSet, "name of the ClusterSet")
 	f.BoolVar(&in.wait, "wait", true, "wait until the members are connected")
-	f.BoolVar(&in.render, "render", false, "print the objects for the Karmada API instead of applying them")
+	f.StringVar(&in.render, "render", "",
+		"print the objects for an API server instead of applying them: karmada, or host for the cluster that hosts Karmada")
+	f.Lookup("render").NoOptDefVal = renderKarmada
 	in.controller.addFlags(f)
 	return cmd
 }
 
-// renderObjects prints what is applied on the Karmada API, but the ClusterSet, which is the user's.
+// Values of --render: the API servers that objects are for.
+const (
+	renderKarmada = "karmada"
+	renderHost    = "host"
+)
+
+// renderObjects prints what install applies on one API server, in the order in which it does, each object once.
 func (in *install) renderObjects() error {
-	own, err := crds()
-	if err != nil {
-		return err
-	}
-	templates, err := in.controller.bundle()
-	if err != nil {
-		return err
-	}
-	identity, err := manifests("artifacts/controller/karmada.yaml")
+	objects, err := in.rendered()
 	if err != nil {
 		return err
 	}
 	seen := map[string]bool{}
-	for _, object := range slices.Concat(templates, own, identity) {
+	for _, object := range objects {
 		if seen[describe(object)] {
 			continue
 		}
@@ -101,8 +106,33 @@ func (in *install) renderObjects() error {
 	return nil
 }
 
+// rendered are the objects of an API server, in the order to apply them.
+func (in *install) rendered() ([]*unstructured.Unstructured, error) {
+	switch in.render {
+	case renderHost:
+		return in.controller.renderedOnHost()
+	case renderKarmada:
+	default:
+		return nil, &finding{expected: "--render=" + renderKarmada + " or --render=" + renderHost,
+			found: fmt.Sprintf("%q", in.render), remedy: "choose one of the two"}
+	}
+	own, err := crds()
+	if err != nil {
+		return nil, err
+	}
+	templates, err := in.controller.bundle()
+	if err != nil {
+		return nil, err
+	}
+	identity, err := manifests("artifacts/controller/karmada.yaml")
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(own, templates, identity), nil
+}
+
 func (in *install) run(ctx context.Context) error {
-	if in.render {
+	if in.render != "" {
 		return in.renderObjects()
 	}
 	if err := in.controller.checkMode(); err != nil {

@@ -70,7 +70,7 @@ func newRoot(arg0 string, streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetErr(streams.ErrOut)
 	o.addFlags(root.PersistentFlags())
 	root.AddCommand(
-		newInstall(o), newUninstall(o),
+		newPreflight(o), newInstall(o), newUninstall(o),
 		newJoin(o), newLeave(o),
 		newExport(o), newUnexport(o),
 		newShow(o), newDiagnose(o), newRotateKeys(o), newVersion(o),

@@ -147,7 +147,7 @@ func memberProblems(f *fleet, m *fleetMember) []problemRow {
 	object := "Member " + m.Name
 	// That it has not cleaned its nodes is a problem of none that stays.
 	besides := []string{v1alpha1.MemberCleaned}
-	if f.pairsOf(m.Name) {
+	if f.pairsOf(m.Name) || m.Spec.Phase == v1alpha1.MemberLeaving {
 		besides = append(besides, v1alpha1.MemberConnected)
 	}
 	rows := conditionProblems(m.Name, object, m.Status.Conditions, besides...)

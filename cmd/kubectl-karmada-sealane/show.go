@@ -48,6 +48,8 @@ func showSubjects() []shown {
 			subjects{gateways: true, bundles: true, exports: true, services: true}, problemTable},
 		{"imports", "imported services in each member: addresses, source clusters, endpoints, and what is missing",
 			subjects{bundles: true, services: true}, importTable},
+		{"globalips", "global addresses of each member, and whose they are: services, pods, namespaces, the cluster",
+			subjects{gateways: true, globals: true}, globalIPTable},
 	}
 }
 
@@ -70,7 +72,7 @@ member that cannot be reached last reported is shown, and marked.`,
 			Use: subject.name, Short: "Show " + subject.short, Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), false, subject) },
 		}
-		if subject.need.services {
+		if subject.need.services || subject.need.globals {
 			s.addNamespace(c)
 		}
 		if subject.name == "imports" {
@@ -136,7 +138,13 @@ func (s *show) run(ctx context.Context, versions bool, list ...shown) error {
 	if versions {
 		tables = append(tables, versionTable(s.versions(ctx, karmada, &s.host, f)))
 	}
-	return write(s.Out, s.output, tables...)
+	if err := write(s.Out, s.output, tables...); err != nil {
+		return err
+	}
+	if len(list) == 1 && list[0].need.globals {
+		return f.asked() // what a member that cannot be asked would show nobody else knows
+	}
+	return nil
 }
 
 func clusterSetTable(f *fleet) table {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,9 @@ func connectedMember(reported time.Time, name, remote, pods, services, ip string
 		}},
 	}
 	m.bundles = []v1alpha1.Bundle{memberBundle(name)}
+	if name == "c1" {
+		m.globals = globalsOf(reported)
+	}
 	m.Status.RollOut = &v1alpha1.MemberRollOut{State: v1alpha1.RollOutWaiting, Message: "it is the turn of c2",
 		Report:       v1alpha1.RollOutReport{Revision: "7d9f", Nodes: 3, Outdated: 3},
 		ProgressedAt: metav1.NewTime(reported.Add(-time.Minute))}
@@ -330,5 +334,21 @@ func TestShowMesh(t *testing.T) {
 				t.Errorf("rows %+v, want %q", rows, c.want)
 			}
 		})
+	}
+}
+
+// TestPodsThatAreNotRoutedAreShown among the networks, and as a problem.
+func TestPodsThatAreNotRoutedAreShown(t *testing.T) {
+	f := twoAndLost()
+	f.members[0].Status.Conditions = append(f.members[0].Status.Conditions, metav1.Condition{
+		Type: v1alpha1.PeeringPodsRouted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodsNotRouted,
+		Message: "not reached from other clusters: 2 pods"})
+	if got := networkRows(f)[0].Message; got != "not reached from other clusters: 2 pods" {
+		t.Errorf("networks: %s", got)
+	}
+	if !slices.ContainsFunc(problemRows(f), func(r problemRow) bool {
+		return r.Cluster == "c1" && r.Reason == v1alpha1.ReasonPodsNotRouted
+	}) {
+		t.Error("it is no problem")
 	}
 }

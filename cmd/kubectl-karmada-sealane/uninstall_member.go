@@ -19,6 +19,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
+	"github.com/sealane-io/sealane/memberagent/cluster/hijack"
 )
 
 // cleanPatience is how long the agents have to clean their nodes themselves.
@@ -37,7 +38,7 @@ func (u *uninstall) cleanMember(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func(context.Context, *api, *progress) error{
-		cleanNodes, stopAgents, removeImports, removeForwarding, removeWorkloads, removeMemberCRDs,
+		cleanNodes, stopAgents, removeImports, removeForwarding, removeHijacked, removeWorkloads, removeMemberCRDs,
 	} {
 		if err := step(ctx, member, p); err != nil {
 			return err
@@ -214,6 +215,23 @@ func removeForwarding(ctx context.Context, member *api, p *progress) error {
 		}
 		p.say("what Sealane added is removed from %s", c.What)
 	}
+	return nil
+}
+
+// removeHijacked takes the networks of other clusters out of Spiderpool's settings.
+func removeHijacked(ctx context.Context, member *api, p *progress) error {
+	have, err := hijack.Coordinator(ctx, member)
+	if err != nil || have == nil {
+		return err
+	}
+	want, err := hijack.Want(have, nil)
+	if err != nil || want == nil {
+		return err
+	}
+	if err := hijack.Write(ctx, member, have, want, client.FieldOwner(fieldManager)); err != nil {
+		return fmt.Errorf("change %s: %w", hijack.Name, err)
+	}
+	p.say("what Sealane added is removed from %s", hijack.Name)
 	return nil
 }
 

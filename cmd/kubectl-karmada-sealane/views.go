@@ -312,6 +312,10 @@ func networkRows(f *fleet) []networkRow {
 				row.Message = c.Message
 			}
 		}
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.PeeringPodsRouted); c != nil &&
+			c.Status == metav1.ConditionFalse && row.Message == "" {
+			row.Message = c.Message
+		}
 		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.PeeringNodesProgrammed); c != nil &&
 			row.Message == "" {
 			row.Message = c.Message

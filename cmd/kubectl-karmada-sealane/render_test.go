@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// TestRenderAppliedInItsOrderMakesWhatInstallMakes, on the Karmada API and on the host.
+func TestRenderAppliedInItsOrderMakesWhatInstallMakes(t *testing.T) {
+	k := newKarmada(t)
+	flags := []string{"--image-pull-secret=credential", "--controller-replicas=3", "--registry=example.net/own"}
+	k.available(t)
+	k.succeeds(t, append([]string{"install", "--host-context=lost-member", "--wait=false",
+		"--karmada-server=https://karmada.example:5443"}, flags...)...)
+	installed := k.ours(t)
+	k.succeeds(t, "uninstall", "--host-context=lost-member")
+	// A namespace takes what is in it along, where its controller runs.
+	for _, left := range k.ours(t) {
+		if err := k.removeOne(t.Context(), &unstructured.Unstructured{Object: left}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := k.ours(t); len(left) > 0 {
+		t.Fatalf("left over: %q", slices.Sorted(maps.Keys(left)))
+	}
+	for _, to := range []string{"--render", "--render=host"} {
+		if err := k.apply(t.Context(), rendered(t, append([]string{to}, flags...)...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := k.ours(t)
+	// What only install can write, and the controller edits.
+	for _, name := range []string{
+		"Secret sealane-controller/sealane-controller-kubeconfig",
+		"ClusterPropagationPolicy sealane", "ClusterPropagationPolicy sealane-crds",
+	} {
+		if installed[name] == nil || got[name] != nil {
+			t.Errorf("%s is installed: %v, rendered: %v", name, installed[name] != nil, got[name] != nil)
+		}
+		delete(installed, name)
+	}
+	for name, want := range installed {
+		if !reflect.DeepEqual(want, got[name]) {
+			t.Errorf("%s\ninstalled %v\nrendered  %v", name, want, got[name])
+		}
+		delete(got, name)
+	}
+	if len(got) > 0 || len(installed) < 40 {
+		t.Errorf("of %d objects rendered alone: %q", len(installed), slices.Sorted(maps.Keys(got)))
+	}
+}
+
+// available plays the host's controllers until the test ends: the controller's pods run as soon as they are wanted.
+func (k *karmada) available(t *testing.T) {
+	t.Helper()
+	go func() {
+		_ = until(t.Context(), func(ctx context.Context) (bool, error) {
+			d := &appsv1.Deployment{}
+			key := client.ObjectKey{Namespace: controllerName, Name: controllerName}
+			if k.Get(ctx, key, d) == nil && d.Status.ObservedGeneration < d.Generation {
+				n := *d.Spec.Replicas
+				d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n,
+					ReadyReplicas: n, AvailableReplicas: n}
+				_ = k.Status().Update(ctx, d)
+			}
+			return false, nil
+		})
+	}()
+}
+
+// TestRenderRefusesAnotherAPIServer: a word that names none is no reason to print anything.
+func TestRenderRefusesAnotherAPIServer(t *testing.T) {
+	var out bytes.Buffer
+	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out}
+	if code := run([]string{"kubectl-karmada-sealane", "install", "--render=member"}, streams); code == 0 {
+		t.Error("exit code 0")
+	}
+	if !bytes.Contains(out.Bytes(), []byte("--render=karmada or --render=host")) {
+		t.Errorf("printed %s", out.String())
+	}
+}
+
+// rendered are the objects that install prints, asking no API server.
+func rendered(t *testing.T, flags ...string) []*unstructured.Unstructured {
+	t.Helper()
+	var out bytes.Buffer
+	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out}
+	if code := run(append([]string{"kubectl-karmada-sealane", "install"}, flags...), streams); code != 0 {
+		t.Fatalf("exit code %d: %s", code, out.String())
+	}
+	objects, err := decode(out.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// ours are all objects of any kind that are labelled as Sealane's, by their description, without what an API server
+// writes itself. The ClusterSet is the user's, and has no label.
+func (k *karmada) ours(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	d, err := discovery.NewDiscoveryClientForConfig(k.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := d.ServerPreferredResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]map[string]any{}
+	for _, group := range groups {
+		gv, err := schema.ParseGroupVersion(group.GroupVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range group.APIResources {
+			if slices.Contains(r.Verbs, "list") && gv.Group != v1alpha1.GroupName {
+				k.addOurs(t, out, gv.WithKind(r.Kind))
+			}
+		}
+	}
+	return out
+}
+
+func (k *karmada) addOurs(t *testing.T, out map[string]map[string]any, kind schema.GroupVersionKind) {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	err := k.List(t.Context(), list, client.MatchingLabels{labelManagedBy: v1alpha1.ManagedBy})
+	if meta.IsNoMatchError(err) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		unstructured.RemoveNestedField(o.Object, "status")
+		unstructured.RemoveNestedField(o.Object, "spec", "template", "metadata", "annotations")
+		unstructured.RemoveNestedField(o.Object, "spec", "clusterIP")
+		unstructured.RemoveNestedField(o.Object, "spec", "clusterIPs")
+		for _, written := range []string{"uid", "resourceVersion", "generation", "managedFields", "creationTimestamp"} {
+			unstructured.RemoveNestedField(o.Object, "metadata", written)
+		}
+		out[describe(o)] = o.Object
+	}
+}
