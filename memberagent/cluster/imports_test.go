@@ -278,14 +278,7 @@ func TestImports(t *testing.T) {
 			t.Errorf("address %s, want %s", s.Spec.ClusterIP, ip)
 		}
 		m.imports()
-		m.eventually("the mark of an orphan", func(ctx context.Context) error {
-			if err := m.Get(ctx, client.ObjectKeyFromObject(s), s); err != nil {
-				return err
-			}
-			return expect("marked", s.Annotations["sealane.io/orphaned-at"] != "", true)
-		})
-		change(m, s, func(s *corev1.Service) { s.Annotations["sealane.io/orphaned-at"] = "2020-01-01T00:00:00Z" })
-		m.gone(s)
+		m.expired(web)
 	})
 }
 

@@ -89,10 +89,7 @@ func TestUsersObjectsWithOurLabels(t *testing.T) {
 		return errors.New("not yet")
 	})
 	m.imports()
-	change(m, derived, func(s *corev1.Service) {
-		metav1.SetMetaDataAnnotation(&s.ObjectMeta, "sealane.io/orphaned-at", "2020-01-01T00:00:00Z")
-	})
-	m.gone(derived)
+	m.expired(web)
 	change(m, p, func(p *v1alpha1.Peering) { p.Spec.Phase = v1alpha1.MemberLeaving })
 	m.reports("nothing of the user's is waited for", func(s *v1alpha1.PeeringStatus) error {
 		return expect("cleaned",

@@ -57,6 +57,15 @@ func (m *member) orphaned(service types.NamespacedName) *corev1.Service {
 	return s
 }
 
+// expired waits until the derived Service is marked, ages the mark and waits until the Service is gone. A mark that is
+// set before the agent has seen that the import is gone would be taken off again.
+func (m *member) expired(service types.NamespacedName) {
+	m.t.Helper()
+	s := m.orphaned(service)
+	change(m, s, func(s *corev1.Service) { s.Annotations["sealane.io/orphaned-at"] = "2020-01-01T00:00:00Z" })
+	m.gone(s)
+}
+
 // behind returns the derived Service, nil if there is none.
 func (m *member) behind(ctx context.Context, service types.NamespacedName) *corev1.Service {
 	s := &corev1.Service{}
@@ -293,9 +302,7 @@ func TestModeOfAServiceInUse(t *testing.T) {
 	}
 
 	m.imports(other)
-	change(m, m.orphaned(web),
-		func(s *corev1.Service) { s.Annotations["sealane.io/orphaned-at"] = "2020-01-01T00:00:00Z" })
-	m.gone(s)
+	m.expired(web)
 	m.eventually("only the published slice", func(ctx context.Context) error {
 		list := &discoveryv1.EndpointSliceList{}
 		if err := m.List(ctx, list, client.InNamespace("sample"), client.HasLabels{v1alpha1.LabelImport}); err != nil {
