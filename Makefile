@@ -89,8 +89,9 @@ test-unit: prerequisites test-deps ## Run all tests but the end-to-end scenarios
 	go test -C e2e -timeout 15m $$(go list -C e2e ./... | grep -v /scenarios/)
 
 .PHONY: soak
-soak: prerequisites ## Let gateways and cables die and return 500 times at random (STEPS=500 SEED=5100).
-	go test -count=1 -timeout 120m -v -run TestGatewaysWalk ./memberagent/node -steps $(or $(STEPS),500) -seed $(or $(SEED),5100)
+soak: prerequisites ## Let gateways and cables die and return, and who has global addresses, 500 times at random (STEPS=500 SEED=5100).
+	go test -count=1 -timeout 240m -v -run 'TestGatewaysWalk|TestTranslationsWalk' ./memberagent/node \
+	  -steps $(or $(STEPS),500) -translations $(or $(STEPS),500) -seed $(or $(SEED),5100)
 
 .PHONY: test-e2e
 test-e2e: prerequisites test-deps ## Run the end-to-end scenarios (SCENARIOS=./scenarios/faults RUN=TestName LAB_TEST=.lab-test).
@@ -108,6 +109,11 @@ bench-failover: prerequisites lab-deps ## Measure what traffic sees while gatewa
 .PHONY: bench-gateways
 bench-gateways: prerequisites test-deps ## Measure what several gateways let through, each with the same share of a processor.
 	go test -count=1 -timeout 30m -v -run '^TestThroughput$$' ./memberagent/node -args -throughput 5
+
+.PHONY: bench-globalnet
+bench-globalnet: prerequisites test-deps ## Measure rounds of a gateway with 10,000 global addresses; results go to docs/benchmarks/globalnet.md.
+	go test -run '^$$' -bench '^BenchmarkGlobalnet$$' -benchtime 30x ./dataplane/plan ./dataplane/kernel
+	go test -count=1 -timeout 30m -v -run '^TestGlobalThroughput$$' ./memberagent/node -args -throughput 5
 
 ##@ Try it
 

@@ -43,6 +43,9 @@ func (m member) bootControlPlane(ctx context.Context, karmada <-chan struct{}) e
 		if err := m.applyKubeadmConfig(ctx); err != nil {
 			return err
 		}
+		if err := m.applyFlannel(ctx); err != nil {
+			return err
+		}
 		return m.applyDNS(ctx)
 	})
 	if err != nil {
@@ -89,6 +92,9 @@ func (m member) bootNode(ctx context.Context, j int, images <-chan struct{}, arc
 	if err := m.registerNode(ctx, m.index, j); err != nil {
 		return err
 	}
+	if err := m.startFlannel(ctx, m.index, j, m.ca); err != nil {
+		return err
+	}
 	if err := m.startNode(m.index, j, m.ca); err != nil {
 		return err
 	}
@@ -110,7 +116,12 @@ func (m member) bootNode(ctx context.Context, j int, images <-chan struct{}, arc
 
 // applyKubeadmConfig states the cluster's networks where every kubeadm cluster does.
 func (m member) applyKubeadmConfig(ctx context.Context) error {
-	manifest, err := render("kubeadm-config.yaml", m.cluster())
+	return m.applyManifest(ctx, "kubeadm-config.yaml", m.cluster())
+}
+
+// applyManifest fills in a template and applies it in the cluster.
+func (m member) applyManifest(ctx context.Context, template string, data any) error {
+	manifest, err := render(template, data)
 	if err != nil {
 		return err
 	}
@@ -121,21 +132,21 @@ func (m member) applyKubeadmConfig(ctx context.Context) error {
 	return api.Apply(ctx, manifest)
 }
 
+// applyFlannel gives flanneld its rights, where the cluster has it.
+func (m member) applyFlannel(ctx context.Context) error {
+	if m.cluster().CNI != CNIFlannel {
+		return nil
+	}
+	return m.applyManifest(ctx, "flannel.yaml", flannelUser)
+}
+
 // applyDNS installs CoreDNS as the cluster's DNS, under the names that it has in
 // every kubeadm cluster.
 func (m member) applyDNS(ctx context.Context) error {
-	manifest, err := render("coredns.yaml", struct {
+	return m.applyManifest(ctx, "coredns.yaml", struct {
 		ClusterDNS netip.Addr
 		Image      string
 	}{m.cluster().dnsAddr(), ImageDNS})
-	if err != nil {
-		return err
-	}
-	api, err := m.applier(m.cluster().Name)
-	if err != nil {
-		return err
-	}
-	return api.Apply(ctx, manifest)
 }
 
 func (m member) dnsReady(ctx context.Context) error {

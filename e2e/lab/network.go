@@ -97,11 +97,18 @@ func (l *Lab) underlay(ctx context.Context) error {
 			inside = append(inside, fmt.Sprintf("addr add %s/%d dev %s%s", l.routerAddr(f, i), l.subnet(f, i+1).Bits(),
 				bridge, nodad(f)))
 		}
+		inside = append(inside, l.underlayLines(i)...)
 	}
 	if err := ip(ctx, "", host); err != nil {
 		return err
 	}
-	return ip(ctx, ns, inside)
+	if err := ip(ctx, ns, inside); err != nil {
+		return err
+	}
+	if !l.Topology.uses(CNIMacvlan) {
+		return nil
+	}
+	return run(ctx, l.underlayRules(), "nsenter", "--net=/run/netns/"+ns, "--", "iptables-restore", "--noflush")
 }
 
 func (l layout) prefix(family string) netip.Prefix {
@@ -142,8 +149,9 @@ func (l *Lab) nodeNetwork(ctx context.Context, i, j int) error {
 			fmt.Sprintf("addr add %s/%d dev eth0%s", l.nodeAddr(f, i, j), l.subnet(f, i+1).Bits(), nodad(f)),
 			fmt.Sprintf("route add default via %s dev eth0", l.routerAddr(f, i)))
 	}
+	lines = append(lines, l.nodeLines(i, j)...)
 	for k := range c.Nodes {
-		if k == j {
+		if k == j || c.CNI != CNIBridge {
 			continue
 		}
 		for _, p := range c.nodePodCIDRs(k) {
@@ -203,12 +211,22 @@ func (l *Lab) nodeFirewall(ctx context.Context, i int, ns string) error {
 	return nil
 }
 
-// firewallRules is the input of iptables-restore for a node of the i-th cluster.
+// firewallRules is the input of iptables-restore for a node of the i-th cluster. Of flannel's there is the policy
+// only: the rest is flannel's own. With macvlan only what goes by the pods' veth is forwarded.
 func (l *Lab) firewallRules(i int, family string) string {
 	c := l.Topology.Clusters[i]
 	pods := prefixesOf(c.PodCIDRs, family)
 	var b strings.Builder
 	fmt.Fprintf(&b, "*filter\n:FORWARD %s [0:0]\n", c.ForwardPolicy)
+	switch c.CNI {
+	case CNIFlannel:
+		b.WriteString("COMMIT\n")
+		return b.String()
+	case CNIMacvlan:
+		b.WriteString("-A FORWARD -o mv+ -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n")
+		b.WriteString("-A FORWARD -i mv+ -j ACCEPT\nCOMMIT\n")
+		return b.String()
+	}
 	if c.ForwardPolicy == ForwardDrop {
 		b.WriteString("-A FORWARD -o cni0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n")
 		b.WriteString("-A FORWARD -i cni0 -o eth0 -j ACCEPT\n-A FORWARD -i cni0 -o cni0 -j ACCEPT\n")

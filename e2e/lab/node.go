@@ -32,9 +32,11 @@ var manifests embed.FS
 
 // nodeFacts is what the templates of a node's files are filled with.
 type nodeFacts struct {
-	Name          string
-	Addresses     []netip.Addr
-	PodCIDRs      []netip.Prefix
+	Name      string
+	Addresses []netip.Addr
+	PodCIDRs  []netip.Prefix
+	// ClusterCIDRs are those of pods that kube-proxy needs not masquerade: with macvlan none, as a backend would answer
+	// them directly.
 	ClusterCIDRs  string
 	ClusterDNS    netip.Addr
 	Nameserver    netip.Addr
@@ -44,7 +46,11 @@ type nodeFacts struct {
 	Cgroup        string
 	Files         string
 	CNIPlugins    string
-	FakeSysctls   map[string]string
+	CNI           string
+	// UnderlayRanges and Hijacked are those of a node with macvlan.
+	UnderlayRanges []underlayRange
+	Hijacked       []string
+	FakeSysctls    map[string]string
 	// ProxyKubeconfig is kube-proxy's, which takes it from its file only.
 	ProxyKubeconfig string
 }
@@ -75,12 +81,20 @@ func (l *Lab) facts(i, j int) nodeFacts {
 		Cgroup:        l.cgroup() + "/" + c.Nodes[j].Name,
 		Files:         l.nodePath(c.Nodes[j].Name),
 		CNIPlugins:    cniPlugins,
+		CNI:           c.CNI,
 		FakeSysctls:   kubeletSysctls(),
 
 		ProxyKubeconfig: l.path("pki", c.Name, "kube-proxy.kubeconfig"),
 	}
 	for _, family := range c.IPFamilies {
 		f.Addresses = append(f.Addresses, l.nodeAddr(family, i, j))
+	}
+	if c.CNI != CNIBridge {
+		f.CNIPlugins = l.path("cni")
+	}
+	if c.CNI == CNIMacvlan {
+		f.PodCIDRs, f.UnderlayRanges, f.Hijacked = nil, c.underlayRanges(j), l.Topology.hijacked(i)
+		return f
 	}
 	if len(c.PodCIDRs) == len(c.IPFamilies) {
 		f.ClusterCIDRs = strings.Join(c.PodCIDRs, ",")
@@ -130,11 +144,14 @@ func (l *Lab) writeNodeFiles(f nodeFacts) error {
 		"init.sh":                        "init.sh",
 		"runc.sh":                        "runc.sh",
 		"etc/containerd/config.toml":     "containerd.toml",
-		"etc/cni/net.d/10-lab.conflist":  "cni.conflist",
+		"etc/cni/net.d/10-lab.conflist":  "cni-" + f.CNI + ".conflist",
 		"etc/kubernetes/kubelet.yaml":    "kubelet.yaml",
 		"etc/kubernetes/kube-proxy.yaml": "kube-proxy.yaml",
 		"etc/resolv.conf":                "resolv.conf",
 		"etc/hostname":                   "hostname",
+	}
+	if f.CNI == CNIFlannel {
+		files["etc/kube-flannel/net-conf.json"] = "flannel.json"
 	}
 	for path, from := range files {
 		data, err := render(from, f)
@@ -189,11 +206,15 @@ func (l *Lab) registerNode(ctx context.Context, i, j int) error {
 		return fmt.Errorf("client of %s: %w", l.Topology.Clusters[i].Name, err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.Name,
-		Labels: map[string]string{corev1.LabelHostname: f.Name}}}
+		Labels: map[string]string{corev1.LabelHostname: f.Name},
+		// flanneld cannot bear a node without annotations; one that kubelet has made has some.
+		Annotations: map[string]string{corev1.ObjectTTLAnnotationKey: "0"}}}
 	for _, p := range f.PodCIDRs {
 		node.Spec.PodCIDRs = append(node.Spec.PodCIDRs, p.String())
 	}
-	node.Spec.PodCIDR = node.Spec.PodCIDRs[0]
+	if len(f.PodCIDRs) > 0 {
+		node.Spec.PodCIDR = node.Spec.PodCIDRs[0]
+	}
 	if l.Topology.Clusters[i].Nodes[j].Gateway {
 		node.Labels[labelGateway] = "true"
 	}

@@ -24,6 +24,13 @@ const (
 	ProxyIPTables = "iptables"
 )
 
+// The CNIs that a lab offers.
+const (
+	CNIBridge  = "bridge"
+	CNIFlannel = "flannel"
+	CNIMacvlan = "macvlan"
+)
+
 // The policies of a node's FORWARD chain.
 const (
 	ForwardDrop   = "DROP"
@@ -55,16 +62,20 @@ type Cluster struct {
 	// Mode is push (default) or pull.
 	Mode string `json:"mode,omitempty"`
 	// PodCIDRs and ServiceCIDRs may hold several prefixes per family. Each
-	// node gets one pod CIDR per family out of them.
+	// node gets one pod CIDR per family out of them, or, with cni macvlan, a range of addresses out of each.
 	PodCIDRs     []string `json:"podCIDRs,omitempty"`
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 	// IPFamilies, first the primary one; by default those of PodCIDRs.
 	IPFamilies []string `json:"ipFamilies,omitempty"`
 	// Nodes default to <cluster>-gw, a gateway, and <cluster>-worker.
 	Nodes []Node `json:"nodes,omitempty"`
+	// CNI is bridge (default): a bridge on each node and routes between the nodes; flannel, in vxlan mode, with its
+	// own MTU, masquerading and accepts in FORWARD; or macvlan: pods on the nodes' link, each with a veth to its node
+	// besides, as Spiderpool's coordinator makes it.
+	CNI string `json:"cni,omitempty"`
 	// KubeProxyMode is nftables (default) or iptables.
 	KubeProxyMode string `json:"kubeProxyMode,omitempty"`
-	// IPMasq lets the CNI masquerade everything that leaves a node.
+	// IPMasq lets the bridge CNI masquerade everything that leaves a node.
 	IPMasq bool `json:"ipMasq,omitempty"`
 	// ForwardPolicy is that of the nodes' FORWARD chain: DROP (default), as a
 	// container engine leaves it, with the CNI's accepts for the cluster's own
@@ -126,6 +137,9 @@ func (c *Cluster) setDefaults(index int) {
 	}
 	if len(c.Nodes) == 0 {
 		c.Nodes = []Node{{Name: c.Name + "-gw", Gateway: true}, {Name: c.Name + "-worker"}}
+	}
+	if c.CNI == "" {
+		c.CNI = CNIBridge
 	}
 	if c.KubeProxyMode == "" {
 		c.KubeProxyMode = ProxyNFTables
@@ -199,6 +213,7 @@ func claim(seen map[string]string, name, at string) error {
 func (c Cluster) validate(at string) error {
 	errs := []error{
 		oneOf(at+".mode", c.Mode, ModePush, ModePull),
+		oneOf(at+".cni", c.CNI, CNIBridge, CNIFlannel, CNIMacvlan),
 		oneOf(at+".kubeProxyMode", c.KubeProxyMode, ProxyNFTables, ProxyIPTables),
 		oneOf(at+".forwardPolicy", c.ForwardPolicy, ForwardDrop, ForwardAccept),
 	}
@@ -211,10 +226,28 @@ func (c Cluster) validate(at string) error {
 	for _, f := range c.IPFamilies {
 		errs = append(errs, oneOf(at+".ipFamilies", f, IPv4, IPv6))
 	}
+	if c.CNI == CNIFlannel && (len(c.PodCIDRs) != 1 || len(c.IPFamilies) != 1 || c.IPFamilies[0] != IPv4) {
+		errs = append(errs, fmt.Errorf("%s.podCIDRs: expected one IPv4 prefix for cni flannel, found %q", at, c.PodCIDRs))
+	}
+	if c.CNI == CNIMacvlan && len(c.Nodes) > maxUnderlayNodes {
+		errs = append(errs, fmt.Errorf("%s.nodes: expected at most %d with cni macvlan, found %d", at, maxUnderlayNodes,
+			len(c.Nodes)))
+	}
+	if c.CNI == CNIMacvlan && !slices.Equal(c.IPFamilies, []string{IPv4}) {
+		errs = append(errs, fmt.Errorf("%s.ipFamilies: expected IPv4 for cni macvlan, found %q", at, c.IPFamilies))
+	}
+	if c.CNI != CNIBridge && c.IPMasq {
+		errs = append(errs, fmt.Errorf("%s.ipMasq: only cni bridge can be told, found cni %s", at, c.CNI))
+	}
 	errs = append(errs,
 		c.validateCIDRs(at+".podCIDRs", c.PodCIDRs, podRoom),
 		c.validateCIDRs(at+".serviceCIDRs", c.ServiceCIDRs, serviceRoom))
 	return errors.Join(errs...)
+}
+
+// uses tells whether any cluster has a CNI.
+func (t Topology) uses(cni string) bool {
+	return slices.ContainsFunc(t.Clusters, func(c Cluster) bool { return c.CNI == cni })
 }
 
 func oneOf(at, value string, allowed ...string) error {

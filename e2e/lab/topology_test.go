@@ -3,6 +3,9 @@
 package lab
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,6 +19,22 @@ func TestParseTopologyFillsDefaults(t *testing.T) {
 	}
 	if diff := cmp.Diff(DefaultTopology(), got); diff != "" {
 		t.Errorf("two named clusters should be the default topology (-want +got):\n%s", diff)
+	}
+}
+
+func TestTopologiesOfTheTreeAreValid(t *testing.T) {
+	files, err := filepath.Glob("../topologies/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("found %d topologies: %v", len(files), err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParseTopology(data); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 }
 
@@ -66,6 +85,14 @@ func TestParseTopologyNamesEveryMistake(t *testing.T) {
 			`name "m1": already used`},
 		"mode":            {"clusters: [{name: c1, mode: pusch}]", `mode: expected one of ["push" "pull"], found "pusch"`},
 		"kube-proxy mode": {"clusters: [{name: c1, kubeProxyMode: ipvs}]", `found "ipvs"`},
+		"CNI":             {"clusters: [{name: c1, cni: weave}]", `expected one of ["bridge" "flannel" "macvlan"], found`},
+		"flannel of two":  {"clusters: [{name: c1, cni: flannel, podCIDRs: [10.8.0.0/16, 10.9.0.0/16]}]", "cni flannel"},
+		"flannel, IPv6":   {"clusters: [{name: c1, cni: flannel, podCIDRs: ['fd00::/48']}]", "expected one IPv4 prefix"},
+		"macvlan, IPv6": {"clusters: [{name: c1, cni: macvlan, podCIDRs: ['fd00::/48']}]",
+			"expected IPv4 for cni macvlan"},
+		"macvlan, 8 nodes": {"clusters: [{name: c1, cni: macvlan, nodes: [{name: a}, {name: b}, {name: c}, {name: d}, " +
+			"{name: e}, {name: f}, {name: g}, {name: h}]}]", "expected at most 7 with cni macvlan, found 8"},
+		"flannel, ipMasq": {"clusters: [{name: c1, cni: flannel, ipMasq: true}]", "only cni bridge can be told"},
 		"forward policy":  {"clusters: [{name: c1, forwardPolicy: reject}]", `found "reject"`},
 		"not a CIDR":      {"clusters: [{name: c1, podCIDRs: [10.8.0.0]}]", "podCIDRs"},
 		"host bits":       {"clusters: [{name: c1, podCIDRs: [10.8.0.1/16]}]", "expected 10.8.0.0/16"},
@@ -85,6 +112,37 @@ func TestParseTopologyNamesEveryMistake(t *testing.T) {
 				t.Errorf("got error %v, want one with %q", err, tc.want)
 			}
 		})
+	}
+}
+
+func TestNodesOfAnUnderlayHaveRangesInEverySubnet(t *testing.T) {
+	c := Cluster{CNI: CNIMacvlan, PodCIDRs: []string{"10.21.0.0/24", "10.22.0.0/16"}, Nodes: make([]Node, 2)}
+	var got []string
+	for j := range c.Nodes {
+		for _, r := range c.underlayRanges(j) {
+			got = append(got, fmt.Sprintf("%s by %s: %s-%s", r.Subnet, r.Gateway, r.First, r.Last))
+		}
+	}
+	want := []string{
+		"10.21.0.0/24 by 10.21.0.1: 10.21.0.65-10.21.0.126",
+		"10.22.0.0/16 by 10.22.0.1: 10.22.1.1-10.22.1.254",
+		"10.22.0.0/16 by 10.22.0.1: 10.22.2.1-10.22.2.254",
+		"10.21.0.0/24 by 10.21.0.1: 10.21.0.129-10.21.0.190",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPodsOfAnUnderlayReachOtherClustersByTheirNode(t *testing.T) {
+	topology := Topology{Clusters: []Cluster{
+		{PodCIDRs: []string{"10.21.0.0/24"}, ServiceCIDRs: []string{"10.143.0.0/16"}},
+		{PodCIDRs: []string{"10.8.0.0/16"}, ServiceCIDRs: []string{"10.88.0.0/16"}},
+		{PodCIDRs: []string{"10.9.0.0/16"}, ServiceCIDRs: []string{"10.88.0.0/16"}},
+	}}
+	want := []string{"10.143.0.0/16", "10.8.0.0/16", "10.88.0.0/16", "10.9.0.0/16"}
+	if diff := cmp.Diff(want, topology.hijacked(0)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -160,6 +160,9 @@ func (l *Lab) boot(ctx context.Context, p *progress, root string, archives []str
 	if err := p.Step("network", func() error { return l.network(ctx) }); err != nil {
 		return err
 	}
+	if err := p.Step("CNI plugins", func() error { return l.linkPlugins(ctx, root, p) }); err != nil {
+		return err
+	}
 	cas, err := l.credentials()
 	if err != nil {
 		return err

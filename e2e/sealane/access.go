@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 
@@ -85,15 +86,20 @@ func newAPI(config *rest.Config) (*API, error) {
 
 // Exec runs a command in a pod and returns its standard output. Standard error is part of the error.
 func (a *API) Exec(ctx context.Context, namespace, pod string, argv ...string) (string, error) {
+	return a.ExecWith(ctx, nil, namespace, pod, argv...)
+}
+
+// ExecWith is Exec with a standard input, which is none if nil.
+func (a *API) ExecWith(ctx context.Context, stdin io.Reader, namespace, pod string, argv ...string) (string, error) {
 	url := a.core.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Command: argv, Stdout: true, Stderr: true},
+		VersionedParams(&corev1.PodExecOptions{Command: argv, Stdin: stdin != nil, Stdout: true, Stderr: true},
 			clientgoscheme.ParameterCodec).URL()
 	executor, err := remotecommand.NewWebSocketExecutor(a.config, "GET", url.String())
 	if err != nil {
 		return "", fmt.Errorf("exec in %s: %w", pod, err)
 	}
 	var stdout, stderr bytes.Buffer
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &stdout, Stderr: &stderr})
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: &stdout, Stderr: &stderr})
 	out := strings.TrimSpace(stdout.String())
 	if err != nil {
 		return out, fmt.Errorf("%v in %s: %w", argv, pod, errors.Join(err, errors.New(strings.TrimSpace(stderr.String()))))

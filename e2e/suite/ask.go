@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -167,11 +168,16 @@ const Whereami = "whereami-cs.sample.svc.clusterset.local"
 
 // InPod runs the client program (images/client) in a pod of the namespace sample and returns its output.
 func InPod(ctx context.Context, cluster, pod string, args ...string) (string, error) {
+	return inPodWith(ctx, nil, cluster, pod, args...)
+}
+
+// inPodWith is InPod with a standard input.
+func inPodWith(ctx context.Context, stdin io.Reader, cluster, pod string, args ...string) (string, error) {
 	a, err := API(cluster)
 	if err != nil {
 		return "", err
 	}
-	return a.Exec(ctx, "sample", pod, append([]string{"/client"}, args...)...)
+	return a.ExecWith(ctx, stdin, "sample", pod, append([]string{"/client"}, args...)...)
 }
 
 // Ask asks a whereami server from a pod.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -23,10 +24,10 @@ import (
 const Undisturbed = time.Second
 
 // ConnectionSurvives holds one TCP connection from a worker of c1 to a pod on a worker of c2 while the fault
-// happens. It must live to the end, without a reset, and have no gap longer than gap. What a loaded machine adds is
-// allowed for: a second connection, between pods of one node, which no fault touches, is measured at the same time,
-// and its longest gap is added.
-func ConnectionSurvives(t *testing.T, duration, gap time.Duration, fault func()) {
+// happens, and for as long as after says when it has returned. It must live to the end, without a reset, and have no
+// gap longer than gap. What a loaded machine adds is allowed for: a second connection, between pods of one node, which
+// no fault touches, is measured at the same time, and its longest gap is added.
+func ConnectionSurvives(t *testing.T, after, gap time.Duration, fault func()) {
 	t.Helper()
 	server := PodIP(t, "c2", "server-c2-worker") + ":8080"
 	local := PodIP(t, "c1", "server-c1-worker") + ":8080"
@@ -34,8 +35,13 @@ func ConnectionSurvives(t *testing.T, duration, gap time.Duration, fault func())
 		_, err := Ask(ctx, "c1", "client-c1-worker", "http://"+server)
 		return err
 	})
-	connection, control := holdConnection(t.Context(), duration, server), holdConnection(t.Context(), duration, local)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel() // also of a fault that fails the test
+	over := make(chan struct{})
+	connection, control := holdConnection(ctx, over, server), holdConnection(ctx, over, local)
 	fault()
+	time.Sleep(after)
+	close(over)
 	c, reference := <-connection, <-control
 	if err := errors.Join(c.err, reference.err); err != nil {
 		t.Fatalf("the connection did not survive: %v", err)
@@ -52,11 +58,19 @@ type connection struct {
 	err     error
 }
 
-// holdConnection sends and receives on one TCP connection from the client on c1's worker for a while.
-func holdConnection(ctx context.Context, duration time.Duration, server string) <-chan connection {
+// holdConnection sends and receives on one TCP connection from the client on c1's worker until all is over.
+func holdConnection(ctx context.Context, over <-chan struct{}, server string) <-chan connection {
+	stdin, untilOver := io.Pipe()
+	go func() {
+		select {
+		case <-over:
+		case <-ctx.Done():
+		}
+		_ = untilOver.Close()
+	}()
 	ended := make(chan connection, 1)
 	go func() {
-		out, err := InPod(ctx, "c1", "client-c1-worker", "tcp", "-duration="+duration.String(), server)
+		out, err := inPodWith(ctx, stdin, "c1", "client-c1-worker", "tcp", "-until-eof", server)
 		if err != nil {
 			ended <- connection{err: fmt.Errorf("%w: %s", err, out)}
 			return

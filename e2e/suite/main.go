@@ -29,10 +29,20 @@ var installed *sealane.Sealane
 // the next package.
 func Main(m *testing.M) int { return run(m, "", topology()) }
 
-// MainOn is Main on a lab of another topology, named like the shared one with a suffix. -keep leaves it only if it was
-// up before: no other package uses it.
-func MainOn(m *testing.M, suffix string, topology lab.Topology) int {
-	return run(m, "-"+suffix, topology)
+// MainOn is Main on a lab of e2e/topologies/<name>.yaml, named like the shared one with the name as a suffix. -keep
+// leaves it only if it was up before: no other package uses it.
+func MainOn(m *testing.M, name string) int {
+	data, err := os.ReadFile(filepath.Join("..", "..", "topologies", name+".yaml"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	topology, err := lab.ParseTopology(data)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return run(m, "-"+name, topology)
 }
 
 func run(m *testing.M, suffix string, topology lab.Topology) int {
@@ -146,7 +156,7 @@ func complete(ctx context.Context, options lab.Options) error {
 	if err := sealane.Apply(ctx, l, lab.ContextKarmada, []byte(sampleNamespace)); err != nil {
 		return err
 	}
-	replicas := map[string]int{"c1": 1, "c2": 3, "c3": 2, "g1": 1, "g2": 3}
+	replicas := map[string]int{"c1": 1, "c2": 3, "c3": 2, "g1": 1, "g2": 3, "u1": 1, "f1": 1}
 	for _, c := range l.Topology.Clusters {
 		if err := (sealane.Workload{Cluster: c, Replicas: replicas[c.Name]}).Apply(ctx, l); err != nil {
 			return err

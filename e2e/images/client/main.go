@@ -16,7 +16,7 @@ const usage = `usage:
   client http [-count 1] [-interval 1s] [-timeout 5s] [-quiet] URL   GET; prints bodies, or with -quiet their lengths
   client dns [-server ADDR] [-tcp] [-size N] NAME TYPE [@ADDR]       look up; prints response code and records
   client udp [-count 1] [-timeout 5s] HOST:PORT BYTES                send a datagram to an echo, compare the answer
-  client tcp [-duration 60s] [-interval 20ms] URL-HOST:PORT          hold one connection; prints the longest gap
+  client tcp [-duration 60s | -until-eof] [-interval 20ms] HOST:PORT hold one connection; prints the longest gap
   client bulk [-duration 10s] [-streams 1] HOST:PORT                 download as fast as possible; prints bit/s
   client rtt [-count 500] HOST:PORT                                  time datagrams to an echo; prints the median in us
   client flow [-duration 10s] [-interval 5ms] HOST:PORT              datagrams to an echo; prints lost, longest gap

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -84,13 +85,14 @@ type tcpReport struct {
 func tcpCommand(args []string) error {
 	flags := flag.NewFlagSet("tcp", flag.ContinueOnError)
 	duration := flags.Duration("duration", time.Minute, "how long")
+	untilEOF := flags.Bool("until-eof", false, "until standard input ends, instead of a duration")
 	interval := flags.Duration("interval", 20*time.Millisecond, "time between requests")
 	timeout := flags.Duration("timeout", 30*time.Second, "silence after which the connection is given up")
 	rest, err := parse(flags, args, 1)
 	if err != nil {
 		return err
 	}
-	report := hold(rest[0], *duration, *interval, *timeout)
+	report := hold(rest[0], over(*duration, *untilEOF), *interval, *timeout)
 	fmt.Printf("connections=%d resets=%d longest-gap=%s\n", report.connections, report.resets,
 		report.longestGap.Round(time.Millisecond))
 	if report.connections != 1 || report.resets != 0 {
@@ -99,16 +101,29 @@ func tcpCommand(args []string) error {
 	return nil
 }
 
+// over is closed after a time, or when standard input has ended.
+func over(duration time.Duration, untilEOF bool) <-chan struct{} {
+	end := make(chan struct{})
+	go func() {
+		defer close(end)
+		if untilEOF {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			return
+		}
+		time.Sleep(duration)
+	}()
+	return end
+}
+
 // hold speaks HTTP on a connection of its own, not through http.Transport: that drops a connection whose last write it
 // has not heard of within 50 ms, as happens on a loaded machine, and repeats a request on a new one in silence.
-func hold(target string, duration, interval, timeout time.Duration) tcpReport {
+func hold(target string, over <-chan struct{}, interval, timeout time.Duration) tcpReport {
 	var report tcpReport
 	var c *stream
-	end := time.Now().Add(duration)
 	last := time.Now()
 	tick := time.NewTicker(max(interval, time.Millisecond))
 	defer tick.Stop()
-	for ; time.Now().Before(end); <-tick.C {
+	for asking := true; asking; {
 		err := func() (err error) {
 			if c == nil {
 				if c, err = openStream(target, timeout); err != nil {
@@ -121,6 +136,7 @@ func hold(target string, duration, interval, timeout time.Duration) tcpReport {
 		if err == nil {
 			report.longestGap = max(report.longestGap, time.Since(last))
 			last = time.Now()
+			asking = next(tick.C, over)
 			continue
 		}
 		if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
@@ -131,12 +147,23 @@ func hold(target string, duration, interval, timeout time.Duration) tcpReport {
 			_ = c.Close()
 			c = nil
 		}
+		asking = next(tick.C, over)
 	}
 	report.longestGap = max(report.longestGap, time.Since(last))
 	if c != nil {
 		_ = c.Close()
 	}
 	return report
+}
+
+// next waits for a tick, and is false once all is over.
+func next(tick <-chan time.Time, over <-chan struct{}) bool {
+	select {
+	case <-over:
+		return false
+	case <-tick:
+		return true
+	}
 }
 
 // stream is one kept-alive HTTP connection.

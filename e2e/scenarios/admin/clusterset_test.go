@@ -33,7 +33,7 @@ spec: {clusterAffinity: {clusterNames: [c1, nowhere]}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	suite.ConnectionSurvives(t, 5*time.Second, suite.Undisturbed, func() {
+	suite.ConnectionSurvives(t, 3*time.Second, suite.Undisturbed, func() {
 		if err := sealane.Apply(t.Context(), suite.Lab(), "karmada", []byte(second)); err != nil {
 			t.Fatal(err)
 		}

@@ -20,24 +20,8 @@ import (
 // TestPrometheusReadsTheAgents: a ServiceAccount with the ClusterRole for it reads the metrics of every agent of a
 // member, at the address and port by which Pods are discovered, and nobody reads them without a token.
 func TestPrometheusReadsTheAgents(t *testing.T) {
-	const cluster, node, name = "c1", "c1-gw", "sealane-scraper"
-	objects := [][]string{
-		{"serviceaccount", name},
-		{"clusterrolebinding", name, "--clusterrole=sealane-metrics-reader", "--serviceaccount=default:" + name},
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		for _, o := range objects {
-			if _, err := suite.TryKubectl(ctx, "--context", cluster, "delete", o[0], o[1], "--ignore-not-found"); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	for _, o := range objects {
-		suite.Kubectl(t, append([]string{"--context", cluster, "create"}, o...)...)
-	}
-	token := strings.TrimSpace(suite.Kubectl(t, "--context", cluster, "create", "token", name))
+	const cluster, node = "c1", "c1-gw"
+	token := scraper(t, cluster)
 	for app, metric := range map[string]string{
 		"sealane-node": "sealane_node_sync_duration_seconds_count", "sealane-cluster-agent": "sealane_imports ",
 	} {
@@ -69,10 +53,39 @@ func TestPrometheusReadsTheAgents(t *testing.T) {
 	}
 }
 
+// scraper makes a ServiceAccount that reads metrics, as that of a Prometheus, and returns its token.
+func scraper(t *testing.T, cluster string) string {
+	t.Helper()
+	const name = "sealane-scraper"
+	objects := [][]string{
+		{"serviceaccount", name},
+		{"clusterrolebinding", name, "--clusterrole=sealane-metrics-reader", "--serviceaccount=default:" + name},
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for _, o := range objects {
+			if _, err := suite.TryKubectl(ctx, "--context", cluster, "delete", o[0], o[1], "--ignore-not-found"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for _, o := range objects {
+		suite.Kubectl(t, append([]string{"--context", cluster, "create"}, o...)...)
+	}
+	return strings.TrimSpace(suite.Kubectl(t, "--context", cluster, "create", "token", name))
+}
+
 // scrape reads /metrics of an address from a node, with a token unless that is "".
 func scrape(t *testing.T, node, address, token string) (int, string, error) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", nil)
+	return get(t.Context(), t, node, "https", address, "/metrics", token)
+}
+
+// get asks a server from a node, with a token unless that is "".
+func get(ctx context.Context, t *testing.T, node, scheme, address, path, token string) (int, string, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+address+path, nil)
 	if err != nil {
 		return 0, "", err
 	}
@@ -83,7 +96,7 @@ func scrape(t *testing.T, node, address, token string) (int, string, error) {
 	var failed error
 	suite.InNetns(t, node, func() error {
 		dialer := net.Dialer{Timeout: 5 * time.Second}
-		connection, failed = dialer.DialContext(t.Context(), "tcp", address)
+		connection, failed = dialer.DialContext(ctx, "tcp", address)
 		return nil
 	})
 	if failed != nil {

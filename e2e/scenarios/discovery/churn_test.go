@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -88,17 +89,33 @@ func (c *churn) prepare() {
 	for _, cluster := range suite.Members() {
 		c.exported[cluster], c.backends[cluster] = map[string]bool{}, map[string][]string{}
 	}
+	var making errgroup.Group
+	making.SetLimit(8)
 	for n := range churnServices {
 		name := fmt.Sprintf("churn-%03d", n)
 		for _, at := range c.random.Perm(len(suite.Members()))[:1+c.random.IntN(2)] {
 			cluster := suite.Members()[at]
-			web := suite.Service()
-			web.Name = name
-			slice := suite.EndpointSlice(web)
-			c.Create(cluster, web, slice)
 			c.backends[cluster][name] = nil
+			making.Go(func() error { return c.make(cluster, name) })
 		}
 	}
+	if err := making.Wait(); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// make makes a service without backends in a cluster.
+func (c *churn) make(cluster, name string) error {
+	web := suite.Service()
+	web.Name, web.Namespace = name, c.Name
+	slice := suite.EndpointSlice(web)
+	slice.Namespace = c.Name
+	for _, o := range []client.Object{web, slice} {
+		if err := c.API(cluster).Create(c.Context(), o); err != nil {
+			return fmt.Errorf("%s in %s: %w", name, cluster, err)
+		}
+	}
+	return nil
 }
 
 // some picks a service of a cluster.

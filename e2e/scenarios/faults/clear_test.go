@@ -128,7 +128,8 @@ func nodesSend(t *testing.T, captures map[string]*suite.Capture) {
 }
 
 // withoutGateway takes the gateway of a cluster away until a gateway of another has heard of it, and for what is done
-// meanwhile. As a cluster where no node is labelled picks one itself, the label goes to a node that never comes up.
+// meanwhile. As a cluster where no node is labelled picks one itself, the label goes to a node that never comes up; and
+// as the gateway stays until that one is connected, its Gateway is deleted.
 func withoutGateway(t *testing.T, cluster, other string, meanwhile func()) {
 	t.Helper()
 	const absent = "absent"
@@ -155,6 +156,10 @@ func withoutGateway(t *testing.T, cluster, other string, meanwhile func()) {
 	}
 	suite.Kubectl(t, in("label", "node", cluster+"-gw", v1alpha1.LabelGateway+"-")...)
 	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+		_, err := suite.TryKubectl(ctx, in("delete", "gateways.sealane.io", cluster+"-gw", "--ignore-not-found")...)
+		if err != nil {
+			return err
+		}
 		got, err := suite.JSONPath(ctx, other[:2], `{.spec.remoteClusters[?(@.name=="`+cluster+`")].endpoints[*].gateway}`,
 			"peering", v1alpha1.PeeringName)
 		if err == nil && got != "" {

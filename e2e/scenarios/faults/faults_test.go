@@ -18,7 +18,7 @@ func TestRestartsOfTheControlPlaneDisturbNothing(t *testing.T) {
 	suite.AnsweredBy(t, "c1", "client-c1-worker", suite.Whereami, "c2")
 	for _, workload := range []string{"sealane-cluster-agent", "sealane-dns"} {
 		t.Run(workload, func(t *testing.T) {
-			suite.ConnectionSurvives(t, 15*time.Second, suite.Undisturbed, func() {
+			suite.ConnectionSurvives(t, 3*time.Second, suite.Undisturbed, func() {
 				for _, c := range suite.Lab().Topology.Clusters {
 					suite.Kubectl(t, "--context", c.Name, "-n", "sealane-system", "rollout", "restart", "deployment/"+workload)
 				}
@@ -31,7 +31,7 @@ func TestRestartsOfTheControlPlaneDisturbNothing(t *testing.T) {
 		})
 	}
 	t.Run("sealane-controller", func(t *testing.T) {
-		suite.ConnectionSurvives(t, 8*time.Second, suite.Undisturbed, func() {
+		suite.ConnectionSurvives(t, 5*time.Second, suite.Undisturbed, func() {
 			if err := suite.Lab().KillProcess(t.Context(), "sealane-controller"); err != nil {
 				t.Error(err)
 			}
@@ -46,11 +46,11 @@ func TestRestartsOfTheControlPlaneDisturbNothing(t *testing.T) {
 // TestARestartedNodeAgentTakesUpWhereItLeft: with in-process WireGuard packets wait for the process.
 func TestARestartedNodeAgentTakesUpWhereItLeft(t *testing.T) {
 	t.Run("on a worker", func(t *testing.T) {
-		suite.ConnectionSurvives(t, 12*time.Second, suite.Undisturbed,
+		suite.ConnectionSurvives(t, 8*time.Second, suite.Undisturbed,
 			func() { suite.RestartNodeAgent(t, "c1", "c1-worker") })
 	})
 	t.Run("on a gateway", func(t *testing.T) {
-		suite.ConnectionSurvives(t, 20*time.Second, 5*time.Second, func() { suite.RestartNodeAgent(t, "c1", "c1-gw") })
+		suite.ConnectionSurvives(t, 10*time.Second, 5*time.Second, func() { suite.RestartNodeAgent(t, "c1", "c1-gw") })
 	})
 }
 
@@ -59,8 +59,8 @@ func TestARestartedNodeAgentTakesUpWhereItLeft(t *testing.T) {
 func TestOutagesDisturbNothing(t *testing.T) {
 	t.Cleanup(func() { suite.WaitForAPI(t, "c2") })
 	t.Run("of a member's API server", func(t *testing.T) {
-		suite.ConnectionSurvives(t, 52*time.Second, suite.Undisturbed, func() {
-			suite.Outage(t, "c2-apiserver", 45*time.Second, func() {})
+		suite.ConnectionSurvives(t, 5*time.Second, suite.Undisturbed, func() {
+			suite.Outage(t, "c2-apiserver", 25*time.Second, func() {})
 		})
 		suite.WaitForAPI(t, "c2")
 	})
@@ -76,7 +76,7 @@ func TestOutagesDisturbNothing(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		suite.ConnectionSurvives(t, 52*time.Second, 5*time.Second, func() {
+		suite.ConnectionSurvives(t, 5*time.Second, 5*time.Second, func() {
 			suite.Outage(t, "karmada-apiserver", 45*time.Second, func() { suite.RestartNodeAgent(t, "c1", "c1-gw") })
 		})
 	})
@@ -105,7 +105,7 @@ func TestWhatIsDeletedByHandComesBack(t *testing.T) {
 		"a Work":                  {"karmada", "work/" + work, "-n", "karmada-es-c2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			suite.ConnectionSurvives(t, 10*time.Second, suite.Undisturbed, func() {
+			suite.ConnectionSurvives(t, 5*time.Second, suite.Undisturbed, func() {
 				suite.Kubectl(t, append([]string{"--context", object[0], "delete", "--wait=false"}, object[1:]...)...)
 			})
 			suite.Eventually(t, suite.Patience, func(ctx context.Context) error {

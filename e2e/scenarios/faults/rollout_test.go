@@ -60,7 +60,7 @@ func TestAnAgentThatDoesNotStartChangesNothing(t *testing.T) {
 	rolledOut(t)
 	defer rolledOut(t)
 	const typo = "localhost/sealane/tyop:dev"
-	suite.ConnectionSurvives(t, 30*time.Second, suite.Undisturbed, func() {
+	suite.ConnectionSurvives(t, 3*time.Second, suite.Undisturbed, func() {
 		defer use(before)
 		use(typo)
 		for _, c := range suite.Lab().Topology.Clusters {
@@ -107,13 +107,13 @@ func TestARollOut(t *testing.T) {
 	use(mark, "null")
 	repaired = true
 	suite.WaitContains(t, "karmada", "{.status.rollOut.state}", []string{"member", "c1"}, "Done")
-	suite.ConnectionSurvives(t, 60*time.Second, 3*time.Second, func() { rolledOut(t) })
+	suite.ConnectionSurvives(t, 3*time.Second, 3*time.Second, func() { rolledOut(t) })
 	suite.WaitContains(t, "karmada", suite.ConditionText("RolledOut"), []string{"clusterset", "default"}, "True/RolledOut")
 }
 
 // TestAnAgentThatCrashesKeepsItsCable: again and again, on the only gateway of its cluster.
 func TestAnAgentThatCrashesKeepsItsCable(t *testing.T) {
-	suite.ConnectionSurvives(t, 20*time.Second, suite.Undisturbed, func() {
+	suite.ConnectionSurvives(t, 3*time.Second, suite.Undisturbed, func() {
 		for range 4 {
 			suite.CrashAgent(t, "c1-gw")
 			time.Sleep(3 * time.Second)

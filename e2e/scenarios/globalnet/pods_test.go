@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,12 +31,17 @@ func TestPodsOfTwinsHaveNames(t *testing.T) {
 			block := netip.MustParsePrefix(memberSays(t, to, "globalCIDR"))
 			global := s.globalAddresses(to, replicas)
 			var all []string
+			shown := suite.Plugin(t, "show", "globalips", "-C", to, "-n", s.Name)
 			for n := range replicas {
 				pod := &corev1.Pod{ObjectMeta: suite.Named(fmt.Sprintf("web-%d", n))}
 				suite.WaitFor(s.Namespace, to, pod, func(*corev1.Pod) error { return nil })
 				ip := global[pod.Name]
 				if a, err := netip.ParseAddr(ip); err != nil || !block.Contains(a) {
 					t.Errorf("%s has the global address %q, expected one of %s", pod.Name, ip, block)
+				}
+				if row := regexp.MustCompile(to + ` +` + regexp.QuoteMeta(ip) + ` +Pod +` + s.Name + ` +web/` + pod.Name +
+					` +InUse`); !row.MatchString(shown) {
+					t.Errorf("%s with %s is not among the global addresses that are shown:\n%s", pod.Name, ip, shown)
 				}
 				all = append(all, ip)
 				name := s.DNSName(pod.Name, to)

@@ -25,7 +25,7 @@ func TestAClusterWithNetworksOfAnotherIsRefused(t *testing.T) {
 	}
 	overlapping := suite.HonestReport()
 	overlapping.Networks.PodCIDRs = []string{"10.8.0.0/24"}
-	suite.ConnectionSurvives(t, 20*time.Second, suite.Undisturbed, func() {
+	suite.ConnectionSurvives(t, 3*time.Second, suite.Undisturbed, func() {
 		v.Join(t, overlapping)
 		words := []string{"10.8.0.0/16", "10.8.0.0/24", "c1", v.Name}
 		suite.WaitContains(t, "karmada", suite.ConditionText("Accepted"), []string{"member", v.Name},
@@ -140,7 +140,7 @@ func aMemberTurnsHostile(t *testing.T, v *suite.Visitor) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	suite.ConnectionSurvives(t, 25*time.Second, suite.Undisturbed, func() {
+	suite.ConnectionSurvives(t, 3*time.Second, suite.Undisturbed, func() {
 		for _, c := range claims(key, suite.Lab().NodeAddress("c1-worker", "IPv4")) {
 			t.Run("claims "+c.name, func(t *testing.T) {
 				if err := v.Report(t.Context(), c.status); err != nil {
