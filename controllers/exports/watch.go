@@ -21,6 +21,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
+	"github.com/sealane-io/sealane/internal/raced"
 )
 
 // Relevant says whether a ResourceBinding places something that this controller reads.
@@ -61,7 +62,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Member{}, all, builder.WithPredicates(changed(sameMember))).
 		Watches(&clusterv1alpha1.Cluster{}, all, builder.WithPredicates(changed(sameCluster))).
-		Complete(r)
+		Complete(raced.Reconciler(r))
 }
 
 func exportOfBinding(_ context.Context, o client.Object) []reconcile.Request {

@@ -30,6 +30,7 @@ import (
 	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/controllers/metrics"
 	"github.com/sealane-io/sealane/controllers/rollout"
+	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/internal/reach"
 	"github.com/sealane-io/sealane/propagation"
 )
@@ -95,9 +96,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.Metrics.Decided("fabric", time.Since(start))
 	later, err := r.apply(ctx, in, d)
 	if err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
-		}
 		return ctrl.Result{}, err
 	}
 	r.Metrics.Members(set.Name, d.Set.Members, d.Set.AcceptedMembers, d.Set.ConnectedMembers)
@@ -313,5 +311,5 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			}
 			return fleet.Sets(ctx, r.Client)
 		})).
-		Complete(r)
+		Complete(raced.Reconciler(r))
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/internal/installation"
+	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/propagation"
 )
 
@@ -69,9 +70,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	d := Decide(state, wire)
 	if err := r.apply(ctx, state, d); err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			return ctrl.Result{RequeueAfter: 20 * time.Millisecond}, nil
-		}
 		return ctrl.Result{}, err
 	}
 	return r.reschedule(ctx, state, d.Serving)
@@ -295,5 +293,5 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			}
 			return []string{"all"}
 		})).
-		Complete(r)
+		Complete(raced.Reconciler(r))
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/sealane-io/sealane/controllers/conditions"
 	"github.com/sealane-io/sealane/controllers/services"
 	"github.com/sealane-io/sealane/controllers/verdicts"
+	"github.com/sealane-io/sealane/internal/raced"
 )
 
 // Reconciler keeps the condition of ServicePolicies.
@@ -89,7 +90,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Member{}, handler.EnqueueRequestsFromMapFunc(r.all),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&workv1alpha1.Work{}, r.Verdicts.Handler()).
-		Complete(r)
+		Complete(raced.Reconciler(r))
 }
 
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {

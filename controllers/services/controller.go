@@ -41,8 +41,6 @@ const (
 	parallelShards = 4
 	// maxRevision is the largest that JSON numbers hold everywhere. A larger one is a member's invention.
 	maxRevision = 1 << 53
-	// quick is the delay after a write that lost a race.
-	quick = 10 * time.Millisecond
 )
 
 // Shard is one shard of one ClusterSet: what is decided, and written, at once.
@@ -132,9 +130,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, e
 	}
 	r.Problems.set(ctx, shard, fleetWide(&in, &d))
 	if err := r.apply(ctx, targets, d); err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			return ctrl.Result{RequeueAfter: quick}, nil
-		}
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: sooner(again, d.Again)}, nil

@@ -23,6 +23,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
+	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/propagation"
 )
 
@@ -51,7 +52,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1alpha1.Cluster{}, toShards(r.shardsOfCluster),
 			builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Complete(reconcile.TypedFunc[Shard](r.Reconcile))
+		Complete(raced.Reconciler(reconcile.TypedFunc[Shard](r.Reconcile)))
 }
 
 func toShards(f handler.TypedMapFunc[client.Object, Shard]) handler.TypedEventHandler[client.Object, Shard] {

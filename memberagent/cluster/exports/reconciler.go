@@ -6,11 +6,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,6 +22,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
@@ -45,7 +44,7 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 		Watches(&v1alpha1.Bundle{}, handler.EnqueueRequestsFromMapFunc(r.allKeys), builder.WithPredicates(leftOutChanged())).
 		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.allKeys),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(o).Complete(r)
+		WithOptions(o).Complete(raced.Reconciler(r))
 }
 
 // leftOutChanged lets through what changes which exports the cluster's own report has no room for.
@@ -106,17 +105,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if equality.Semantic.DeepEqual(want, export.Status.Conditions) {
 		return ctrl.Result{}, nil
 	}
-	if err := r.write(ctx, export, want); apierrors.IsConflict(err) {
-		// The cache is behind: the next event, or this, brings the newer object.
-		return ctrl.Result{RequeueAfter: cacheLag}, nil
-	} else if err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{}, r.write(ctx, export, want)
 }
-
-// cacheLag is the delay after a write that lost a race against the cache.
-const cacheLag = 20 * time.Millisecond
 
 // verdicts returns the broker's conditions of an export. A missing Peering or Bundle is unknown, and unknown
 // changes no verdict: it is the one that the export shows already.

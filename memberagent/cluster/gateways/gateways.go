@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/internal/reach"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 	"github.com/sealane-io/sealane/memberagent/cluster/pods"
@@ -148,7 +149,7 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 		Watches(&v1alpha1.Gateway{}, one).
 		Watches(&v1alpha1.Peering{}, one).
 		Watches(&corev1.Pod{}, one, builder.WithPredicates(pods.Own())).
-		WithOptions(o).Complete(r)
+		WithOptions(o).Complete(raced.Reconciler(r))
 }
 
 // matters passes node events but heartbeats.

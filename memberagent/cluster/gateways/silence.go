@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/internal/reach"
 )
 
@@ -107,7 +108,7 @@ func (r *Silence) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 				}
 				return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: gateway}}}
 			})).
-		WithOptions(o).Complete(r)
+		WithOptions(o).Complete(raced.Reconciler(r))
 }
 
 // Reconcile looks at the Lease of one Gateway. The mark names the renewal after which there was none, so that any

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/netfacts"
+	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 	"github.com/sealane-io/sealane/memberagent/cluster/pods"
 )
@@ -49,7 +50,7 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 		Watches(&v1alpha1.Gateway{}, pods.Soon(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Peering{}, pods.Soon(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Pod{}, pods.Soon(), builder.WithPredicates(matters())).
-		WithOptions(o).Complete(r)
+		WithOptions(o).Complete(raced.Reconciler(r))
 }
 
 // Reconcile decides anew, and writes what has changed: first who has which addresses, then which pods use them, by

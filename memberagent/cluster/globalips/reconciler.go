@@ -28,6 +28,7 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/globalnet"
 	"github.com/sealane-io/sealane/internal/netfacts"
+	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/memberagent/cluster/exports"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
@@ -56,7 +57,7 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.exportedSlice)).
 		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.all),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(o).Complete(r)
+		WithOptions(o).Complete(raced.Reconciler(r))
 }
 
 func (r *Reconciler) exported(ctx context.Context, o client.Object) []reconcile.Request {

@@ -20,15 +20,13 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/clip"
+	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
 // every is how often Spiderpool's settings are looked at. They are not watched: they change once in a cluster's life.
 const every = time.Minute
-
-// raced is when to look again after a write that lost a race.
-const raced = time.Second
 
 // maxNamed is how many networks a message names.
 const maxNamed = 16
@@ -89,7 +87,7 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 	return ctrl.NewControllerManagedBy(m).Named("hijack").
 		Watches(&v1alpha1.Peering{}, &handler.EnqueueRequestForObject{},
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(o).Complete(r)
+		WithOptions(o).Complete(raced.Reconciler(r))
 }
 
 // Reconcile writes the settings if they differ.
@@ -112,9 +110,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{RequeueAfter: every}, nil
 	}
 	refused, err := r.write(ctx, have, networks)
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: raced}, nil // somebody else has changed them since they were read
-	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/internal/reach"
 )
 
@@ -44,7 +45,7 @@ func (r *Reachability) SetupWithManager(m ctrl.Manager, o controller.Options) er
 	one := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} }
 	return ctrl.NewControllerManagedBy(m).Named("reachability").
 		Watches(&v1alpha1.Gateway{}, handler.EnqueueRequestsFromMapFunc(one)).
-		WithOptions(o).Complete(r)
+		WithOptions(o).Complete(raced.Reconciler(r))
 }
 
 // Reconcile looks at the Gateways' reports.

@@ -59,9 +59,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			log.FromContext(ctx).Info("import refused", "reason", verdict.Reason, "message", verdict.Message)
 		}
 		return ctrl.Result{RequeueAfter: retryRefused}, nil
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		// The cache is behind what was written a moment ago.
-		return ctrl.Result{RequeueAfter: cacheLag}, nil
 	case err != nil:
 		return ctrl.Result{}, err
 	}
@@ -69,12 +66,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: decision.Again}, nil
 }
 
-const (
-	// retryRefused is when to ask again for what was refused: no event tells of a quota that has room again.
-	retryRefused = 15 * time.Second
-	// cacheLag is the delay after a write that lost a race against the cache.
-	cacheLag = 20 * time.Millisecond
-)
+// retryRefused is when to ask again for what was refused: no event tells of a quota that has room again.
+const retryRefused = 15 * time.Second
 
 // gather returns nil where nothing may be changed: what the broker wants is unknown, the namespace is
 // missing or terminating, or the names belong to somebody else.

@@ -23,6 +23,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
@@ -39,7 +40,7 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 		Watches(namespace, handler.EnqueueRequestsFromMapFunc(r.namespaceKeys), builder.WithPredicates(existence())).
 		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.allKeys), builder.WithPredicates(identity())).
 		WatchesRawSource(source.Channel(r.Reachability.changed, &handler.EnqueueRequestForObject{})).
-		WithOptions(o).Complete(r)
+		WithOptions(o).Complete(raced.Reconciler(r))
 }
 
 // bundleHandler enqueues the imports that differ between two versions of a Bundle, so that a change costs

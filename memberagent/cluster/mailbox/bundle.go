@@ -28,6 +28,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/memberagent/cluster/exports"
 	"github.com/sealane-io/sealane/memberagent/cluster/globalips"
 	"github.com/sealane-io/sealane/memberagent/cluster/imports"
@@ -67,7 +68,7 @@ func (r *Bundles) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(addresses())).
 		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.all),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(o).Complete(r)
+		WithOptions(o).Complete(raced.Reconciler(r))
 }
 
 // shardOf enqueues the Bundle that carries a ServiceExport, or a Service that has one.

@@ -27,6 +27,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/internal/reach"
 	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
@@ -89,7 +90,7 @@ func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 		WatchesRawSource(source.Channel(r.Underlay.Changed(), one)).
 		Watches(&corev1.Pod{}, one, builder.WithPredicates(pods.Own(), agentConditions())).
 		Watches(&v1alpha1.NodeNetwork{}, one, builder.WithPredicates(existence())).
-		WithOptions(o).Complete(r)
+		WithOptions(o).Complete(raced.Reconciler(r))
 }
 
 func metadataOf(kind string) client.Object {

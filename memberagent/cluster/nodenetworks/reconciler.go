@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/internal/reach"
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
@@ -49,7 +49,7 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 		Watches(&corev1.Pod{}, pods.Soon(), builder.WithPredicates(pods.Moved())).
 		Watches(&v1alpha1.NodeNetwork{}, pods.Soon()).
 		Watches(&v1alpha1.Peering{}, pods.Soon(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(o).Complete(r)
+		WithOptions(o).Complete(raced.Reconciler(r))
 }
 
 // addresses passes nodes that come and go, and those whose addresses, or whose pods' ranges, change.
@@ -78,8 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, fmt.Errorf("list Nodes: %w", err)
 	}
 	if peering.Spec.Phase == v1alpha1.MemberLeaving {
-		again, err := r.write(ctx, have.Items, nodes.Items, nil)
-		return ctrl.Result{RequeueAfter: again}, err
+		return ctrl.Result{}, r.write(ctx, have.Items, nodes.Items, nil)
 	}
 	in := input{nodes: nodes.Items, networks: discovery.Prefixes(peering.Spec.Networks.PodCIDRs)}
 	var again time.Duration
@@ -92,29 +91,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	in.pods = list.Items
 	decided := decide(in)
-	soon, err := r.write(ctx, have.Items, nodes.Items, decided)
-	if err != nil {
+	if err := r.write(ctx, have.Items, nodes.Items, decided); err != nil {
 		return ctrl.Result{}, err
 	}
 	later := r.State.set(peering, notRouted(in, decided), r.Now())
-	return ctrl.Result{RequeueAfter: reach.Sooner(soon, reach.Sooner(again, later))}, nil
+	return ctrl.Result{RequeueAfter: reach.Sooner(again, later)}, nil
 }
 
-// cacheLag is when to look again after a write that lost a race against the cache.
-const cacheLag = 50 * time.Millisecond
-
 // write brings the objects to what is wanted, by the names of nodes. One that cannot be written holds up no other.
-// Where the cache is behind what was written a moment ago, it returns when to look again; else 0.
 func (r *Reconciler) write(ctx context.Context, have []v1alpha1.NodeNetwork, nodes []corev1.Node,
-	wanted map[string]v1alpha1.NodeNetworkSpec) (again time.Duration, err error) {
+	wanted map[string]v1alpha1.NodeNetworkSpec) error {
 	var failed []error
-	note := func(err error) {
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			again = cacheLag
-			return
-		}
-		failed = append(failed, err)
-	}
 	written := map[string]bool{}
 	for i := range have {
 		o := &have[i]
@@ -122,11 +109,11 @@ func (r *Reconciler) write(ctx context.Context, have []v1alpha1.NodeNetwork, nod
 		written[o.Name] = true
 		switch owner := ownerOf(nodes, o.Name); {
 		case !ok:
-			note(client.IgnoreNotFound(r.Delete(ctx, o)))
+			failed = append(failed, client.IgnoreNotFound(r.Delete(ctx, o)))
 		case !equality.Semantic.DeepEqual(o.Spec, spec) || !equality.Semantic.DeepEqual(o.OwnerReferences, owner):
 			changed := o.DeepCopy()
 			changed.Spec, changed.OwnerReferences = spec, owner
-			note(r.Update(ctx, changed))
+			failed = append(failed, r.Update(ctx, changed))
 		}
 	}
 	for i := range nodes {
@@ -135,14 +122,14 @@ func (r *Reconciler) write(ctx context.Context, have []v1alpha1.NodeNetwork, nod
 		if !ok || written[name] {
 			continue
 		}
-		note(r.Create(ctx, &v1alpha1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: name,
+		failed = append(failed, r.Create(ctx, &v1alpha1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: name,
 			Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: ownerOf(nodes, name)},
 			Spec: spec}))
 	}
 	if err := errors.Join(failed...); err != nil {
-		return again, fmt.Errorf("write NodeNetworks: %w", err)
+		return fmt.Errorf("write NodeNetworks: %w", err)
 	}
-	return again, nil
+	return nil
 }
 
 // ownerOf refers to the node of a name: what is said of it goes with it.
