@@ -31,7 +31,9 @@ type process struct {
 	Argv []string `json:"argv"`
 	// Namespaces tells how deep into the node the program goes.
 	Namespaces namespaces `json:"namespaces,omitempty"`
-	PID        int        `json:"pid,omitempty"`
+	// Restarts is how often it is started again when it dies while the lab comes up.
+	Restarts int `json:"restarts,omitempty"`
+	PID      int `json:"pid,omitempty"`
 	// Started is the start time in clock ticks since boot.
 	Started uint64 `json:"started,omitempty"`
 }
@@ -284,12 +286,18 @@ func (p processes) ForgetDead() error {
 	return nil
 }
 
-// Dead names the first recorded program that is not running, with the end of
-// its log.
-func (p processes) Dead() error {
+// Revive starts again what has died and may be. Of the first other that has died it tells, with the end of its log.
+func (p processes) Revive() error {
 	for _, name := range p.Names() {
 		proc, err := p.Load(name)
 		if err != nil || proc.PID == 0 || proc.alive() {
+			continue
+		}
+		if proc.Restarts > 0 {
+			proc.Restarts--
+			if err := p.start(proc); err != nil {
+				return err
+			}
 			continue
 		}
 		return fmt.Errorf("%s died; the end of %s:\n%s", name, p.LogFile(name), tail(p.LogFile(name), 15))

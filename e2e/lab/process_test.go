@@ -41,7 +41,7 @@ func TestStoppedProcessStartsAgainWithItsArguments(t *testing.T) {
 	if err := p.Stop(t.Context(), "sleeper", 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Dead(); err == nil || !strings.Contains(err.Error(), "sleeper died") {
+	if err := p.Revive(); err == nil || !strings.Contains(err.Error(), "sleeper died") {
 		t.Errorf("got %v, want the stopped process named", err)
 	}
 	if err := p.Start("sleeper"); err != nil {
@@ -53,6 +53,33 @@ func TestStoppedProcessStartsAgainWithItsArguments(t *testing.T) {
 	}
 	if err := p.Stop(t.Context(), "sleeper", 0); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestWhatMayDieIsStartedAgain(t *testing.T) {
+	p := testProcesses(t)
+	if err := p.Ensure(process{Name: "sleeper", Restarts: 1, Argv: []string{"sleep", "600"}}); err != nil {
+		t.Fatal(err)
+	}
+	first, err := p.Load("sleeper")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Stop(t.Context(), "sleeper", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Revive(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := p.Load("sleeper")
+	if err != nil || !second.alive() || second.PID == first.PID || second.Argv[1] != "600" {
+		t.Errorf("got %+v (%v), want a new process with the same arguments", second, err)
+	}
+	if err := p.Stop(t.Context(), "sleeper", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Revive(); err == nil || !strings.Contains(err.Error(), "sleeper died") {
+		t.Errorf("got %v, want what died twice named", err)
 	}
 }
 

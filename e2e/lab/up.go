@@ -238,7 +238,7 @@ func (l *Lab) bootKarmada(ctx context.Context, ready chan<- struct{}) error {
 // watchProcesses cancels with the first process that dies.
 func (l *Lab) watchProcesses(ctx context.Context, cancel context.CancelCauseFunc) {
 	for ctx.Err() == nil {
-		if err := l.procs.Dead(); err != nil {
+		if err := l.procs.Revive(); err != nil {
 			cancel(err)
 			return
 		}
