@@ -24,9 +24,15 @@ func newDiagnose(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diagnose",
 		Short: "Find out what is wrong",
-		Long: `Find out what is wrong: follow a path step by step, and say at the first step that does not hold what was
-expected, what was found and what to do. The exit code is not 0 if anything is broken.`,
+		Long: `Find out what is wrong: check a subject, or all of them, by what the Karmada API, the cluster that hosts
+Karmada and the members hold. Each check is ok, warn or fail, and says of what is not ok what was expected, what was
+found and what to do. The exit code is 0 if none failed, and 1 otherwise; a warning does not change it.
+
+Nothing is changed and no pod is started. A member is asked through the kubeconfig context of its name, if there is
+one, else through Karmada's cluster proxy; one that cannot be asked is judged by what it last reported, and a warning
+says so.`,
 	}
+	cmd.AddCommand(newDiagnoseAll(o)...)
 	cmd.AddCommand(newDiagnoseDNS(o))
 	return cmd
 }
@@ -34,20 +40,28 @@ expected, what was found and what to do. The exit code is not 0 if anything is b
 func newDiagnoseDNS(o *options) *cobra.Command {
 	d := &diagnose{options: o}
 	cmd := &cobra.Command{
-		Use:   "dns NAME",
-		Short: "Follow a name of the clusterset from a member to the backends",
-		Long: `Follow a name of the clusterset from a member to the backends: the name itself, what configures the cluster's
-own DNS, its pods, Sealane's DNS, the exports, what the broker has the member import, the namespace, the
-ServiceImport with its Service and EndpointSlices, the tunnels, the backends, and at last a look-up through
-the member's own DNS. Nothing is changed and no pod is started.
+		Use:   "dns [NAME]",
+		Short: "Check DNS in each member, or follow a name of the clusterset from a member to the backends",
+		Long: `Without a NAME, check in each member that its DNS forwards Sealane's domains, and that both are served.
+
+With one, follow it from a member to the backends: the name itself, what configures the cluster's own DNS, its
+pods, Sealane's DNS, the exports, what the broker has the member import, the namespace, the ServiceImport with its
+Service and EndpointSlices, the tunnels, the backends, and at last a look-up through the member's own DNS. It stops at
+the first step that does not hold.
 
 A short name is completed: SERVICE with the namespace of -n, and SERVICE.NAMESPACE. Members are asked as in
 show. The look-up goes to a pod of the cluster's DNS, not through the Service that pods use.`,
-		Example: `  ` + o.invocation + ` diagnose dns whereami.sample.svc.clusterset.local --context c1
+		Example: `  ` + o.invocation + ` diagnose dns
+  ` + o.invocation + ` diagnose dns whereami.sample.svc.clusterset.local --context c1
   ` + o.invocation + ` diagnose dns whereami -n sample
   ` + o.invocation + ` diagnose dns whereami-0.c2.whereami-ss.sample.svc.clusterset.local -C c1`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return d.dns(cmd.Context(), args[0]) },
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return d.subject(cmd.Context())
+			}
+			return d.dns(cmd.Context(), args[0])
+		},
 	}
 	f := cmd.Flags()
 	f.StringSliceVarP(&d.clusters, "clusters", "C", nil, "members to look from (default: all)")
@@ -58,6 +72,22 @@ show. The look-up goes to a pod of the cluster's DNS, not through the Service th
 	f.DurationVar(&d.memberTimeout, "member-timeout", defaultMemberTimeout, "how long to wait for each member")
 	cmd.MarkFlagsMutuallyExclusive("clusters", "context")
 	return cmd
+}
+
+// subject checks DNS without a name.
+func (d *diagnose) subject(ctx context.Context) error {
+	all := &diagnoses{options: d.options, scope: d.scope, output: d.output, host: hostCluster{namespace: controllerName}}
+	if d.context != "" {
+		if err := all.aim(ctx, d.options, d.context); err != nil {
+			return err
+		}
+	}
+	for _, subject := range diagnoseSubjects() {
+		if subject.name == subjectDNS {
+			return all.run(ctx, subject)
+		}
+	}
+	return nil
 }
 
 // diagnosis is the path of a name from one member.

@@ -151,7 +151,11 @@ func (a *api) readPeering(ctx context.Context, facts *dnspath.Facts) error {
 
 // find reads an object that need not be there.
 func (a *api) find(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
-	err := a.Get(ctx, key, object)
+	return find(ctx, a, key, object)
+}
+
+func find(ctx context.Context, c client.Reader, key client.ObjectKey, object client.Object) (bool, error) {
+	err := c.Get(ctx, key, object)
 	if gone(err) {
 		return false, nil
 	}

@@ -31,10 +31,10 @@ func (a *api) memberChecks(ctx context.Context, into *candidate) ([]checked, err
 	}
 	into.networks, into.nodes = found.Networks, found.NodeCIDRs
 	out = append(out, kernelCheck(nodes), nodesCheck(nodes))
-	for _, next := range []func(context.Context) (checked, error){
-		a.kubeProxyCheck, a.cniCheck, a.dnsCheck, a.inTheWayCheck,
+	for _, next := range []func(context.Context, client.Reader) (checked, error){
+		kubeProxyCheck, cniCheck, dnsCheck, inTheWayCheck,
 	} {
-		c, err := next(ctx)
+		c, err := next(ctx, a)
 		if err != nil {
 			return out, err
 		}
@@ -117,10 +117,10 @@ func nodesCheck(nodes []corev1.Node) checked {
 }
 
 // kubeProxyCheck reads kube-proxy's configuration, as kubeadm writes it.
-func (a *api) kubeProxyCheck(ctx context.Context) (checked, error) {
+func kubeProxyCheck(ctx context.Context, c client.Reader) (checked, error) {
 	const name, expected = "kube-proxy", "kube-proxy in iptables or nftables mode"
 	var cm corev1.ConfigMap
-	found, err := a.find(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kube-proxy"}, &cm)
+	found, err := find(ctx, c, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kube-proxy"}, &cm)
 	if err != nil {
 		return checked{}, err
 	}
@@ -152,10 +152,10 @@ var plugins = map[string]string{
 }
 
 // cniCheck names the CNI plugin that it finds.
-func (a *api) cniCheck(ctx context.Context) (checked, error) {
+func cniCheck(ctx context.Context, c client.Reader) (checked, error) {
 	const name = "cni"
 	var sets appsv1.DaemonSetList
-	if err := a.List(ctx, &sets); err != nil {
+	if err := c.List(ctx, &sets); err != nil {
 		return checked{}, fmt.Errorf("list DaemonSets: %w", err)
 	}
 	var found []string
@@ -174,9 +174,9 @@ func (a *api) cniCheck(ctx context.Context) (checked, error) {
 }
 
 // dnsCheck finds the cluster's DNS as the cluster agent does.
-func (a *api) dnsCheck(ctx context.Context) (checked, error) {
+func dnsCheck(ctx context.Context, c client.Reader) (checked, error) {
 	const name = "cluster-dns"
-	found, err := clusterdns.Wiring{Service: sealaneDNS()}.Find(ctx, a)
+	found, err := clusterdns.Wiring{Service: sealaneDNS()}.Find(ctx, c)
 	if err != nil {
 		return checked{}, fmt.Errorf("look for what configures the cluster's DNS: %w", err)
 	}
@@ -198,10 +198,10 @@ func (a *api) dnsCheck(ctx context.Context) (checked, error) {
 }
 
 // inTheWayCheck looks for others that connect clusters: they answer the same ServiceExports and domain.
-func (a *api) inTheWayCheck(ctx context.Context) (checked, error) {
+func inTheWayCheck(ctx context.Context, c client.Reader) (checked, error) {
 	const name = "in-the-way"
 	var list apiextensionsv1.CustomResourceDefinitionList
-	if err := a.List(ctx, &list); err != nil {
+	if err := c.List(ctx, &list); err != nil {
 		return checked{}, fmt.Errorf("list CustomResourceDefinitions: %w", err)
 	}
 	others := map[string]string{
