@@ -21,15 +21,18 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// What each gateway of TestThroughput has of a processor, or of its link, and for how long each way is measured.
+// What each gateway of TestThroughput has of a processor, or of its link, and for how long each way is measured. With the
+// smaller share it is the processors of gateways that bound four connections; with so little, one connection's rate is
+// the schedule's of when they may run, and says nothing.
 const (
 	gatewayShare  = 0.12
+	aloneShare    = 0.3
 	gatewayLink   = "20mbit"
 	throughputFor = 5 * time.Second
 )
 
 // limit gives a process, and what it starts from then on, a share of a processor: a cgroup below this process's own.
-// What it returns removes that.
+// What it returns removes that, as the test's end does.
 func limit(t *testing.T, name string, pid int, share float64) (remove func()) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/cgroup")
@@ -62,11 +65,11 @@ func limit(t *testing.T, name string, pid int, share float64) (remove func()) {
 			return err == nil || errors.Is(err, syscall.ENOENT)
 		})
 	}
+	t.Cleanup(remove)
 	settings["cgroup.procs"] = strconv.Itoa(pid)
 	for _, file := range []string{"cpu.cfs_period_us", "cpu.cfs_quota_us", "cpu.max", "cgroup.procs"} {
 		if value, ok := settings[file]; ok {
 			if err := os.WriteFile(filepath.Join(group, file), []byte(value), 0); err != nil {
-				remove()
 				t.Fatal(err)
 			}
 		}
@@ -252,11 +255,15 @@ func TestThroughput(t *testing.T) {
 		m.run(t, "tc qdisc replace dev eth0 root tbf rate "+gatewayLink+" burst 64k latency 100ms")
 	}
 	two("a link of " + gatewayLink)
+	var unlimited []func()
 	for _, m := range gateways {
 		m.run(t, "tc qdisc del dev eth0 root")
-		defer limit(t, m.name, m.agent.Process.Pid, gatewayShare)()
+		unlimited = append(unlimited, limit(t, m.name, m.agent.Process.Pid, gatewayShare))
 	}
 	two(fmt.Sprintf("%.0f %% of a processor", 100*gatewayShare))
+	for _, remove := range unlimited {
+		remove()
+	}
 
 	for _, m := range []*machine{n.gw3, n.gw4} {
 		m.stop(t, syscall.SIGTERM)
@@ -267,6 +274,9 @@ func TestThroughput(t *testing.T) {
 		return n.worker1.carries("10.9.0.0/16", n.gw1.ip) && n.worker2.carries("10.8.0.0/16", n.gw2.ip) &&
 			n.gw1.carries("10.9.0.0/16", "sl-c0") && n.gw2.carries("10.8.0.0/16", "sl-c0")
 	})
+	for _, m := range []*machine{n.gw1, n.gw2} {
+		limit(t, m.name, m.agent.Process.Pid, aloneShare)
+	}
 	port := ports[0]
 	tracks := func(want bool) func() float64 {
 		return func() float64 {
