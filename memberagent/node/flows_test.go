@@ -227,7 +227,7 @@ func (n *network) flows(t *testing.T) []*flow {
 		for _, address := range addresses {
 			at := func(port int) string { return fmt.Sprintf("%s:%d", address, port+i) }
 			out = append(out, udpFlow(t, ends[0].pod, ends[1].pod, at(7000), at(7000)),
-				tcpFlow(t, ends[0].pod, ends[1].pod, at(7000)), connects(t, ends[0].pod, ends[1].pod, at(7100)))
+				tcpFlow(t, ends[0].pod, ends[1].pod, at(7000), at(7000)), connects(t, ends[0].pod, ends[1].pod, at(7100)))
 		}
 	}
 	// Of a service that the remote gateway translates: which is another one after a failure, so no connection.
@@ -288,13 +288,13 @@ func udpFlow(t *testing.T, from, to *exec.Cmd, listen, address string) *flow {
 	return f
 }
 
-func tcpFlow(t *testing.T, from, to *exec.Cmd, address string) *flow {
+func tcpFlow(t *testing.T, from, to *exec.Cmd, listen, address string) *flow {
 	t.Helper()
 	f := &flow{name: "tcp " + address}
 	var listener net.Listener
 	var client net.Conn
 	inNetworkOf(t, to, func() (err error) {
-		listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+		listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", listen)
 		return err
 	})
 	go func() {

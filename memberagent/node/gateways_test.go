@@ -180,7 +180,7 @@ func (n *network) ofTheGateway(t *testing.T, m *machine) []*flow {
 		out = append(out, udpFlow(t, f.from, f.to, at, at))
 	}
 	at := other.pods + ".10:7310"
-	out = append(out, tcpFlow(t, m.pod, other.pod, at))
+	out = append(out, tcpFlow(t, m.pod, other.pod, at, at))
 	for _, f := range out {
 		eventually(t, 10*time.Second, f.name+" flows", func() bool { s := f.since(0, -1); return s.sent-s.lost > 10 })
 	}

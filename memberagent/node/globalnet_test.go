@@ -101,6 +101,7 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 					Cable:    v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
 					// What a gateway translates ends when traffic leaves it, as it would when the machine is short of time.
 					HealthCheck: v1alpha1.HealthCheckSpec{IntervalMilliseconds: 100, FailureThreshold: 8},
+					Keys:        n.keys[m.cluster],
 					RemoteClusters: []v1alpha1.RemoteCluster{{Name: others[m.cluster], GlobalCIDR: blocks[others[m.cluster]],
 						Translated: true, Endpoints: theirs}},
 				},

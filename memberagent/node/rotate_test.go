@@ -30,7 +30,9 @@ import (
 
 // relay stands for Karmada: it tells every cluster what the gateways publish of their keys.
 type relay struct {
-	n    *network
+	n *network
+	// tell every machine its cluster's objects.
+	tell func()
 	mu   sync.Mutex
 	stop context.CancelFunc
 	done chan struct{}
@@ -38,8 +40,14 @@ type relay struct {
 
 func (n *network) passedOn(t *testing.T) *relay {
 	t.Helper()
+	return n.passedOnBy(t, func() { n.tell(t, v1alpha1.MemberActive) })
+}
+
+// passedOnBy is passedOn for clusters with other objects.
+func (n *network) passedOnBy(t *testing.T, tell func()) *relay {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	r := &relay{n: n, stop: stop, done: make(chan struct{})}
+	r := &relay{n: n, tell: tell, stop: stop, done: make(chan struct{})}
 	n.keys, n.deaf = map[string]v1alpha1.PeeringKeys{}, map[*machine]bool{}
 	go func() {
 		defer close(r.done)
@@ -78,7 +86,7 @@ func (r *relay) pass(t *testing.T) {
 		}
 	}
 	if news {
-		r.n.tell(t, v1alpha1.MemberActive)
+		r.tell()
 	}
 }
 
@@ -94,7 +102,7 @@ func (r *relay) ask(t *testing.T, clusters ...string) time.Time {
 		}
 		r.n.keys[c] = v1alpha1.PeeringKeys{NotBefore: &at}
 	}
-	r.n.tell(t, v1alpha1.MemberActive)
+	r.tell()
 	return at.Time
 }
 
@@ -104,7 +112,7 @@ func (r *relay) deafen(t *testing.T, m *machine, deaf bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.n.deaf[m] = deaf
-	r.n.tell(t, v1alpha1.MemberActive)
+	r.tell()
 }
 
 func (n *network) gateways() []*machine {
@@ -155,7 +163,7 @@ func newTraffic(t *testing.T, a, b *machine) *traffic {
 			})
 			address := net.JoinHostPort(host, fmt.Sprint(7100+i))
 			out.flows = append(out.flows, udpFlow(t, ends[0].pod, ends[1].pod, address, address),
-				tcpFlow(t, ends[0].pod, ends[1].pod, address))
+				tcpFlow(t, ends[0].pod, ends[1].pod, address, address))
 		}
 	}
 	out.begin()

@@ -21,9 +21,8 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// What each gateway of TestThroughput has of a processor, or of its link, and for how long each way is measured. With the
-// smaller share it is the processors of gateways that bound four connections; with so little, one connection's rate is
-// the schedule's of when they may run, and says nothing.
+// What each gateway of TestThroughput has of a processor, or of its link, and for how long each way is measured. By the
+// smaller share the processors of gateways bound four connections; a single one's rate then says when they may run.
 const (
 	gatewayShare  = 0.12
 	aloneShare    = 0.3

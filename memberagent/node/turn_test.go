@@ -49,7 +49,8 @@ func TestANewAgentTakesOver(t *testing.T) {
 	eventually(t, 20*time.Second, "connected", func() bool { return n.worker1.pings("10.9.0.10", "") })
 	address := n.gw2.pods + ".10:7000"
 	n.gw1.run(t, fmt.Sprintf("ip route add %s.0/24 via %s", n.worker1.pods, n.worker1.ip)) // by which ICMP errors come
-	flows := []*flow{udpFlow(t, n.worker1.pod, n.gw2.pod, address, address), tcpFlow(t, n.worker1.pod, n.gw2.pod, address),
+	flows := []*flow{udpFlow(t, n.worker1.pod, n.gw2.pod, address, address),
+		tcpFlow(t, n.worker1.pod, n.gw2.pod, address, address),
 		connects(t, n.worker1.pod, n.gw2.pod, n.gw2.pods+".10:7100")}
 	undisturbed := allowed{lost: 100, outage: 500 * time.Millisecond}
 	for _, m := range []*machine{n.gw1, n.worker1} {
