@@ -4,6 +4,9 @@ package node_test
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,4 +68,41 @@ func source(m *machine, address string) string {
 		return m.pods6 + "::10"
 	}
 	return m.pods + ".10"
+}
+
+// TestAPodClaimsANodesAddress: what listens on all addresses of a gateway is not reached from other clusters by the
+// gateway's own address among the pods either, when a pod of another node says to have that address. With several
+// gateways, what is for other nodes' pods is not tracked.
+func TestAPodClaimsANodesAddress(t *testing.T) {
+	t.Parallel()
+	n := highlyAvailable(t)
+	inNetworkOf(t, n.gw1.holder, func() error {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", ":10250")
+		if err == nil {
+			t.Cleanup(func() { _ = l.Close() })
+		}
+		return err
+	})
+	from := []*machine{n.gw2, n.gw3, n.worker2}
+	reached := func(address string) bool {
+		return slices.ContainsFunc(from, func(m *machine) bool {
+			c, err := dialFor(t, time.Second, m.pod, "tcp", net.JoinHostPort(address, "10250"))
+			if err == nil {
+				_ = c.Close()
+			}
+			return err == nil
+		})
+	}
+	own := []string{n.gw1.pods + ".1", netip.MustParseAddr(n.gw1.pods6 + "::1").String()}
+	n.elsewhere = []v1alpha1.NodeNetwork{{ObjectMeta: metav1.ObjectMeta{Name: n.worker1.name},
+		Spec: v1alpha1.NodeNetworkSpec{PodCIDRs: []string{own[0] + "/32", own[1] + "/128"}}}}
+	n.tell(t, v1alpha1.MemberActive)
+	for i, f := range []string{"ip", "ip6"} {
+		eventually(t, 20*time.Second, "the claim is believed", func() bool {
+			return strings.Contains(n.gw1.run(t, "nft list set "+f+" sealane transit"), own[i])
+		})
+		if reached(own[i]) {
+			t.Errorf("port 10250 of the gateway is reached at %s", own[i])
+		}
+	}
 }
