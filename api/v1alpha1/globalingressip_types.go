@@ -62,8 +62,7 @@ type GlobalPort struct {
 
 // GlobalPod is a pod behind a headless service, which has a global address of its own.
 type GlobalPod struct {
-	// Name of the pod, or the IP of an endpoint that is not said to be a pod. Who comes back by the name within an hour
-	// has the same address.
+	// Name of the pod. Who comes back by the name within an hour has the same address.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`

@@ -37,16 +37,23 @@ func (m *member) egress(name, want string) {
 	})
 }
 
-// running makes a pod that runs.
-func (m *member) running(name, app, ip string) {
+// running makes a pod that runs, in the namespace sample.
+func (m *member) running(name, app, ip string) *corev1.Pod {
 	m.t.Helper()
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: name, Labels: map[string]string{"app": app}},
+	return m.runningIn("sample", name, app, ip)
+}
+
+func (m *member) runningIn(namespace, name, app, ip string) *corev1.Pod {
+	m.t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+		Labels: map[string]string{"app": app}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	m.create(p)
 	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}}
 	if err := m.Status().Update(m.t.Context(), p); err != nil {
 		m.t.Fatal(err)
 	}
+	return p
 }
 
 // TestGlobalEgress: the cluster, namespaces and selected pods have addresses that their connections come from, and keep
@@ -64,12 +71,17 @@ func TestGlobalEgress(t *testing.T) {
 	m.running("a", "web", "10.7.0.4")
 	m.running("b", "db", "10.7.0.5")
 	m.egress("all", "9-9 Allocated [10.7.0.4 10.7.0.5]")
+	m.namespace("other")
+	m.runningIn("other", "first", "", "10.7.0.6")
+	m.running("second", "web", "10.7.0.6") // as annotations of some CNI plugins have it
+	m.running("third", "web", "10.7.0.7")
+	m.egress("all", "9-9 Allocated [10.7.0.4 10.7.0.5 10.7.0.7]")
 	db := &v1alpha1.GlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "db"}}
 	db.Spec.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
 	db.Spec.NumberOfIPs = 2
 	m.create(db)
 	m.egress("db", "10-11 Allocated [10.7.0.5]")
-	m.egress("all", "9-9 Allocated [10.7.0.4]")
+	m.egress("all", "9-9 Allocated [10.7.0.4 10.7.0.7]")
 	cluster := &v1alpha1.ClusterGlobalEgressIP{}
 	clusterHas := func(want string) {
 		t.Helper()

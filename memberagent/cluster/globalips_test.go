@@ -213,6 +213,42 @@ func TestTenantClaimsTheBlock(t *testing.T) {
 	})
 }
 
+// TestTenantNamesAnothersPod: an EndpointSlice that a tenant writes for a headless service of its own, with the
+// addresses of another namespace's pod and of nobody, gives them no global address: others would reach the pod by it at
+// all ports, and know the pod by it in the place of its namespace's addresses. So does no pod that says to have that
+// address later.
+func TestTenantNamesAnothersPod(t *testing.T) {
+	m := newMember(t)
+	m.start(m.config)
+	m.namespace("victim")
+	m.namespace("sample")
+	peering := m.peering(1)
+	change(m, peering, func(p *v1alpha1.Peering) {
+		p.Spec.GlobalCIDR, p.Spec.Networks.PodCIDRs = "120.1.0.0/24", []string{"10.7.0.0/16"}
+	})
+	m.runningIn("victim", "db-0", "db", "10.7.0.4")
+	headless := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "db"}}
+	headless.Spec.ClusterIP, headless.Spec.Ports = corev1.ClusterIPNone, []corev1.ServicePort{{Name: "http", Port: 80}}
+	m.create(headless)
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "db-x",
+		Labels: map[string]string{discoveryv1.LabelServiceName: "db"}}, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: endpointsOf("10.7.0.4", "10.7.0.5", "10.7.0.6", "10.7.0.7"),
+		Ports:     []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(8080))}}}
+	slice.Endpoints[0].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "victim", Name: "db-0"}
+	slice.Endpoints[1].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "sample", Name: "db-0"}
+	m.create(slice)
+	m.export("sample", "db")
+	m.running("late", "db", "10.7.0.4")
+	m.running("own", "db", "10.7.0.7")
+	m.globalIP("db", v1alpha1.ReasonAllocated, func(s v1alpha1.GlobalIngressIPStatus) error {
+		var got []string
+		for _, p := range s.Pods {
+			got = append(got, p.Name+"="+p.IP)
+		}
+		return expect("pods", fmt.Sprint(got), "[own=10.7.0.7]")
+	})
+}
+
 // TestGlobalAddressesOfPods: each ready pod behind an exported headless service has an address of the block, and keeps
 // it by its name: where it comes back, over a restart of the agent, and while the service is not exported for a while.
 func TestGlobalAddressesOfPods(t *testing.T) {
@@ -243,6 +279,8 @@ func TestGlobalAddressesOfPods(t *testing.T) {
 	slice.Ports[0].Name, slice.Ports[0].Port = &name, &port
 	m.create(slice)
 	m.export("sample", "db")
+	m.running("db-0", "db", "10.7.0.4")
+	db1 := m.running("db-1", "db", "10.7.0.5")
 
 	has := func(reason, want string) map[string]string {
 		t.Helper()
@@ -297,6 +335,10 @@ func TestGlobalAddressesOfPods(t *testing.T) {
 	toldPods(map[string]string{"db-0": first["db-0"]})
 	m.stop()
 	m.start(m.config)
+	db1.Status.PodIP, db1.Status.PodIPs = "10.7.0.7", []corev1.PodIP{{IP: "10.7.0.7"}}
+	if err := m.Status().Update(t.Context(), db1); err != nil {
+		t.Fatal(err)
+	}
 	change(m, slice, func(s *discoveryv1.EndpointSlice) { s.Endpoints = pods("10.7.0.4", "10.7.0.7") })
 	same(has(v1alpha1.ReasonAllocated, "db-0=10.7.0.4,false db-1=10.7.0.7,false "))
 	toldPods(first)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/globalnet"
+	"github.com/sealane-io/sealane/memberagent/cluster/pods"
 )
 
 // input is all that decides.
@@ -84,14 +85,14 @@ func decide(in input) decision {
 // pools says of each GlobalEgressIP which addresses it has, and for which pods.
 func (d *decision) pools(in input, r *ranges, exhausted map[string]error, now time.Time) {
 	s := newSelection(d.objects, func(o v1alpha1.GlobalEgressIP) bool { first, _ := r.of(ownerOf(o)); return first > 0 })
-	pods := s.assign(in.pods)
+	of := s.assign(in.pods)
 	for i := range d.objects {
 		o := &d.objects[i]
 		conditions := slices.Clone(o.Status.Conditions)
-		o.Status = v1alpha1.GlobalEgressIPStatus{Pods: pods[i]}
+		o.Status = v1alpha1.GlobalEgressIPStatus{Pods: of[i]}
 		o.Status.Range, o.Status.Addresses = r.told(ownerOf(*o), in.gateways)
 		reason, message := v1alpha1.ReasonAllocated, fmt.Sprintf("connections of %d pods come from these addresses",
-			len(pods[i]))
+			len(of[i]))
 		switch err := exhausted[ownerOf(*o)]; {
 		case s.invalid[i] != nil:
 			reason, message = v1alpha1.ReasonInvalidSelector, fmt.Sprintf("spec.podSelector: %v; correct it, until then no pod "+
@@ -194,17 +195,17 @@ func b2i(b bool) int {
 	return 0
 }
 
-// assign returns the addresses of each object's pods, sorted. Of two pods with one address the younger has it: the
-// other is about to go.
-func (s *selection) assign(pods []corev1.Pod) [][]string {
-	pods = slices.Clone(pods)
-	slices.SortFunc(pods, func(x, y corev1.Pod) int {
-		return cmp.Or(y.CreationTimestamp.Compare(x.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace),
-			cmp.Compare(x.Name, y.Name))
-	})
-	out, taken := make([][]string, len(s.selectors)), map[netip.Addr]bool{}
-	for _, p := range pods {
-		ip, ok := addressOf(&p)
+// assign returns the addresses of each object's pods, sorted. The pods are all of the cluster: of two with one address
+// the first by pods.Compare has it, in whatever namespace.
+func (s *selection) assign(all []corev1.Pod) [][]string {
+	order := make([]*corev1.Pod, len(all))
+	for i := range all {
+		order[i] = &all[i]
+	}
+	slices.SortFunc(order, pods.Compare)
+	out, taken := make([][]string, len(s.selectors)), make(map[netip.Addr]bool, len(all))
+	for _, p := range order {
+		ip, ok := addressOf(p)
 		if !ok || taken[ip] {
 			continue
 		}

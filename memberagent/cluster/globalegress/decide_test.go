@@ -114,9 +114,12 @@ func TestPriority(t *testing.T) {
 	w.pod("a", "six", "db", "fd00::6")
 	w.pod("a", "both", "db", "fd00::7").Status.PodIPs = []corev1.PodIP{{IP: "fd00::7"}, {IP: "10.7.0.7"}}
 	w.pod("b", "follows", "", "10.7.0.2").CreationTimestamp = metav1.NewTime(began)
+	w.pod("c", "first", "", "10.7.0.8")
+	w.pod("b", "second", "", "10.7.0.8").CreationTimestamp = metav1.NewTime(began)
 	w.expect("1-8 Allocated, a/all 9-9 Allocated [10.7.0.1], a/all-again 10-10 Allocated, a/db 11-12 Allocated " +
-		"[10.7.0.7], " +
-		"a/db-again 13-13 Allocated, b/all 14-14 Allocated [10.7.0.2 10.7.0.3]")
+		"[10.7.0.2 10.7.0.7], " +
+		"a/db-again 13-13 Allocated, b/all 14-14 Allocated [10.7.0.3]")
+	w.pods[1].DeletionTimestamp = &metav1.Time{Time: began}
 	w.object("a/db").Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}
 	w.expect("1-8 Allocated, a/all 9-9 Allocated [10.7.0.1], a/all-again 10-10 Allocated, a/db 11-12 " +
 		"InvalidPodSelector, " +
@@ -178,6 +181,27 @@ func TestKeptForAnHour(t *testing.T) {
 	w.now = w.now.Add(Grace)
 	w.add("a/z", "", 1)
 	w.expect("1-8 Allocated, a/y 11-11 Allocated, a/z 9-9 Allocated")
+}
+
+// TestKeptForTheOthers: a tenant that uses up the gateways' shares does not get what another namespace has given up,
+// and may come back to; one that has little does, where nothing else is left.
+func TestKeptForTheOthers(t *testing.T) {
+	w := newWorld(t, "120.1.0.0/22")
+	w.add("victim/x", "", 2)
+	w.add("greedy/a", "", 21)
+	w.expect("1-8 Allocated, victim/x 9-10 Allocated, greedy/a 11-31 Allocated")
+	w.remove("victim/x")
+	w.add("greedy/b", "b", 1)
+	w.step()
+	w.now = w.now.Add(Grace - time.Second)
+	w.expect("1-8 Allocated, greedy/a 11-31 Allocated, greedy/b - GlobalEgressExhausted")
+	w.add("victim/x", "", 2)
+	w.expect("1-8 Allocated, greedy/a 11-31 Allocated, greedy/b - GlobalEgressExhausted, victim/x 9-10 Allocated")
+	w.remove("victim/x")
+	w.add("modest/m", "", 1)
+	w.step()
+	w.now = w.now.Add(Least)
+	w.expect("1-8 Allocated, greedy/a 11-31 Allocated, greedy/b - GlobalEgressExhausted, modest/m 9-9 Allocated")
 }
 
 // TestRestart: what was written in part leads to what would have been written.

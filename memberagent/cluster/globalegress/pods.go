@@ -17,22 +17,17 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/pods"
 )
 
-// podsOf returns the pods of the namespaces of objects.
-func podsOf(ctx context.Context, cached client.Reader, objects []v1alpha1.GlobalEgressIP) ([]corev1.Pod, error) {
-	namespaces := map[string]bool{}
-	var out []corev1.Pod
-	for _, o := range objects {
-		if namespaces[o.Namespace] {
-			continue
-		}
-		namespaces[o.Namespace] = true
-		var list corev1.PodList
-		if err := cached.List(ctx, &list, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list Pods: %w", err)
-		}
-		out = append(out, list.Items...)
+// podsFor returns the pods among which objects select: all, as one in whatever namespace may say to have the address of
+// another. Without objects there are none.
+func podsFor(ctx context.Context, cached client.Reader, objects []v1alpha1.GlobalEgressIP) ([]corev1.Pod, error) {
+	if len(objects) == 0 {
+		return nil, nil
 	}
-	return out, nil
+	var list corev1.PodList
+	if err := cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Pods: %w", err)
+	}
+	return list.Items, nil
 }
 
 // matters passes updates that may change what a pod's connections come from.
@@ -45,7 +40,8 @@ func matters() predicate.Predicate {
 		}
 		was, had := addressOf(before)
 		is, has := addressOf(after)
-		return was != is || had != has || !maps.Equal(before.Labels, after.Labels)
+		return was != is || had != has || pods.Ending(before) != pods.Ending(after) ||
+			!maps.Equal(before.Labels, after.Labels)
 	}}
 }
 

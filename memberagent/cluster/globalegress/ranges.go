@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,9 @@ import (
 )
 
 // Grace is how long addresses that somebody had go to no other as long as there are others. Where no others are left
-// those go that have been kept for longest, but none before Least has passed.
+// those go that have been kept for longest, but none before Least has passed. Those that are kept for another namespace
+// go to none that has its fair part already: else whoever uses up the shares had what others give up, and with it what
+// firewalls elsewhere allow them.
 const (
 	Grace = time.Hour
 	Least = time.Minute
@@ -92,6 +95,31 @@ func (r *ranges) unkept(owner string, first, last int) bool {
 	})
 }
 
+// unkeptBeyond says whether a range is kept for no other namespace.
+func (r *ranges) unkeptBeyond(owner string, first, last int) bool {
+	return !slices.ContainsFunc(r.numbers[first:last+1], func(n number) bool {
+		return !n.owned && !n.free() && namespaceOf(n.owner) != namespaceOf(owner)
+	})
+}
+
+// withinShare says whether a namespace has, with what is asked for, no more than if all that have something of the
+// shares had as much. The cluster's own are not shared.
+func (r *ranges) withinShare(q request) bool {
+	namespace := namespaceOf(q.owner)
+	of := map[string]int{namespace: q.size}
+	for _, x := range r.numbers {
+		if !x.free() && x.owner != theCluster && x.owner != q.owner {
+			of[namespaceOf(x.owner)]++
+		}
+	}
+	return q.owner == theCluster || of[namespace] <= (len(r.numbers)-1-r.reserved)/len(of)
+}
+
+func namespaceOf(owner string) string {
+	namespace, _, _ := strings.Cut(owner, "/")
+	return namespace
+}
+
 func (r *ranges) take(owner string, first, last int) {
 	for n := first; n <= last; n++ {
 		r.numbers[n] = number{owner: owner, owned: true}
@@ -146,8 +174,9 @@ func (r *ranges) assign(q request, now time.Time) (first, last int, err error) {
 		has = fmt.Sprintf("it keeps the %d that it has", last-first+1)
 	}
 	return first, last, fmt.Errorf("no %d addresses in a row are left of the %d that each gateway has of %s: %d are the "+
-		"cluster's, and others in use or were, within the last %s; %s: ask for fewer, remove another GlobalEgressIP, or "+
-		"have this cluster leave and join with a wider block (globalnet in the ClusterSet)", q.size, size, r.block,
+		"cluster's, and others in use, or were within the last %s, or are kept for namespaces that have fewer; %s: ask for "+
+		"fewer, remove another GlobalEgressIP, or have this cluster leave and join with a wider block (globalnet in the "+
+		"ClusterSet)", q.size, size, r.block,
 		r.reserved, Least, has)
 }
 
@@ -168,9 +197,9 @@ func (r *ranges) find(q request, has int, now time.Time) (int, bool) {
 			return n, true
 		}
 	}
-	best, since := 0, time.Time{}
+	best, since, others := 0, time.Time{}, r.withinShare(q)
 	for n := 1; n+q.size <= len(r.numbers); n++ {
-		if !r.available(q.owner, n, n+q.size-1) {
+		if !r.available(q.owner, n, n+q.size-1) || !others && !r.unkeptBeyond(q.owner, n, n+q.size-1) {
 			continue
 		}
 		// The last that was released decides how long all have been kept.

@@ -147,7 +147,7 @@ func (r *Reconciler) gather(ctx context.Context, in *input) error {
 	}
 	in.allocations = r.allocations
 	var err error
-	in.pods, err = podsOf(ctx, r, in.objects)
+	in.pods, err = podsFor(ctx, r, in.objects)
 	return err
 }
 

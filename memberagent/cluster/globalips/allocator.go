@@ -22,7 +22,9 @@ import (
 
 // Grace is how long the address of a service that is exported no more, or of a pod that is gone, goes to no other as
 // long as there are others: clients may still know it. Where none is left the one goes that has been kept for longest,
-// but none before Least has passed, after which no answer of DNS names it.
+// but none before Least has passed, after which no answer of DNS names it. One that is kept for another namespace goes
+// to none that has its fair part of the block already: else whoever uses up the block had what others give up, and with
+// it what firewalls and clients elsewhere allow them.
 const (
 	Grace = time.Hour
 	Least = time.Minute
@@ -132,25 +134,43 @@ func (a *Allocator) Assign(service types.NamespacedName, now time.Time) (netip.A
 		a.take(service, ip)
 		return ip, nil
 	}
-	if ip, ok := a.longestKept(now); ok {
+	if ip, ok := a.longestKept(service.Namespace, now); ok {
 		a.take(service, ip)
 		return ip, nil
 	}
-	return netip.Addr{}, fmt.Errorf("no global address is left for %s: all %d for services in %s are in use (%d) or "+
-		"were, within the last %s; export fewer services or pods, or have this cluster leave and join with a wider block "+
-		"(globalnet in the ClusterSet)", service, size, a.block, len(a.owners), Least)
+	return netip.Addr{}, fmt.Errorf("no global address is left for %s: all %d for services in %s are in use (%d), or "+
+		"were within the last %s, or are kept for namespaces that have fewer; export fewer services or pods, or have "+
+		"this cluster leave and join with a wider block (globalnet in the ClusterSet)", service, size, a.block,
+		len(a.owners), Least)
 }
 
-// longestKept returns the address that has been without owner for longest, if that is Least.
-func (a *Allocator) longestKept(now time.Time) (netip.Addr, bool) {
+// longestKept returns the address that has been without owner for longest of those that may go to a namespace, if that
+// is Least.
+func (a *Allocator) longestKept(namespace string, now time.Time) (netip.Addr, bool) {
 	var out netip.Addr
+	others := a.belowShare(namespace)
 	for ip, k := range a.freed {
+		if !others && k.owner.Namespace != namespace {
+			continue
+		}
 		order := k.until.Compare(a.freed[out].until)
 		if !out.IsValid() || order < 0 || order == 0 && ip.Less(out) {
 			out = ip
 		}
 	}
 	return out, out.IsValid() && now.Sub(a.freed[out].until.Add(-Grace)) >= Least
+}
+
+// belowShare says whether a namespace has less of the block than if all that have something of it had as much.
+func (a *Allocator) belowShare(namespace string) bool {
+	of := map[string]int{namespace: 0}
+	for _, owner := range a.owners {
+		of[owner.Namespace]++
+	}
+	for _, k := range a.freed {
+		of[k.owner.Namespace]++
+	}
+	return of[namespace] < globalnet.IngressSize(a.block)/len(of)
 }
 
 // Release takes the address of a service or a pod back, as of a time from which on it is kept. It does nothing for one

@@ -88,6 +88,45 @@ func TestAllocatorExhausted(t *testing.T) {
 	}
 }
 
+// TestKeptForTheOthers: a tenant that uses up the block does not get what another namespace has given up, and may come
+// back to; one that has little does, where nothing else is left.
+func TestKeptForTheOthers(t *testing.T) {
+	a := NewAllocator(netip.MustParsePrefix("120.1.0.0/26"), nil)
+	now := time.Unix(1e9, 0)
+	of := func(namespace string, n int) types.NamespacedName {
+		return types.NamespacedName{Namespace: namespace, Name: fmt.Sprintf("s%d", n)}
+	}
+	assign := func(service types.NamespacedName) netip.Addr {
+		t.Helper()
+		ip, err := a.Assign(service, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ip
+	}
+	victims := []netip.Addr{assign(of("victim", 0)), assign(of("victim", 1))}
+	for n := range 29 {
+		assign(of("greedy", n))
+	}
+	a.Release(of("victim", 0), now)
+	a.Release(of("victim", 1), now)
+	now = now.Add(Grace / 2)
+	if ip, err := a.Assign(of("greedy", 99), now); err == nil {
+		t.Errorf("who has 29 of 31 gets %s, which is kept for another", ip)
+	}
+	a.Release(of("greedy", 0), now)
+	now = now.Add(Least)
+	if ip := assign(of("greedy", 99)); slices.Contains(victims, ip) {
+		t.Errorf("it gets %s, and should what was its own", ip)
+	}
+	if ip := assign(of("victim", 1)); ip != victims[1] {
+		t.Errorf("who comes back gets %s, had %v", ip, victims)
+	}
+	if ip := assign(of("modest", 0)); ip != victims[0] {
+		t.Errorf("who has nothing gets %s, and none is left but one of %v", ip, victims)
+	}
+}
+
 // FuzzAllocator lets services come and go, and the agent restart with what is written. No two have one address, who
 // comes back in time has the same, and nobody else has it until then.
 func FuzzAllocator(f *testing.F) {

@@ -20,10 +20,11 @@ import (
 const maxPods = 1000
 
 // Pods returns the pods behind a headless Service that are ready, or serve while they end, by name and sorted by it:
-// those with an IPv4 address in the cluster's pod networks. Others have none of their own, as those of the host
-// network, which have their node's. Of two of one name that which is ready comes first, and then that which does not
-// end.
-func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string) []v1alpha1.GlobalPod {
+// those with an IPv4 address in the cluster's pod networks. names are those of the pods of the Service's namespace by
+// address. What is none of these has no address of its own: neither pods of the host network, which have their node's,
+// nor what somebody has written into an EndpointSlice, which may be another namespace's pod. Of two of one name that
+// which is ready comes first, and then that which does not end.
+func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string, names map[netip.Addr]string) []v1alpha1.GlobalPod {
 	var networks []netip.Prefix
 	for _, text := range podCIDRs {
 		if p, err := netip.ParsePrefix(text); err == nil {
@@ -43,13 +44,11 @@ func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string) []v1alpha1.G
 			ip, err := netip.ParseAddr(e.Addresses[0])
 			inside := slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(ip) })
 			ready := ptr.Deref(e.Conditions.Ready, true)
-			if err != nil || !ip.Is4() || !inside || !ready && !ptr.Deref(e.Conditions.Serving, false) {
+			name := names[ip]
+			if err != nil || name == "" || !ip.Is4() || !inside || !ready && !ptr.Deref(e.Conditions.Serving, false) {
 				continue
 			}
-			p := pod{v1alpha1.GlobalPod{Name: ip.String(), IP: ip.String()}, 0}
-			if e.TargetRef != nil && e.TargetRef.Kind == "Pod" && e.TargetRef.Name != "" {
-				p.Name = e.TargetRef.Name
-			}
+			p := pod{v1alpha1.GlobalPod{Name: name, IP: ip.String()}, 0}
 			if !ready {
 				p.rank += 2
 			}

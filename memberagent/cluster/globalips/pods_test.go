@@ -30,12 +30,18 @@ func TestPods(t *testing.T) {
 		pod("web-3", "172.31.1.1", discoveryv1.EndpointConditions{}), // of the host network
 		pod("web-4", "fd07::4", discoveryv1.EndpointConditions{}),
 		{Addresses: []string{"10.7.1.20"}},
+		pod("another", "10.7.1.30", discoveryv1.EndpointConditions{}), // of another namespace
+		pod("web-0", "10.7.1.31", discoveryv1.EndpointConditions{}),
 		{Addresses: []string{"web.example.com"}}, {},
 	}}, {Endpoints: []discoveryv1.Endpoint{
 		pod("web-1", "10.7.1.21", discoveryv1.EndpointConditions{}),
 		pod("web-0", "10.7.1.10", discoveryv1.EndpointConditions{}),
-	}}}, []string{"10.7.0.0/16", "nonsense"})
-	const want = "10.7.1.20=10.7.1.20 web-0=10.7.1.10 web-1=10.7.1.21"
+	}}}, []string{"10.7.0.0/16", "nonsense"}, map[netip.Addr]string{
+		netip.MustParseAddr("10.7.1.10"): "web-0", netip.MustParseAddr("10.7.1.11"): "web-1",
+		netip.MustParseAddr("10.7.1.21"): "web-1", netip.MustParseAddr("10.7.1.12"): "web-2",
+		netip.MustParseAddr("10.7.1.20"): "bare", netip.MustParseAddr("172.31.1.1"): "web-3",
+		netip.MustParseAddr("fd07::4"): "web-4"})
+	const want = "bare=10.7.1.20 web-0=10.7.1.10 web-1=10.7.1.21"
 	if text := render(got); text != want {
 		t.Errorf("got %s, want %s", text, want)
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/memberagent/cluster/exports"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
+	"github.com/sealane-io/sealane/memberagent/cluster/pods"
 )
 
 // Reconciler keeps the GlobalAllocation of every exported service, which holds the service's address or, if it is
@@ -55,6 +56,7 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 		Watches(&mcs.ServiceExport{}, &handler.EnqueueRequestForObject{}).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.exported)).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.exportedSlice)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.beforePod), builder.WithPredicates(pods.Moved())).
 		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.all),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(o).Complete(raced.Reconciler(r))
@@ -69,6 +71,27 @@ func (r *Reconciler) exportedSlice(ctx context.Context, o client.Object) []recon
 		return r.ifExported(ctx, key)
 	}
 	return nil
+}
+
+// beforePod are the headless services of a pod's namespace that are exported, if pods have addresses at all: the pod
+// may be heard of later than the EndpointSlice that it is in.
+func (r *Reconciler) beforePod(ctx context.Context, o client.Object) []reconcile.Request {
+	peering, err := index.Peering(ctx, r)
+	if err != nil || peering == nil || peering.Spec.GlobalCIDR == "" {
+		return nil
+	}
+	var list mcs.ServiceExportList
+	if r.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy) != nil {
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		key := client.ObjectKeyFromObject(&list.Items[i])
+		if s, err := index.Service(ctx, r, key); err == nil && s != nil && s.Spec.ClusterIP == corev1.ClusterIPNone {
+			out = append(out, reconcile.Request{NamespacedName: key})
+		}
+	}
+	return out
 }
 
 func (r *Reconciler) ifExported(ctx context.Context, key types.NamespacedName) []reconcile.Request {
@@ -306,9 +329,35 @@ func (r *Reconciler) wanted(ctx context.Context, key types.NamespacedName, podCI
 		return wanted{}, err
 	}
 	if service.Spec.ClusterIP == corev1.ClusterIPNone {
-		return wanted{exported: true, headless: true, pods: Pods(endpoints, podCIDRs)}, nil
+		names, err := r.podNames(ctx, key.Namespace, endpoints)
+		return wanted{exported: true, headless: true, pods: Pods(endpoints, podCIDRs, names)}, err
 	}
 	return wanted{exported: true, ports: Ports(service, endpoints)}, nil
+}
+
+// podNames returns the pods of a namespace among endpoints, by address.
+func (r *Reconciler) podNames(ctx context.Context, namespace string,
+	endpoints []discoveryv1.EndpointSlice) (map[netip.Addr]string, error) {
+	out := map[netip.Addr]string{}
+	for i := range endpoints {
+		for _, e := range endpoints[i].Endpoints {
+			if len(e.Addresses) == 0 {
+				continue
+			}
+			ip, err := netip.ParseAddr(e.Addresses[0])
+			if err != nil {
+				continue
+			}
+			p, err := index.PodAt(ctx, r, ip)
+			if err != nil {
+				return nil, err
+			}
+			if p != nil && p.Namespace == namespace {
+				out[ip] = p.Name
+			}
+		}
+	}
+	return out, nil
 }
 
 func (r *Reconciler) graceOver(a *v1alpha1.IngressAllocation) bool {

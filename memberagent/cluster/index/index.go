@@ -6,6 +6,7 @@ package index
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -14,14 +15,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/cluster/pods"
 )
 
-// The fields. Each is looked up by "<namespace>/<name>" of a service.
+// The fields. What is not said is looked up by "<namespace>/<name>" of a service.
 const (
 	// SliceByService finds the EndpointSlices of a local Service, none of them Sealane's.
 	SliceByService = "sealane.service"
 	// SliceByImport finds the EndpointSlices that Sealane wrote for an import.
 	SliceByImport = "sealane.import"
+	// PodByAddress finds the pods that say to have an address, which it is looked up by.
+	PodByAddress = "sealane.address"
 )
 
 // Karmada's controllers that write EndpointSlices of other clusters into a member: those of a
@@ -69,12 +73,42 @@ func Register(ctx context.Context, f client.FieldIndexer) error {
 	}{
 		{&discoveryv1.EndpointSlice{}, SliceByService, keys(ServiceOfSlice)},
 		{&discoveryv1.EndpointSlice{}, SliceByImport, keys(ImportOfSlice)},
+		{&corev1.Pod{}, PodByAddress, addresses},
 	} {
 		if err := f.IndexField(ctx, x.kind, x.field, x.of); err != nil {
 			return fmt.Errorf("index %T by %s: %w", x.kind, x.field, err)
 		}
 	}
 	return nil
+}
+
+func addresses(o client.Object) []string {
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	var out []string
+	for _, ip := range pods.Addresses(p) {
+		out = append(out, ip.String())
+	}
+	return out
+}
+
+// PodAt returns the pod that has an address, by pods.Compare where several say so; nil if none does. It belongs to the
+// cache: do not change it.
+func PodAt(ctx context.Context, c client.Reader, ip netip.Addr) (*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := c.List(ctx, &list, client.MatchingFields{PodByAddress: ip.String()},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the Pods at %s: %w", ip, err)
+	}
+	var first *corev1.Pod
+	for i := range list.Items {
+		if p := &list.Items[i]; first == nil || pods.Compare(p, first) < 0 {
+			first = p
+		}
+	}
+	return first, nil
 }
 
 // SlicesOf lists the EndpointSlices of a local Service. They belong to the cache: do not change them.

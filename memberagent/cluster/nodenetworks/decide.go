@@ -121,17 +121,14 @@ func widest(a, b netip.Prefix) int {
 }
 
 // pods takes the addresses of those that are not where the ranges say. Of two pods with one address, that on the node
-// of the range has it, since a node must not take what is another's by telling of a pod; else the younger, as the other
-// is about to go.
+// of the range has it, since a node must not take what is another's by telling of a pod; else the first by
+// pods.Compare.
 func (d *decision) pods(names []string, all []corev1.Pod, networks *netipx.IPSet) {
 	order := make([]*corev1.Pod, len(all))
 	for i := range all {
 		order[i] = &all[i]
 	}
-	slices.SortFunc(order, func(x, y *corev1.Pod) int {
-		return cmp.Or(y.CreationTimestamp.Compare(x.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace),
-			cmp.Compare(x.Name, y.Name))
-	})
+	slices.SortFunc(order, pods.Compare)
 	inPlace, claimed := map[netip.Addr]bool{}, map[netip.Addr]string{}
 	for _, p := range order {
 		name := p.Spec.NodeName

@@ -60,6 +60,8 @@ func TestDecide(t *testing.T) {
 	bare1, bare2 := node("n1", "10.6.0.1"), node("n2", "10.6.0.2")
 	hostNetwork, ended := pod("n1", 1, "10.8.9.1"), pod("n1", 1, "10.8.9.2")
 	hostNetwork.Spec.HostNetwork, ended.Status.Phase = true, corev1.PodSucceeded
+	ending := pod("n1", 1, "10.8.9.3")
+	ending.DeletionTimestamp = &metav1.Time{Time: time.Unix(3, 0)}
 	for name, c := range map[string]struct {
 		input
 		want string
@@ -87,9 +89,11 @@ func TestDecide(t *testing.T) {
 			pod("n1", 1, "10.6.0.8"), pod("n1", 1, "10.6.0.9"), pod("n2", 1, "10.6.0.10"), pod("n2", 1, "10.6.0.2"),
 			pod("gone", 1, "10.6.0.11"), pod("", 1, "10.6.0.12")}}, "n1: 10.6.0.8/31; n2: 10.6.0.10/32"},
 		"of nodes and of ended pods": {input{nodes: []corev1.Node{n1, n2}, pods: []corev1.Pod{hostNetwork, ended}}, ""},
-		"the younger of two pods": {input{nodes: []corev1.Node{n1, n2},
+		"a pod that takes another's address": {input{nodes: []corev1.Node{n1, n2},
 			pods: []corev1.Pod{pod("n1", 1, "10.8.9.1"), pod("n2", 2, "10.8.9.1"), pod("n1", 3, "10.8.9.9"),
-				pod("n2", 2, "10.8.9.9")}}, "n1: 10.8.9.9/32; n2: 10.8.9.1/32"},
+				pod("n2", 2, "10.8.9.9")}}, "n1: 10.8.9.1/32; n2: 10.8.9.9/32"},
+		"a pod that has the address of one that goes": {input{nodes: []corev1.Node{n1, n2},
+			pods: []corev1.Pod{ending, pod("n2", 2, "10.8.9.3")}}, "n2: 10.8.9.3/32"},
 		"a young pod where its node says": {input{nodes: []corev1.Node{n1, n2},
 			pods: []corev1.Pod{pod("n2", 1, "10.8.1.1"), pod("n1", 2, "10.8.1.1")}}, ""},
 		"a node that claims another's pod": {input{nodes: []corev1.Node{n1, n2},

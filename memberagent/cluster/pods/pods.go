@@ -4,6 +4,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -41,7 +42,8 @@ func Soon() handler.EventHandler {
 func Essential(p *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Labels: p.Labels,
-			ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp},
+			ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp,
+			DeletionTimestamp: p.DeletionTimestamp},
 		Spec:   corev1.PodSpec{HostNetwork: p.Spec.HostNetwork, NodeName: p.Spec.NodeName},
 		Status: corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs},
 	}
@@ -62,17 +64,35 @@ func Addresses(p *corev1.Pod) []netip.Addr {
 	return out
 }
 
+// Compare sorts, of pods that say to have one address, the one first that has it: one that stays before one that is
+// about to go, and then the older. The annotations of some CNI plugins let whoever makes a pod choose its address, and
+// so what a running pod has must not go to another that comes later.
+func Compare(x, y *corev1.Pod) int {
+	stays := 0
+	switch {
+	case Ending(x) && !Ending(y):
+		stays = 1
+	case Ending(y) && !Ending(x):
+		stays = -1
+	}
+	return cmp.Or(stays, x.CreationTimestamp.Compare(y.CreationTimestamp.Time),
+		cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+}
+
+// Ending says that a pod is about to go.
+func Ending(p *corev1.Pod) bool { return p.DeletionTimestamp != nil }
+
 // Own passes those of Sealane's namespace, of which more is cached.
 func Own() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetNamespace() == v1alpha1.Namespace })
 }
 
-// Moved passes pods that come and go, and those whose addresses or node change.
+// Moved passes pods that come and go or are about to, and those whose addresses or node change.
 func Moved() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*corev1.Pod)
 		after, also := e.ObjectNew.(*corev1.Pod)
-		return !ok || !also || before.Spec.NodeName != after.Spec.NodeName ||
+		return !ok || !also || before.Spec.NodeName != after.Spec.NodeName || Ending(before) != Ending(after) ||
 			!slices.Equal(Addresses(before), Addresses(after))
 	}}
 }
