@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,6 +73,7 @@ func TestOnlyTheClusterAgentWritesGlobalAddresses(t *testing.T) {
 		{"the cluster's ranges", done, ledger},
 		{"an allocation", done, creates(t, ingressAllocation("web"))},
 		{"an allocation, again", done, patch(t, ingressAllocation("web"), `{"spec":{"ingress":{"ip":"120.1.0.11"}}}`)},
+		{"another allocation", done, creates(t, ingressAllocation("foreground"))},
 		{"the spec of a tenant's GlobalEgressIP", noRight, patch(t, pool, `{"spec":{"numberOfIPs":3}}`)},
 	})
 	expect(t, admin, []write{
@@ -80,7 +82,17 @@ func TestOnlyTheClusterAgentWritesGlobalAddresses(t *testing.T) {
 		{"an allocation, again", byPolicy, patch(t, ingressAllocation("web"), `{"spec":{"ingress":{"ip":"120.1.0.12"}}}`)},
 		{"how many addresses the cluster has", done, patch(t, ours, `{"spec":{"numberOfIPs":4}}`)},
 		{"an allocation's end", done, deletes(t, ingressAllocation("web"))},
+		{"an allocation's end in the foreground", done, func(c client.Client) error {
+			return c.Delete(t.Context(), ingressAllocation("foreground"),
+				client.PropagationPolicy(metav1.DeletePropagationForeground))
+		}},
+		{"what the garbage collector does then", done, patch(t, ingressAllocation("foreground"),
+			`{"metadata":{"finalizers":null}}`)},
 	})
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(ingressAllocation("foreground")),
+		&v1alpha1.GlobalAllocation{}); !apierrors.IsNotFound(err) {
+		t.Errorf("expected the allocation to be gone, found %v", err)
+	}
 	expect(t, agent, []write{{"an allocation's end", done, func(c client.Client) error {
 		if err := creates(t, ingressAllocation("web"))(c); err != nil {
 			return err
