@@ -193,8 +193,18 @@ func (a *Allocator) Release(service types.NamespacedName, now time.Time) {
 // ReleaseAll takes back the address of a service and those of its pods.
 func (a *Allocator) ReleaseAll(service types.NamespacedName, now time.Time) {
 	a.Release(service, now)
+	a.ReleaseUnwritten(service, v1alpha1.IngressAllocation{}, now)
+}
+
+// ReleaseUnwritten takes back the addresses of those of a service's pods that are not among what is written: what could
+// not be written says nothing of pods that are gone when it can be.
+func (a *Allocator) ReleaseUnwritten(service types.NamespacedName, written v1alpha1.IngressAllocation, now time.Time) {
+	listed := make(map[types.NamespacedName]bool, len(written.Pods))
+	for _, p := range written.Pods {
+		listed[podOf(service, p.Name)] = true
+	}
 	for owner := range a.of {
-		if owner.Namespace == service.Namespace && strings.HasPrefix(owner.Name, service.Name+"/") {
+		if owner.Namespace == service.Namespace && strings.HasPrefix(owner.Name, service.Name+"/") && !listed[owner] {
 			a.Release(owner, now)
 		}
 	}

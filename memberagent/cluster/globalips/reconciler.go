@@ -183,6 +183,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		changed := allocation.DeepCopy()
 		changed.Spec.Ingress = &v.IngressAllocation
 		if err := r.Patch(ctx, changed, client.MergeFrom(allocation)); err != nil {
+			allocator.ReleaseUnwritten(req.NamespacedName, *allocation.Spec.Ingress, r.Now())
 			return ctrl.Result{}, fmt.Errorf("write GlobalAllocation %s: %w", allocation.Name, err)
 		}
 	}
