@@ -129,6 +129,7 @@ func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 		snapshots: newLatest[Objects](),
 		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(), attempts: attempts{},
 	}
+	m.countsDrops(k.Drops)
 	a.proven = newProven(o.StateDir)
 	a.ipv6 = k.IPv6()
 	var err error

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"context"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -28,8 +29,13 @@ type Metrics struct {
 	tracked atomic.Pointer[kernel.Tracked]
 
 	state, rtt, loss, received, sent, handshake, mtu *prometheus.Desc
-	trackedNow, trackedLimit                         *prometheus.Desc
+	trackedNow, trackedLimit, dropped                *prometheus.Desc
+
+	drops atomic.Pointer[func(context.Context) ([]kernel.Drops, error)]
 }
+
+// dropsPatience is for reading the counters of drops, which is done for each scrape.
+const dropsPatience = 2 * time.Second
 
 // NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
@@ -57,6 +63,8 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 			nil, nil),
 		trackedLimit: prometheus.NewDesc("sealane_node_conntrack_limit",
 			"Tracked connections at which the node drops new ones.", nil, nil),
+		dropped: prometheus.NewDesc("sealane_node_dropped_packets_total",
+			"Packets that the node's rules have dropped.", []string{"family", "chain"}, nil),
 	}
 	for _, c := range []prometheus.Collector{m.syncs, m.changes, m} {
 		if err := r.Register(c); err != nil {
@@ -83,10 +91,33 @@ func (m *Metrics) measured(t []Tunnel) { m.tunnels.Store(&t) }
 // tracks notes how many connections the node tracks; the zero value says that nobody knows.
 func (m *Metrics) tracks(t kernel.Tracked) { m.tracked.Store(&t) }
 
+// countsDrops says how to read what the node's rules have dropped.
+func (m *Metrics) countsDrops(read func(context.Context) ([]kernel.Drops, error)) {
+	m.drops.Store(&read)
+}
+
+// collectDrops has nothing to tell where the counters cannot be read.
+func (m *Metrics) collectDrops(out chan<- prometheus.Metric) {
+	read := m.drops.Load()
+	if read == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dropsPatience)
+	defer cancel()
+	drops, err := (*read)(ctx)
+	if err != nil {
+		return
+	}
+	for _, d := range drops {
+		out <- prometheus.MustNewConstMetric(m.dropped, prometheus.CounterValue, float64(d.Packets), d.Family.String(),
+			d.Chain)
+	}
+}
+
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{m.state, m.rtt, m.loss, m.received, m.sent, m.handshake, m.mtu,
-		m.trackedNow, m.trackedLimit} {
+		m.trackedNow, m.trackedLimit, m.dropped} {
 		out <- d
 	}
 }
@@ -97,6 +128,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(m.trackedNow, prometheus.GaugeValue, float64(t.Connections))
 		out <- prometheus.MustNewConstMetric(m.trackedLimit, prometheus.GaugeValue, float64(t.Limit))
 	}
+	m.collectDrops(out)
 	tunnels := m.tunnels.Load()
 	if tunnels == nil {
 		return
