@@ -79,7 +79,15 @@ type Connection struct {
 	// Message explains a status other than Connected, or an MTU.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// Heard says, where the status is not Connected, whether anything of the remote gateway has arrived here by UDP in the
+	// last 30 s. Where each of the two gateways is heard by the other or not, it is known which way packets are lost. Not
+	// set while it is too early to tell.
+	// +optional
+	Heard *bool `json:"heard,omitempty"`
 }
+
+// MaxUnheardNodes is how many nodes a Gateway names that it does not hear.
+const MaxUnheardNodes = 16
 
 // KeyPhase is where a gateway stands in replacing its private key.
 // +kubebuilder:validation:Enum=Current;Due;Offered;Promoted
@@ -167,6 +175,13 @@ type GatewayStatus struct {
 	// Keys of this gateway.
 	// +optional
 	Keys *GatewayKeys `json:"keys,omitempty"`
+	// UnheardNodes are the first of the other nodes of the cluster of which nothing has arrived over the overlay for 20 s:
+	// their agents do not run, are older, or VXLAN does not pass from there to here.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=atomic
+	// +optional
+	UnheardNodes []string `json:"unheardNodes,omitempty"`
 	// ReportedAt is when this status was written; older than 90 s it is unknown.
 	// +optional
 	ReportedAt *metav1.Time `json:"reportedAt,omitempty"`

@@ -16,6 +16,9 @@ const (
 	// PodNodesReached, of a node of a mesh: the message is a JSON object that holds, by name of a cluster, to how many of
 	// its nodes this one sends without gateways.
 	PodNodesReached = "sealane.io/NodesReached"
+	// PodGatewaysReached: the gateways of the node's own cluster answer its probes over the overlay. False with
+	// ReasonGatewaysUnreached, and a message that is the names of those that have not for 10 s, separated by commas.
+	PodGatewaysReached = "sealane.io/GatewaysReached"
 	// PodMayProgram: the agent programs the node, or waits for another to end and has rehearsed to do as much. It is a
 	// readiness gate: a roll-out ends the other agent only then.
 	PodMayProgram = "sealane.io/MayProgram"
@@ -35,6 +38,9 @@ const (
 	ReasonNetworksAccepted = "Accepted"
 	// Of PodNodeKey and PodNodesReached.
 	ReasonKeyPublished = "Published"
+	// Of PodGatewaysReached.
+	ReasonGatewaysReached   = "Reached"
+	ReasonGatewaysUnreached = "NotReached"
 	// Of PodMayProgram: it programs; it does, and has died lately, more than once; it waits and could; it waits, and
 	// another node's of the same revision has failed; it waits and could, and it is not yet its cluster's turn, or that is
 	// over before its time; it waits and could, and another gateway comes first; it waits and could not.

@@ -31,6 +31,8 @@ func diagnoseSubjects() []diagnosed {
 		{"kube-proxy", "how each member serves its Services", checkKubeProxy},
 		{"cni", "the members' CNI plugins", checkCNI},
 		{"mtu", "whether tunnels lose packets for their size, in either direction", checkMTU},
+		{"firewall", "whether UDP passes, each way, between the gateways of members and between the nodes of each",
+			checkFirewall},
 	}
 }
 

@@ -48,8 +48,8 @@ func well() *snapshot {
 		agents := &appsv1.DaemonSet{ObjectMeta: ours(nodeAgentName)}
 		agents.Status.DesiredNumberScheduled, agents.Status.NumberReady = 3, 3
 		s.members = append(s.members, place{name: m.Name, context: m.Name, kubernetes: "v1.31.0",
-			objects: append(usual(), g, agents, deployment(v1alpha1.Namespace, clusterAgentName, "agent", 1),
-				deployment(v1alpha1.Namespace, dnsName, "dns", 2))})
+			objects: append(usual(), g, agents, agentOn(m.Name+"-w1"),
+				deployment(v1alpha1.Namespace, clusterAgentName, "agent", 1), deployment(v1alpha1.Namespace, dnsName, "dns", 2))})
 	}
 	return s
 }
@@ -138,7 +138,8 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 }
 
 func flaws() []flaw {
-	return slices.Concat(runningFlaws(), karmadaFlaws(), networkFlaws(), connectionFlaws(), clusterFlaws(), serviceFlaws())
+	return slices.Concat(runningFlaws(), karmadaFlaws(), networkFlaws(), connectionFlaws(), clusterFlaws(), serviceFlaws(),
+		firewallFlaws())
 }
 
 func runningFlaws() []flaw {

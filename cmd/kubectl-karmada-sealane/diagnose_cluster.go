@@ -233,6 +233,9 @@ func (s *snapshot) smallTunnels(f *fleet, p *place) (out []checked, sizes string
 				found: c.Message, remedy: "as it says"}))
 		}
 	}
+	if len(carried) == 0 {
+		return out, "no gateway reports"
+	}
 	return out, "packets of full size pass: " + clip.List(carried, 5) + " bytes"
 }
 

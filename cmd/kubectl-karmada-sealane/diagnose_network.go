@@ -186,7 +186,7 @@ func checkConnections(s *snapshot) []checked {
 		m := &f.members[i]
 		p := s.member(m.Name)
 		if m.err != nil || p.lacks("Gateway") != "" {
-			out = append(out, s.reportedPairs(p, m)...)
+			out = append(out, s.reportedPairs(p, m, len(f.all))...)
 			continue
 		}
 		found := s.gatewayConnections(f, p, m)
@@ -207,7 +207,7 @@ func tunnelCount(m *fleetMember) string {
 }
 
 // reportedPairs judges a member that cannot be asked by what the broker has of it.
-func (s *snapshot) reportedPairs(p *place, m *fleetMember) []checked {
+func (s *snapshot) reportedPairs(p *place, m *fleetMember, members int) []checked {
 	var out []checked
 	for _, c := range m.Status.Connections {
 		v := verdictFail
@@ -221,7 +221,11 @@ func (s *snapshot) reportedPairs(p *place, m *fleetMember) []checked {
 			found:  fmt.Sprintf("as it last reported: %s %s", c.Status, c.Reason),
 			remedy: "see docs/troubleshooting.md#why-two-clusters-are-not-connected"}))
 	}
-	if len(out) == 0 {
+	switch {
+	case len(m.Status.Connections) == 0 && members > 1:
+		out = append(out, p.says(subjectConnections, verdictWarn, finding{expected: "connections to the other members",
+			found: "it has reported none", remedy: "see diagnose karmada and deployment"}))
+	case len(out) == 0:
 		out = append(out, p.fine(subjectConnections, "as it last reported: connected to %d clusters",
 			len(m.Status.Connections)))
 	}

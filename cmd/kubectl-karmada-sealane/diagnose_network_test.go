@@ -129,6 +129,9 @@ func connectionFlaws() []flaw {
 			m.Status.Connections = []v1alpha1.MemberConnection{{Cluster: "c5", Status: v1alpha1.ConnectionUnknown,
 				Reason: v1alpha1.ReasonNoGateway}}
 		}, verdictFail, "Unknown NoGateway", "a tunnel to c5", "why-two-clusters"},
+		{"nothing was reported", connections, c1, func(_ *testing.T, s *snapshot) {
+			*s.member(c1) = place{name: c1, context: c1, unread: map[string]string{everything: "unreachable"}}
+		}, verdictWarn, "it has reported none", "connections to the other members", "diagnose karmada"},
 		{"as it last reported", connections, c1, func(t *testing.T, s *snapshot) {
 			*s.member(c1) = place{name: c1, context: c1, unread: map[string]string{everything: "unreachable"}}
 			m := the[*v1alpha1.Member](t, &s.karmada, c1)

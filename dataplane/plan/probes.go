@@ -56,6 +56,16 @@ func LocalProbe(t topology.Topology, n NodeFacts, g topology.Gateway) netip.Addr
 	return probeOf(PeerOf(g), localProbeFamily(t, n))
 }
 
+// NodeProbe is the address that the probes of a node of the local cluster come from; invalid if the overlay does not
+// reach it.
+func NodeProbe(t topology.Topology, n NodeFacts, node topology.Node) netip.Addr {
+	address := addressOf(node, overlayFamily(t.Local.Nodes))
+	if !address.IsValid() {
+		return netip.Addr{}
+	}
+	return overlayProbe(address, localProbeFamily(t, n))
+}
+
 // remoteProbe is the address at which this gateway probes a remote one, by the usual cables or by those with next keys.
 // It is invalid where two have the same of IPv4: to let one of them have it would let a cluster take it from another.
 func (v *view) remoteProbe(g topology.Gateway) netip.Addr {

@@ -52,6 +52,7 @@ type Agent struct {
 	keys          Keys
 	newKey        string // until it is told
 	prober        *Prober
+	beacons       *beacons
 	ipv6          bool // the prober has it
 	metrics       *Metrics
 	snapshot      snapshot
@@ -85,6 +86,7 @@ type Agent struct {
 	meshDialler dialler
 	attempts    attempts
 	traffic     traffic
+	hearing     hearing
 	rotation    rotation
 	// inherited are the slots, by cluster, of the gateways that the node's routes went by when the agent began.
 	inherited map[string][]int
@@ -93,7 +95,9 @@ type Agent struct {
 	// leaving are the remote gateways that are none any more, and since when, and leavingMesh the nodes of a mesh.
 	leaving, leavingMesh map[plan.PeerID]time.Time
 	state                NodeState // as last handed over
-	started              time.Time
+	// deadGateways are those of the own cluster that do not answer, and since when.
+	deadGateways map[string]time.Time
+	started      time.Time
 	// follows another agent, which has ended; before it did, this one has looked at the node and could have programmed it.
 	follows bool
 
@@ -127,14 +131,19 @@ func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1), turned: make(chan struct{}, 1),
 		states: newLatest[NodeState](), turns: newLatest[Turn](), statuses: newLatest[gatewayReport](),
 		snapshots: newLatest[Objects](),
-		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(), attempts: attempts{},
+		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(), attempts: attempts{}, hearing: hearing{},
 	}
 	m.countsDrops(k.Drops)
 	a.proven = newProven(o.StateDir)
 	a.ipv6 = k.IPv6()
 	var err error
-	a.prober, err = NewProber(a.ipv6, func() { signal(a.turned) })
-	return a, err
+	if a.beacons, err = newBeacons(a.ipv6); err != nil {
+		return nil, err
+	}
+	if a.prober, err = NewProber(a.ipv6, func() { signal(a.turned) }); err != nil {
+		return nil, errors.Join(err, a.beacons.close())
+	}
+	return a, nil
 }
 
 // SetCluster gives the agent its API server.
@@ -163,10 +172,11 @@ func (a *Agent) Alive() bool {
 func (a *Agent) Run(ctx context.Context) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
 	go func() { failed <- a.kernel.Watch(inner, a.Poke) }()
 	go func() { failed <- a.kernel.WatchFirewall(inner, a.Poke) }()
 	go func() { failed <- a.prober.Run(inner) }()
+	go func() { failed <- a.beacons.run(inner) }()
 	background := a.background(inner)
 	a.started = time.Now()
 	if err := a.proven.load(); err != nil {
@@ -339,6 +349,7 @@ func (a *Agent) round(ctx context.Context) error {
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		state.Programmed, state.Message = v1alpha1.ReasonProgrammingFailed, clip.Text(first, maxStateError)
 	}
+	state.Unreached = a.unreached(time.Now())
 	if ctx.Err() == nil && state.Programmed != "" && state != a.state {
 		a.states.put(state)
 		a.state = state
@@ -423,6 +434,7 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	if err = a.apply(ctx, have); err == nil {
 		a.noteKeyed()
 	}
+	a.expectBeacons(time.Now())
 	a.probe()
 	done.Key, done.NodesReached = a.key(), nodesReached(a.mesh)
 	return done, err

@@ -423,7 +423,13 @@ func podConditions(s NodeState, now metav1.Time) []corev1.PodCondition {
 		out = append(out, corev1.PodCondition{Type: v1alpha1.PodNodesReached, Status: corev1.ConditionTrue,
 			Reason: v1alpha1.ReasonKeyPublished, Message: s.NodesReached, LastTransitionTime: now})
 	}
-	return out
+	reached := corev1.PodCondition{Type: v1alpha1.PodGatewaysReached, Status: corev1.ConditionTrue,
+		Reason: v1alpha1.ReasonGatewaysReached, Message: "every other gateway of the cluster answers, if there is one",
+		LastTransitionTime: now}
+	if s.Unreached != "" {
+		reached.Status, reached.Reason, reached.Message = corev1.ConditionFalse, v1alpha1.ReasonGatewaysUnreached, s.Unreached
+	}
+	return append(out, reached)
 }
 
 // LoadBalancer implements Cluster.

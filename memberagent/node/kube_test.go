@@ -190,16 +190,18 @@ func testState(t *testing.T, k *node.Kube, c client.Client, own *rest.Config) {
 	if err := c.Status().Update(t.Context(), &p); err != nil {
 		t.Fatal(err)
 	}
+	const allReached = "True Reached every other gateway of the cluster answers, if there is one"
 	for _, s := range []struct {
-		state                node.NodeState
-		programmed, accepted string
+		state                         node.NodeState
+		programmed, accepted, reached string
 	}{
 		{node.NodeState{Programmed: v1alpha1.ReasonNodeProgrammed},
-			"True Programmed the node's network is as planned", "True Accepted nothing was left out"},
-		{node.NodeState{Programmed: v1alpha1.ReasonProgrammingFailed, Message: "no such device", Refused: "c2"},
-			"False ProgrammingFailed no such device", "False NetworksRefused c2"},
+			"True Programmed the node's network is as planned", "True Accepted nothing was left out", allReached},
+		{node.NodeState{Programmed: v1alpha1.ReasonProgrammingFailed, Message: "no such device", Refused: "c2",
+			Unreached: "g1,g2"}, "False ProgrammingFailed no such device", "False NetworksRefused c2",
+			"False NotReached g1,g2"},
 		{node.NodeState{Programmed: v1alpha1.ReasonNodeCleaned},
-			"False Cleaned nothing of Sealane is left on the node", "True Accepted nothing was left out"},
+			"False Cleaned nothing of Sealane is left on the node", "True Accepted nothing was left out", allReached},
 	} {
 		if err := k.SetNodeState(t.Context(), s.state); err != nil {
 			t.Fatal(err)
@@ -213,6 +215,7 @@ func testState(t *testing.T, k *node.Kube, c client.Client, own *rest.Config) {
 		}
 		want := map[corev1.PodConditionType]string{
 			corev1.PodReady: "True  ", v1alpha1.PodNodeProgrammed: s.programmed, v1alpha1.PodNetworksAccepted: s.accepted,
+			v1alpha1.PodGatewaysReached: s.reached,
 		}
 		if !maps.Equal(got, want) {
 			t.Errorf("conditions %q, want %q", got, want)

@@ -29,6 +29,8 @@ type target struct {
 	full, fits int
 	// on is the cable, of a remote gateway.
 	on cablePeer
+	// own says that it is one of the own cluster.
+	own bool
 }
 
 // targets of the present topology and plan.
@@ -39,7 +41,7 @@ func (a *Agent) targets() []target {
 	}
 	for _, g := range a.top.Local.Gateways {
 		if g.Node != a.node && g.PublicKey != (topology.Key{}) {
-			out = append(out, target{cluster: a.top.Cluster, slot: g.Slot, busy: true,
+			out = append(out, target{cluster: a.top.Cluster, slot: g.Slot, busy: true, own: true,
 				address: plan.LocalProbe(a.top, a.facts, g)})
 		}
 	}
@@ -213,7 +215,7 @@ func paces(targets []target, fast time.Duration) map[netip.Addr]Target {
 	slow = max(slow, fast)
 	out := make(map[netip.Addr]Target, len(targets))
 	for _, t := range targets {
-		to := Target{Interval: slow, Full: t.full, Fits: t.fits}
+		to := Target{Interval: slow, Full: t.full, Fits: t.fits, Beacon: t.own}
 		if t.busy {
 			to.Interval = fast
 		}

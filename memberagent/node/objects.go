@@ -57,6 +57,8 @@ type NodeState struct {
 	Key v1alpha1.NodeKey
 	// NodesReached is the message of v1alpha1.PodNodesReached; empty where there is no mesh.
 	NodesReached string
+	// Unreached are the gateways of the own cluster that have not answered for a while, separated by commas.
+	Unreached string
 }
 
 // Cluster is the API server of the agent's cluster.

@@ -29,7 +29,7 @@ type Prober struct {
 	changed func()
 	// conns by whether they are of IPv4; there is none of IPv6 where the kernel has none.
 	conns map[bool]net.PacketConn
-	// id of the small probes; those of sizes have the next.
+	// id of the small probes; those of sizes have the next, and beacons the one after.
 	id uint16
 
 	mu        sync.Mutex
@@ -50,6 +50,9 @@ type probed struct {
 	interval time.Duration
 	due      time.Time
 	carried  Carried
+	// beacon says that it gets beacons, and lit when it got the last.
+	beacon bool
+	lit    time.Time
 }
 
 // Target says how to probe a gateway.
@@ -59,6 +62,8 @@ type Target struct {
 	// Full is the size in bytes of the largest packet that should pass, 0 where that is not looked at, and Fits the one
 	// that has been found to, before this process began; 0 if none has.
 	Full, Fits int
+	// Beacon says that it is to hear this node's beacons.
+	Beacon bool
 }
 
 // Carried is what probes of this node and their answers have taken of a tunnel, in packets and in bytes of them
@@ -147,7 +152,7 @@ func (p *Prober) Set(targets map[netip.Addr]Target, fast time.Duration, threshol
 		if soon := now.Add(rand.N(interval)); interval < t.interval && soon.Before(t.due) {
 			t.due = soon
 		}
-		t.interval = interval
+		t.interval, t.beacon = interval, target.Beacon
 		switch {
 		case target.Full == 0:
 			t.sizing = nil
@@ -320,6 +325,10 @@ func (p *Prober) next(s *probed, now time.Time, tick time.Duration, threshold in
 		for _, size := range sizes {
 			packets = append(packets, s.request(p.id+1, z.number, size))
 		}
+	}
+	if s.beacon && now.Sub(s.lit) >= beaconEvery {
+		s.lit = now
+		packets = append(packets, s.request(p.id+2, 0, headerLen(s.ipv4)+beaconBytes))
 	}
 	interval := s.interval
 	switch {

@@ -47,6 +47,12 @@ func (a *Agent) measure(ctx context.Context) {
 			a.traffic.look(state, a.prober.Carried(r.probe), interval, now)
 		}
 		c := connection(r, state, health, now)
+		if state.ID == r.id() {
+			a.hearing.look(state, now)
+			if c.Status != v1alpha1.ConnectionConnected {
+				c.Heard = a.hearing.says(cablePeer{r.link, r.id()}, now)
+			}
+		}
 		tunnels = append(tunnels, Tunnel{c, state})
 		if c.Status == v1alpha1.ConnectionConnected && state.Endpoint.IsValid() {
 			reached[r.name()] = state.Endpoint
@@ -56,6 +62,8 @@ func (a *Agent) measure(ctx context.Context) {
 	present := func(at cablePeer) bool { _, ok := states[at]; return ok }
 	a.dialler.forget(present)
 	a.traffic.forget(present)
+	a.hearing.forget(present)
+	a.lookAtGateways(now)
 	a.measureMesh(ctx, now)
 	a.probe()
 	tunnels = perGateway(tunnels)
@@ -181,6 +189,7 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, t
 		Connections:    connections,
 		Summary:        summary(connections),
 		Keys:           a.rotation.status,
+		UnheardNodes:   a.unheardNodes(now),
 		Conditions: a.withKey(withFullSize(withTracking(conditions(a.reported.Conditions, a.gateway.Generation, a.syncErr,
 			refused(a.top.Problems), now.Truncate(time.Second)), tracked, a.gateway.Generation, now.Truncate(time.Second)),
 			connections, a.gateway.Generation, now.Truncate(time.Second)), now.Truncate(time.Second)),

@@ -60,6 +60,55 @@ func TestDiagnoseSaysWhatIsWrongWithAName(t *testing.T) {
 	diagnosed(t, "export", []string{"cluster c1 to export it"}, "c1."+suite.Whereami, "-C", "c2")
 }
 
+// TestDiagnoseSaysWhichWayIsShut: with nothing wrong diagnose all ends with exit code 0. What is sent to a gateway does
+// not arrive, and what it sends does: both clusters say so, and that the tunnel is down.
+func TestDiagnoseSaysWhichWayIsShut(t *testing.T) {
+	whole := func() {
+		t.Helper()
+		suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+			out, err := suite.TryPlugin(ctx, "diagnose", "all")
+			if err != nil {
+				err = fmt.Errorf("%w\n%s", err, out)
+			}
+			return err
+		})
+	}
+	whole()
+	const table = "oneway"
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		// The test may have deleted it already.
+		_, _ = suite.Lab().InNode(ctx, "c1-gw", "nft", "delete", "table", "inet", table)
+	})
+	if _, err := suite.Lab().InNode(t.Context(), "c1-gw", "nft", "table inet "+table+
+		" { chain in { type filter hook prerouting priority -500; udp dport 4500 drop; }\n}"); err != nil {
+		t.Fatal(err)
+	}
+	for subject, words := range map[string][]string{
+		"connections": {"c1-gw to c2-gw of c2", "expected:", "to do:"},
+		"firewall": {"from c2-gw of c2 to arrive at UDP 4500 of c1-gw", "arrives: this way alone is shut",
+			"packets from c2-gw to arrive at c1-gw of c1"},
+	} {
+		suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+			out, err := suite.TryPlugin(ctx, "diagnose", subject)
+			if err == nil {
+				return fmt.Errorf("expected diagnose %s to fail, found\n%s", subject, out)
+			}
+			for _, word := range words {
+				if !strings.Contains(out, word) {
+					return fmt.Errorf("expected %q in\n%s", word, out)
+				}
+			}
+			return nil
+		})
+	}
+	if _, err := suite.Lab().InNode(t.Context(), "c1-gw", "nft", "delete", "table", "inet", table); err != nil {
+		t.Fatal(err)
+	}
+	whole()
+}
+
 // TestDiagnoseFindsAMissingNamespace in the member that is to import.
 func TestDiagnoseFindsAMissingNamespace(t *testing.T) {
 	const manifests = `

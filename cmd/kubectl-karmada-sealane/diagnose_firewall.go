@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/internal/clip"
+)
+
+const subjectFirewall = "firewall"
+
+// Ports that a ClusterSet has unless it says otherwise.
+const (
+	usualCablePort = 4500
+	usualVXLANPort = 4800
+)
+
+// checkFirewall looks at what arrives of what node agents send: between gateways by the cables, and between the nodes
+// of a cluster over the overlay. Each end says what it hears, so that of a path that is shut it is known which way.
+func checkFirewall(s *snapshot) []checked {
+	f := s.fleet()
+	var out []checked
+	for i := range f.members {
+		m := &f.members[i]
+		p := s.member(m.Name)
+		if p.lacks(everything) != "" {
+			continue
+		}
+		if c, unsure := p.unsure(subjectFirewall, "Gateway", "Pod"); unsure {
+			out = append(out, c)
+			continue
+		}
+		cable, vxlan := f.ports(m.Spec.ClusterSet)
+		found := append(s.cableLegs(f, p, m, cable), p.overlayLegs(f, m, vxlan)...)
+		if len(found) == 0 {
+			found = append(found, p.fine(subjectFirewall, "UDP %d and up passes both ways with the gateways of other clusters, "+
+				"and UDP %d between the nodes", cable, vxlan))
+		}
+		out = append(out, found...)
+	}
+	return out
+}
+
+// ports of a ClusterSet's cables, from which they count up, and of the overlay.
+func (f *fleet) ports(set string) (cable, vxlan int32) {
+	for i := range f.clusterSets {
+		if spec := &f.clusterSets[i].Spec.Cable; f.clusterSets[i].Name == set {
+			return cmp.Or(spec.Port, usualCablePort), cmp.Or(spec.VXLANPort, usualVXLANPort)
+		}
+	}
+	return usualCablePort, usualVXLANPort
+}
+
+// cableLegs are what does not arrive at the gateways of a member, or of what they send, as far as the others say.
+func (s *snapshot) cableLegs(f *fleet, p *place, m *fleetMember, port int32) []checked {
+	var out []checked
+	for i := range m.gateways {
+		g := &m.gateways[i]
+		if stale(f, g) != "" {
+			continue // diagnose connections says so
+		}
+		for j := range g.Status.Connections {
+			c := &g.Status.Connections[j]
+			if c.Status == v1alpha1.ConnectionConnected {
+				continue
+			}
+			out = append(out, s.cableLeg(f, p, g, c, port))
+		}
+	}
+	return out
+}
+
+// heardThere says what the other end of a tunnel hears of this one; nil where it does not say.
+func (s *snapshot) heardThere(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alpha1.Connection) *bool {
+	there, ok := s.gateway(c.Cluster, c.Gateway)
+	if !ok || stale(f, there) != "" {
+		return nil
+	}
+	for i := range there.Status.Connections {
+		if k := &there.Status.Connections[i]; k.Cluster == cluster && k.Gateway == g.Name {
+			return k.Heard
+		}
+	}
+	return nil
+}
+
+func (s *snapshot) cableLeg(f *fleet, p *place, g *v1alpha1.Gateway, c *v1alpha1.Connection, port int32) checked {
+	here, there := c.Heard, s.heardThere(f, p.name, g, c)
+	from, to := c.Gateway+" of "+c.Cluster, fmt.Sprintf("UDP %d of %s", cablePort(port, c.Link), placed(g))
+	back := fmt.Sprintf("what %s sends to %s", g.Name, cmp.Or(c.Address, "it"))
+	bad := finding{
+		expected: fmt.Sprintf("packets from %s to arrive at %s", from, to),
+		remedy: fmt.Sprintf("open %s to %s in the firewalls of both clusters' nodes and between them (security groups, "+
+			"nftables), and see that the address is right: %s", to, from, p.kubectl("get gateway %s -o yaml", g.Name)),
+	}
+	switch {
+	case here == nil:
+		bad.found = "it is too early to tell, or the node agent is of an older version; the tunnel is " + string(c.Status)
+		bad.remedy = "look again in half a minute; diagnose connections says what is known"
+		return p.says(subjectFirewall, verdictWarn, bad)
+	case !*here && there == nil:
+		bad.found = "nothing has arrived for 30 s; whether " + back + " arrives is not known"
+	case !*here && *there:
+		bad.found = "nothing has arrived for 30 s, and " + back + " arrives: this way alone is shut"
+	case !*here:
+		bad.found = "nothing has arrived for 30 s, and neither does " + back + ": both ways are shut"
+	case there == nil:
+		bad.expected = fmt.Sprintf("packets from %s to arrive at %s", g.Name, from)
+		bad.found = "what that sends arrives here; whether " + back + " arrives is not known, and no probe is answered"
+		bad.remedy = "open UDP to " + cmp.Or(c.Address, from) + " there, or look at the member itself: diagnose firewall " +
+			"needs to ask both"
+	case *there:
+		bad.expected = "probes within the tunnel from " + g.Name + " to " + from + " to be answered"
+		bad.found = "UDP passes both ways, and no probe is answered"
+		bad.remedy = "see that no firewall of the two nodes drops ICMP on the links sl-c*, and the agents' logs"
+	default:
+		bad.expected = fmt.Sprintf("packets from %s to arrive at %s", g.Name, from)
+		bad.found = "what that sends arrives here, and " + back + " does not arrive: this way alone is shut"
+		bad.remedy = "open UDP to " + cmp.Or(c.Address, from) + " there, and on the way"
+	}
+	return p.says(subjectFirewall, verdictFail, bad)
+}
+
+// cablePort is where a gateway listens for the peers of a cable: the number of the link is the port's above the first.
+func cablePort(first int32, link string) int32 {
+	n, err := strconv.ParseInt(strings.TrimPrefix(link, plan.CablePrefix), 10, 32)
+	if err != nil {
+		return first
+	}
+	return first + int32(n)
+}
+
+// placed is a gateway with its addresses.
+func placed(g *v1alpha1.Gateway) string {
+	var addresses []string
+	if g.Status.Endpoint != nil {
+		for _, a := range g.Status.Endpoint.Addresses {
+			addresses = append(addresses, a.IP)
+		}
+	}
+	return fmt.Sprintf("%s (%s)", g.Name, cmp.Or(clip.List(addresses, 4), "no address"))
+}
+
+// overlayLegs are what does not arrive between the nodes of a member and its gateways.
+func (p *place) overlayLegs(f *fleet, m *fleetMember, port int32) []checked {
+	var out []checked
+	var older []string
+	for _, pod := range of[*corev1.Pod](p) {
+		if pod.Labels["app.kubernetes.io/name"] != nodeAgentName || pod.DeletionTimestamp != nil {
+			continue
+		}
+		reached := podCondition(pod, v1alpha1.PodGatewaysReached)
+		switch {
+		case reached == nil && podCondition(pod, v1alpha1.PodNodeProgrammed) != nil:
+			older = append(older, pod.Spec.NodeName)
+		case reached != nil && reached.Status == corev1.ConditionFalse:
+			names := strings.Split(reached.Message, ",")
+			for _, name := range names[:min(len(names), v1alpha1.MaxSlot+1)] {
+				out = append(out, p.overlayLeg(f, m, pod.Spec.NodeName, name, port))
+			}
+		}
+	}
+	if len(older) > 0 {
+		out = append(out, p.says(subjectFirewall, verdictWarn, finding{
+			expected: "node agents that say which gateways of their cluster they reach",
+			found:    "those on " + clip.List(older, 5) + " do not: they are of an older version",
+			remedy:   "see diagnose versions"}))
+	}
+	return out
+}
+
+func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == kind {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// overlayLeg says which way between a node and a gateway of its cluster is shut.
+func (p *place) overlayLeg(f *fleet, m *fleetMember, node, gateway string, port int32) checked {
+	bad := finding{
+		expected: fmt.Sprintf("gateway %s to answer what node %s sends over the overlay", gateway, node),
+		remedy: fmt.Sprintf("open UDP %d between all nodes of the cluster, both ways (security groups, nftables): %s", port,
+			p.kubectl("get node %s %s -o wide", node, gateway)),
+	}
+	i := slices.IndexFunc(m.gateways, func(g v1alpha1.Gateway) bool { return g.Name == gateway })
+	switch {
+	case i < 0:
+		bad.found = "it does not; there is no such gateway any more"
+		return p.says(subjectFirewall, verdictWarn, bad)
+	case stale(f, &m.gateways[i]) != "":
+		bad.found = "it does not, and its agent is silent: " + stale(f, &m.gateways[i])
+		bad.remedy = "see diagnose deployment, and the node " + gateway
+	case slices.Contains(m.gateways[i].Status.UnheardNodes, node):
+		bad.found = fmt.Sprintf("UDP %d from %s does not arrive at %s", port, node, gateway)
+	case len(m.gateways[i].Status.UnheardNodes) >= v1alpha1.MaxUnheardNodes:
+		bad.found = fmt.Sprintf("UDP %d does not pass; %s hears so many nodes no more that it does not name all", port,
+			gateway)
+	default:
+		bad.found = fmt.Sprintf("UDP %d from %s arrives at %s, and the answers do not arrive at %s", port, node, gateway,
+			node)
+	}
+	return p.says(subjectFirewall, verdictFail, bad)
+}

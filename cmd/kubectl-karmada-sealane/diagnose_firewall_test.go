@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// agentOn is the pod of a node agent that reaches all gateways.
+func agentOn(node string) client.Object {
+	pod := &corev1.Pod{ObjectMeta: ours("sealane-node-" + node)}
+	pod.Labels = map[string]string{"app.kubernetes.io/name": nodeAgentName}
+	pod.Spec.NodeName = node
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+		{Type: v1alpha1.PodNodeProgrammed, Status: corev1.ConditionTrue},
+		{Type: v1alpha1.PodGatewaysReached, Status: corev1.ConditionTrue}}
+	return pod
+}
+
+func firewallFlaws() []flaw {
+	const c1, c2, firewall = "c1", "c2", "firewall"
+	tunnel := func(t *testing.T, s *snapshot, cluster string) *v1alpha1.Connection {
+		return &the[*v1alpha1.Gateway](t, s.member(cluster), cluster+"-gw").Status.Connections[0]
+	}
+	cut := func(here, there *bool) func(*testing.T, *snapshot) {
+		return func(t *testing.T, s *snapshot) {
+			for cluster, heard := range map[string]*bool{c1: here, c2: there} {
+				c := tunnel(t, s, cluster)
+				c.Status, c.Heard, c.Link = v1alpha1.ConnectionError, heard, "sl-c2"
+			}
+		}
+	}
+	yes, no := ptr.To(true), ptr.To(false)
+	unreached := func(change func(g *v1alpha1.Gateway, s *snapshot)) func(*testing.T, *snapshot) {
+		return func(t *testing.T, s *snapshot) {
+			pod := the[*corev1.Pod](t, s.member(c1), "sealane-node-c1-w1")
+			pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, "c1-gw"
+			change(the[*v1alpha1.Gateway](t, s.member(c1), "c1-gw"), s)
+		}
+	}
+	return []flaw{
+		{"one way", firewall, c1, cut(no, yes), verdictFail,
+			"what c1-gw sends to 172.30.9.9:4500 arrives: this way alone is shut",
+			"from c2-gw of c2 to arrive at UDP 4502 of c1-gw (172.30.1.11, 192.0.2.7)", "open UDP 4502 of c1-gw"},
+		{"the other way", firewall, c1, cut(yes, no), verdictFail,
+			"arrives here, and what c1-gw sends to 172.30.9.9:4500 does not arrive: this way alone is shut",
+			"packets from c1-gw to arrive at c2-gw of c2", "open UDP to 172.30.9.9:4500"},
+		{"both ways", firewall, c1, cut(no, no), verdictFail, "both ways are shut", "UDP 4502", "firewalls of both clusters"},
+		{"both ways, at the other end", firewall, c2, cut(no, no), verdictFail, "both ways are shut",
+			"from c1-gw of c1 to arrive at UDP 4502 of c2-gw", "open UDP 4502 of c2-gw"},
+		{"within the tunnel", firewall, c1, cut(yes, yes), verdictFail, "UDP passes both ways", "probes within the tunnel",
+			"sl-c*"},
+		{"too early", firewall, c1, cut(nil, yes), verdictWarn, "too early", "UDP 4502", "half a minute"},
+		{"one end does not say", firewall, c1, func(t *testing.T, s *snapshot) {
+			cut(yes, yes)(t, s)
+			*s.member(c2) = place{name: c2, context: c2, unread: map[string]string{everything: "unreachable"}}
+		}, verdictFail, "arrives here; whether what c1-gw sends", "from c1-gw to arrive at c2-gw of c2", "ask both"},
+		{"one end is silent", firewall, c1, func(t *testing.T, s *snapshot) {
+			cut(no, yes)(t, s)
+			at := metav1.NewTime(s.taken.Add(-time.Minute))
+			the[*v1alpha1.Gateway](t, s.member(c2), "c2-gw").Status.SilentSince = &at
+		}, verdictFail, "whether what c1-gw sends to 172.30.9.9:4500 arrives is not known", "UDP 4502", "open"},
+		{"from a node to a gateway", firewall, c1, unreached(func(g *v1alpha1.Gateway, _ *snapshot) {
+			g.Status.UnheardNodes = []string{"c1-w1"}
+		}), verdictFail, "UDP 4800 from c1-w1 does not arrive at c1-gw", "gateway c1-gw to answer what node c1-w1 sends",
+			"open UDP 4800"},
+		{"from a gateway to a node", firewall, c1, unreached(func(*v1alpha1.Gateway, *snapshot) {}), verdictFail,
+			"UDP 4800 from c1-w1 arrives at c1-gw, and the answers do not arrive at c1-w1", "c1-gw", "open UDP 4800"},
+		{"another VXLAN port", firewall, c1, unreached(func(_ *v1alpha1.Gateway, s *snapshot) {
+			for _, set := range of[*v1alpha1.ClusterSet](&s.karmada) {
+				set.Spec.Cable.VXLANPort = 4789
+			}
+		}), verdictFail, "UDP 4789 from c1-w1 arrives", "c1-gw", "open UDP 4789"},
+		{"a silent gateway", firewall, c1, unreached(func(g *v1alpha1.Gateway, s *snapshot) {
+			at := metav1.NewTime(s.taken.Add(-time.Minute))
+			g.Status.SilentSince = &at
+		}), verdictFail, "its agent is silent", "c1-gw", "diagnose deployment"},
+		{"a gateway that was", firewall, c1, unreached(func(_ *v1alpha1.Gateway, s *snapshot) {
+			s.member(c1).without("c1-gw")
+		}), verdictWarn, "no such gateway any more", "c1-gw", "open UDP 4800"},
+		{"many nodes", firewall, c1, unreached(func(g *v1alpha1.Gateway, _ *snapshot) {
+			g.Status.UnheardNodes = strings.Split(strings.Repeat("c1-w9,", v1alpha1.MaxUnheardNodes-1)+"c1-w9", ",")
+		}), verdictFail, "does not name all", "c1-gw", "open UDP 4800"},
+		{"an older agent", firewall, c1, func(t *testing.T, s *snapshot) {
+			pod := the[*corev1.Pod](t, s.member(c1), "sealane-node-c1-w1")
+			pod.Status.Conditions = pod.Status.Conditions[:2]
+		}, verdictWarn, "c1-w1 do not: they are of an older version", "which gateways", "diagnose versions"},
+	}
+}
