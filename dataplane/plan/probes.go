@@ -56,14 +56,17 @@ func LocalProbe(t topology.Topology, n NodeFacts, g topology.Gateway) netip.Addr
 	return probeOf(PeerOf(g), localProbeFamily(t, n))
 }
 
-// NodeProbe is the address that the probes of a node of the local cluster come from; invalid if the overlay does not
-// reach it.
-func NodeProbe(t topology.Topology, n NodeFacts, node topology.Node) netip.Addr {
-	address := addressOf(node, overlayFamily(t.Local.Nodes))
-	if !address.IsValid() {
-		return netip.Addr{}
+// NodeProbes are the addresses that the probes of the nodes of the local cluster come from, by their names, but for
+// nodes that the overlay does not reach.
+func NodeProbes(t topology.Topology, n NodeFacts) map[string]netip.Addr {
+	outer, family := overlayFamily(t.Local.Nodes), localProbeFamily(t, n)
+	out := make(map[string]netip.Addr, len(t.Local.Nodes))
+	for _, node := range t.Local.Nodes {
+		if address := addressOf(node, outer); address.IsValid() {
+			out[node.Name] = overlayProbe(address, family)
+		}
 	}
-	return overlayProbe(address, localProbeFamily(t, n))
+	return out
 }
 
 // remoteProbe is the address at which this gateway probes a remote one, by the usual cables or by those with next keys.

@@ -95,9 +95,8 @@ type Agent struct {
 	// leaving are the remote gateways that are none any more, and since when, and leavingMesh the nodes of a mesh.
 	leaving, leavingMesh map[plan.PeerID]time.Time
 	state                NodeState // as last handed over
-	// deadGateways are those of the own cluster that do not answer, and since when.
-	deadGateways map[string]time.Time
-	started      time.Time
+	legs
+	started time.Time
 	// follows another agent, which has ended; before it did, this one has looked at the node and could have programmed it.
 	follows bool
 
@@ -404,6 +403,7 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	a.logProblems(ctx, top)
 	if o.Peering != nil && o.Peering.Spec.Phase == v1alpha1.MemberLeaving {
 		a.top, a.plan, a.remotes, a.mesh = top, plan.Plan{}, nil, nil
+		a.expectBeacons(time.Now())
 		a.probe()
 		return NodeState{Programmed: v1alpha1.ReasonNodeCleaned}, a.kernel.Clean(ctx)
 	}

@@ -17,34 +17,33 @@ import (
 // no business of the API server's.
 const unreachedAfter = 10 * time.Second
 
+// legs are the ways between this node and others of its cluster.
+type legs struct {
+	// deadGateways are those that do not answer, and since when.
+	deadGateways map[string]time.Time
+	// beaconsFrom are the addresses that beacons come from, by node; empty on a worker.
+	beaconsFrom map[string]netip.Addr
+}
+
 // expectBeacons of the other nodes of the cluster, on a gateway.
 func (a *Agent) expectBeacons(now time.Time) {
+	a.beaconsFrom = map[string]netip.Addr{}
 	var from []netip.Addr
-	for _, address := range a.beaconsFrom() {
+	for name, address := range plan.NodeProbes(a.top, a.facts) {
+		if a.gateway == nil || len(a.plan.Links) == 0 || name == a.node {
+			continue
+		}
+		a.beaconsFrom[name] = address
 		from = append(from, address)
 	}
 	a.beacons.expect(from, now)
-}
-
-// beaconsFrom are the addresses that beacons come from, by node. There are none on a worker.
-func (a *Agent) beaconsFrom() map[string]netip.Addr {
-	if a.gateway == nil || len(a.plan.Links) == 0 {
-		return nil
-	}
-	out := map[string]netip.Addr{}
-	for _, n := range a.top.Local.Nodes {
-		if address := plan.NodeProbe(a.top, a.facts, n); n.Name != a.node && address.IsValid() {
-			out[n.Name] = address
-		}
-	}
-	return out
 }
 
 // unheardNodes are the first of the nodes whose beacons do not arrive at this gateway.
 func (a *Agent) unheardNodes(now time.Time) []string {
 	unheard := a.beacons.unheard(now)
 	var out []string
-	for name, address := range a.beaconsFrom() {
+	for name, address := range a.beaconsFrom {
 		if unheard[address] {
 			out = append(out, name)
 		}
