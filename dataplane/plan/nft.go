@@ -250,10 +250,11 @@ func (v *view) guard(f Family) Chain {
 	return Chain{Name: "guard", Type: "filter", Hook: "prerouting", Priority: "raw", Rules: r}
 }
 
-// host drops connections from other clusters to the node's own addresses in the pod network, which the
-// guard lets pass for the sake of replies: on them listens whatever listens on all addresses. Replies are tracked. What
-// is not is for a pod of another node that says to have the address of this one. VXLAN between nodes is not tracked:
-// what is tracked came by a translation, round the guard.
+// host drops what comes from other clusters to the node's own addresses in the pod network, but replies and errors of
+// the node's flows, for whose sake the guard lets it pass. On these addresses listens whatever listens on all, and
+// errors of no flow would tell the node how much it may send to its own cluster. What is not tracked is for a pod of
+// another node that says to have the address of this one. VXLAN between nodes is not tracked: what is tracked came by
+// a translation, round the guard.
 func (v *view) host(f Family) Chain {
 	var r rules
 	if v.overlays(f) {
@@ -261,10 +262,10 @@ func (v *view) host(f Family) Chain {
 		r.add(`udp dport %d ct state != untracked counter drop`, v.Cable.VXLANPort)
 	}
 	if slices.Contains(v.families, f) && len(inFamily(f, v.Local.Pods)) > 0 {
-		r.add(`iifname "%s*" %s daddr @%s ct state new,untracked counter drop`, LinkPrefix, f, setPods)
+		r.add(`iifname "%s*" %s daddr @%s ct state invalid,new,untracked counter drop`, LinkPrefix, f, setPods)
 	}
 	if v.translates(f) {
-		r.add(`iifname "%s*" %s daddr @%s ct state new,untracked counter drop`, LinkPrefix, f, setGlobal)
+		r.add(`iifname "%s*" %s daddr @%s ct state invalid,new,untracked counter drop`, LinkPrefix, f, setGlobal)
 	}
 	return Chain{Name: "host", Type: "filter", Hook: "input", Priority: "filter", Rules: r}
 }
