@@ -322,6 +322,10 @@ func (v *view) inboundRules() []Rule {
 		for _, j := range v.slots {
 			out = append(out, Rule{Family: f, Priority: InboundPriority, IIF: CableLink(j), Table: InboundTable})
 		}
+		if len(v.slots) > 0 {
+			out = append(out, Rule{Family: f, Priority: InboundPriority, IIF: "lo", Mark: ForwardMark, Mask: ForwardMark,
+				Table: InboundTable})
+		}
 		if len(v.slots) > 0 && v.siblingMACs() != "" {
 			// For rp_filter, which looks for the way back to a worker whose packets go on to a sibling.
 			out = append(out, Rule{Family: f, Priority: InboundPriority, IIF: OverlayLink, Table: InboundTable},

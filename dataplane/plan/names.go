@@ -41,7 +41,8 @@ const (
 	StandingMetric = 4096
 	// ForwardMark is a bit of the packet mark. Our forward chain sets it on what passes between the local
 	// cluster and the others, the iptables FORWARD chains accept what has it, and our unmark chain removes
-	// it: it exists for the length of the FORWARD chains. kube-proxy (0x4000, 0x8000), portmap (0x2000),
+	// it: it exists for the length of the FORWARD chains. What ipvs sends on has it from OUTPUT to behind POSTROUTING,
+	// and a rule for it. kube-proxy (0x4000, 0x8000), portmap (0x2000),
 	// Calico (0xffff0000), Cilium (0x0f00), the AWS VPC CNI (0x80), OVN-Kubernetes (0x3f0), Istio (0x539)
 	// and Tailscale (0xff0000) use other bits.
 	ForwardMark = 0x4

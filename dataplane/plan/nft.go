@@ -33,13 +33,15 @@ const (
 //
 //	guard      raw prerouting        what a cable may deliver, who may speak VXLAN, who may be a remote source;
 //	                                 marks what a sibling hands over
-//	host       input                 VXLAN that was not translated, no connections from others to the node
+//	host       end of input          VXLAN that was not translated, no connections from others to the node
 //	gateways   mangle prerouting     answers of services that this node has translated go back by gateways
 //	forward    before FORWARD        nothing but local to remote over our links, marked for FORWARD to accept
 //	unmark     after FORWARD         takes the mark away
 //	recall     behind nat prerouting the gateway that a flow keeps
 //	untracked  raw output            no connection tracking for outer packets
 //	recallown  behind nat output     the same for the node's own
+//	served     behind nat output     what ipvs has translated: nothing to VXLAN, and on gateways, from others only to
+//	                                 pods and nodes, marked
 //	record     mangle postrouting    by which gateway a flow goes
 //	clamp      mangle postrouting    TCP's MSS fits the path
 //	egress     mangle postrouting    nothing to a remote cluster but over our links
@@ -47,6 +49,7 @@ const (
 //	nullsnat   nat postrouting, before kube-proxy and CNIs: no masquerade between clusters, and on gateways a global
 //	           address for what goes to clusters that know this one by its block
 //	untranslated  after nat          nothing else goes to those
+//	unmarkserved  after nat          takes the mark of served away
 func (v *view) tables() []Table {
 	var out []Table
 	for _, f := range []Family{IPv4, IPv6} {
@@ -56,7 +59,7 @@ func (v *view) tables() []Table {
 		services, maps := v.services(f)
 		pools, egress := v.pools(f)
 		t := Table{Family: f, Sets: v.sets(f), Maps: append(egress, maps...)} // sorted by name
-		for _, c := range append(slices.Concat(services, pools, v.flowChains(f)), v.clamp(f), v.egress(f),
+		for _, c := range append(slices.Concat(services, pools, v.flowChains(f), v.served(f)), v.clamp(f), v.egress(f),
 			v.forward(f), v.gateways(f), v.guard(f), v.host(f), v.nullSNAT(f), v.unmark(), v.untracked(f), v.untranslated(f)) {
 			if len(c.Rules) > 0 {
 				t.Chains = append(t.Chains, c)
@@ -250,11 +253,14 @@ func (v *view) guard(f Family) Chain {
 	return Chain{Name: "guard", Type: "filter", Hook: "prerouting", Priority: "raw", Rules: r}
 }
 
+// hostPriority is behind ipvs, which translates at 98 in INPUT, and near to no name.
+const hostPriority = "130"
+
 // host drops what comes from other clusters to the node's own addresses in the pod network, but replies and errors of
 // the node's flows, for whose sake the guard lets it pass. On these addresses listens whatever listens on all, and
 // errors of no flow would tell the node how much it may send to its own cluster. What is not tracked is for a pod of
 // another node that says to have the address of this one. VXLAN between nodes is not tracked: what is tracked came by
-// a translation, round the guard.
+// a translation, round the guard. It is behind that of ipvs.
 func (v *view) host(f Family) Chain {
 	var r rules
 	if v.overlays(f) {
@@ -267,7 +273,7 @@ func (v *view) host(f Family) Chain {
 	if v.translates(f) {
 		r.add(`iifname "%s*" %s daddr @%s ct state invalid,new,untracked counter drop`, LinkPrefix, f, setGlobal)
 	}
-	return Chain{Name: "host", Type: "filter", Hook: "input", Priority: "filter", Rules: r}
+	return Chain{Name: "host", Type: "filter", Hook: "input", Priority: hostPriority, Rules: r}
 }
 
 // forward lets over our links only what is between local and remote networks, and nothing from a cable to a
@@ -293,14 +299,7 @@ func (v *view) forward(f Family) Chain {
 		r.add(`iifname "%s" oifname "%s" counter drop`, OverlayLink, OverlayLink)
 	}
 	if slices.Contains(v.families, f) {
-		var inside []string
-		if len(inFamily(f, v.Local.Pods)) > 0 {
-			inside = append(inside, setPods)
-		}
-		if len(v.nodeAddresses(f)) > 0 {
-			inside = append(inside, setNodes)
-		}
-		for _, set := range inside {
+		for _, set := range v.inside(f) {
 			r.add(`oifname "%s*" %s saddr @%s %s daddr @%s meta mark set meta mark | 0x%08x accept`,
 				LinkPrefix, f, set, f, setRemote, ForwardMark)
 			r.add(`iifname "%s*" %s saddr @%s %s daddr @%s meta mark set meta mark | 0x%08x accept`,
@@ -322,6 +321,18 @@ func (v *view) forward(f Family) Chain {
 		r.add(`%s "%s*" counter drop`, direction, LinkPrefix)
 	}
 	return Chain{Name: "forward", Type: "filter", Hook: "forward", Priority: "filter-1", Rules: r}
+}
+
+// inside names the sets of the addresses that others may reach: pods, and nodes behind services.
+func (v *view) inside(f Family) []string {
+	var out []string
+	if len(inFamily(f, v.Local.Pods)) > 0 {
+		out = append(out, setPods)
+	}
+	if len(v.nodeAddresses(f)) > 0 {
+		out = append(out, setNodes)
+	}
+	return out
 }
 
 // answered names the sets of the addresses, on one of several gateways, from which its siblings answer for services.
@@ -407,31 +418,57 @@ func (v *view) cablePorts() string {
 
 // nullSNAT binds a flow between clusters to its own source before any masquerade can. A flow from another cluster
 // to a service that one of several gateways translates, to a backend on another node, gets an address of this
-// gateway: the backend's answers must come back here, whichever gateway its other packets take. A flow of the host
-// whose source was chosen before a service's DNAT gets the node's pod address, or no reply would come. No
-// other flow does: forwarded ones would hide their origin behind this node.
+// gateway: the backend's answers must come back here, whichever gateway its other packets take. What ipvs has
+// translated has a mark in place of the status. A flow of the host whose source was chosen before a service's
+// translation gets the node's pod address, or no reply would come; with ipvs that source is the service's address,
+// which every node has. No other flow does: forwarded ones would hide their origin behind this node.
 func (v *view) nullSNAT(f Family) Chain {
 	c := Chain{Name: "nullsnat", Type: "nat", Hook: "postrouting", Priority: "srcnat-5"}
 	if !slices.Contains(v.families, f) {
 		return c
 	}
-	source := v.sources[f]
+	var r rules
 	if len(v.slots) > 0 && v.several() {
-		c.Rules = append(c.Rules, fmt.Sprintf(`oifname "%s" %s saddr @%s ct status dnat snat to %s`, OverlayLink, f,
-			setRemote, v.translatedBy(*v.gateway, f)))
+		for _, translated := range []string{"ct status dnat",
+			fmt.Sprintf("meta mark & 0x%08x == 0x%08x", ForwardMark, ForwardMark)} {
+			r.add(`oifname "%s" %s saddr @%s %s snat to %s`, OverlayLink, f, setRemote, translated,
+				v.translatedBy(*v.gateway, f))
+		}
 	}
-	c.Rules = append(c.Rules, v.toGlobal(f)...)
-	c.Rules = append(c.Rules,
-		fmt.Sprintf(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setLocal, f, setRemote, f),
-		fmt.Sprintf(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setRemote, f, setLocal, f))
+	r = append(r, v.toGlobal(f)...)
+	if source := v.sources[f]; source.IsValid() {
+		r.add(`oifname "%s*" fib saddr type local %s saddr != @%s %s daddr @%s snat to %s`, LinkPrefix, f, setPods, f,
+			setRemote, source)
+	}
+	r.add(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setLocal, f, setRemote, f)
+	r.add(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setRemote, f, setLocal, f)
 	if len(v.nodeAddresses(f)) > 0 {
-		c.Rules = append(c.Rules, fmt.Sprintf(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setRemote, f, setNodes, f))
+		r.add(`%s saddr @%s %s daddr @%s snat to %s saddr`, f, setRemote, f, setNodes, f)
 	}
-	if source.IsValid() {
-		c.Rules = append(c.Rules, fmt.Sprintf(`oifname "%s*" fib saddr type local %s saddr != @%s %s daddr @%s snat to %s`,
-			LinkPrefix, f, setLocal, f, setRemote, source))
-	}
+	c.Rules = r
 	return c
+}
+
+// served sees what ipvs has translated, which it sends like the node's own packets and not by FORWARD, and on gateways
+// leads what other clusters send to a service the way of all that comes out of cables: routes are not looked up by the
+// link that a packet came by. The mark is taken away before the packet leaves, for the overlay's outer packet has the
+// same. Like forward it lets nothing of theirs go elsewhere, nor anything translated to the overlay's port.
+func (v *view) served(f Family) []Chain {
+	var mark, unmark rules
+	if v.overlays(f) {
+		mark.add(`udp dport %d %s daddr @%s ct state != untracked counter drop`, v.Cable.VXLANPort, f, setNodes)
+	}
+	if slices.Contains(v.families, f) && len(v.slots) > 0 {
+		for _, set := range v.inside(f) {
+			mark.add(`%s saddr @%s %s daddr @%s meta mark set meta mark | 0x%08x accept`, f, setRemote, f, set, ForwardMark)
+		}
+		mark.add(`%s saddr @%s counter drop`, f, setRemote)
+		unmark.add(`%s saddr @%s meta mark set meta mark & 0x%08x`, f, setRemote, ^uint32(ForwardMark))
+	}
+	return []Chain{
+		{Name: "served", Type: "route", Hook: "output", Priority: recallPriority, Rules: mark},
+		{Name: "unmarkserved", Type: "filter", Hook: "postrouting", Priority: "srcnat+5", Rules: unmark},
+	}
 }
 
 func (v *view) clamp(f Family) Chain {
