@@ -75,10 +75,10 @@ func clusterFlaws() []flaw {
 			ready := false
 			the[*discoveryv1.EndpointSlice](t, s.member(c1), dnsName+"-x").Endpoints[0].Conditions.Ready = &ready
 		}, verdictFail, "there is none", "behind Service sealane-system/sealane-dns", "-n sealane-system get pods"},
-		{"an untested mode", "kube-proxy", c1, proxy("mode: ipvs\n"), verdictWarn, "mode ipvs", "iptables or nftables",
-			"set mode"},
+		{"an untested mode", "kube-proxy", c1, proxy("mode: userspace\n"), verdictWarn, "mode userspace",
+			"iptables, nftables or ipvs", "set mode"},
 		{"no kube-proxy", "kube-proxy", c1, func(_ *testing.T, s *snapshot) { s.member(c1).without("kube-proxy") },
-			verdictWarn, "no ConfigMap kube-system/kube-proxy", "iptables or nftables", "how Services are served"},
+			verdictWarn, "no ConfigMap kube-system/kube-proxy", "iptables, nftables or ipvs", "how Services are served"},
 		{"what may not be read", "kube-proxy", c1, func(_ *testing.T, s *snapshot) {
 			s.member(c1).misses("ConfigMap", "forbidden: no")
 		}, verdictWarn, "forbidden: no", "to read", "ask for the right"},

@@ -118,7 +118,7 @@ func nodesCheck(nodes []corev1.Node) checked {
 
 // kubeProxyCheck reads kube-proxy's configuration, as kubeadm writes it.
 func kubeProxyCheck(ctx context.Context, c client.Reader) (checked, error) {
-	const name, expected = "kube-proxy", "kube-proxy in iptables or nftables mode"
+	const name, expected = "kube-proxy", "kube-proxy in iptables, nftables or ipvs mode"
 	var cm corev1.ConfigMap
 	found, err := find(ctx, c, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kube-proxy"}, &cm)
 	if err != nil {
@@ -133,7 +133,7 @@ func kubeProxyCheck(ctx context.Context, c client.Reader) (checked, error) {
 			Expected: expected, Remedy: "see how Services are served here: what replaces kube-proxy was not tested"}, nil
 	}
 	switch config.Mode {
-	case "", "iptables", "nftables":
+	case "", "iptables", "nftables", "ipvs":
 		if config.Mode == "" {
 			config.Mode = "iptables, by default"
 		}

@@ -25,7 +25,7 @@ func TestPreflightNamesWhatIsInTheWay(t *testing.T) {
 	k.kubeconfig = writeKubeconfig(t, server, "karmada", "lost-member", "c1", "c2")
 	proxy := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-proxy"},
-		Data:       map[string]string{"config.conf": "mode: ipvs\nclusterCIDR: 10.8.0.0/16\n"},
+		Data:       map[string]string{"config.conf": "mode: userspace\nclusterCIDR: 10.8.0.0/16\n"},
 	}
 	other := submariner()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "preflight"}}
@@ -46,7 +46,7 @@ func TestPreflightNamesWhatIsInTheWay(t *testing.T) {
 		}
 	}
 	table, _ := k.plugin(t, "preflight", "-C", "c1,c2")
-	for _, text := range []string{"mode ipvs", "CRDs of Submariner", "10.8.0.0/16 of c2", "spec.globalnet.mode: Auto",
+	for _, text := range []string{"mode userspace", "CRDs of Submariner", "10.8.0.0/16 of c2", "spec.globalnet.mode: Auto",
 		"expected:", "to do:", "c1: fail"} {
 		if !strings.Contains(table, text) {
 			t.Errorf("no %q", text)
@@ -124,7 +124,7 @@ func (k *karmada) temporary(t *testing.T, objects ...client.Object) {
 // makeFit gives the API server all that a member should have, and Karmada's c1 is ready.
 func (k *karmada) makeFit(t *testing.T, proxy *corev1.ConfigMap, node *corev1.Node) {
 	t.Helper()
-	proxy.Data["config.conf"] = "mode: nftables\nclusterCIDR: 10.8.0.0/16\n"
+	proxy.Data["config.conf"] = "mode: ipvs\nclusterCIDR: 10.8.0.0/16\n"
 	if err := k.Update(t.Context(), proxy); err != nil {
 		t.Fatal(err)
 	}

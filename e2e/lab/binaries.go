@@ -109,6 +109,19 @@ func buildTools(ctx context.Context, root string, say func(string)) (tools, erro
 	return t, nil
 }
 
+// Tool returns where a program of Kubernetes, etcd or Karmada is. All are built if they are not there yet.
+func Tool(ctx context.Context, name string) (string, error) {
+	root, err := SourceRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	t, err := buildTools(ctx, root, func(string) {})
+	if err != nil {
+		return "", err
+	}
+	return t.path(name), nil
+}
+
 // toolsKey changes with anything that changes the programs.
 func toolsKey(ctx context.Context, src string) (string, error) {
 	h := sha256.New()

@@ -44,6 +44,7 @@ func testPrograms() map[string]string {
 		"depmod":             "kmod",
 		"dpkg-deb":           "dpkg",
 		"dnsmasq":            "dnsmasq-base",
+		"ipset":              "ipset",
 	}
 }
 

@@ -30,9 +30,15 @@ type Guest struct {
 	Programs []string
 	// Files by their path there: the path here.
 	Files map[string]string
+	// Network says that the guest's first network namespace reaches what listens on this machine's loopback, at
+	// HostAddress.
+	Network bool
 	// Command to run, by its path there.
 	Command []string
 }
+
+// HostAddress is this machine in a guest with a network.
+const HostAddress = "10.0.2.2"
 
 // modprobe loads what the kernel asks for.
 const modprobe = "modprobe"
@@ -48,9 +54,13 @@ func (g Guest) Run(ctx context.Context, dir string, out io.Writer) (int, error) 
 		return 0, err
 	}
 	var console bytes.Buffer
+	nic := "none"
+	if g.Network {
+		nic = "user,model=virtio-net-pci"
+	}
 	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2",
 		"-m", "1536",
-		"-nodefaults", "-display", "none", "-serial", "stdio", "-nic", "none", "-no-reboot",
+		"-nodefaults", "-display", "none", "-serial", "stdio", "-nic", nic, "-no-reboot",
 		"-kernel", g.Kernel.Image, "-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1 random.trust_cpu=on")
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(out, &console), out
 	if err := cmd.Run(); err != nil {

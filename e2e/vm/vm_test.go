@@ -65,6 +65,12 @@ func TestTheNodeAgentUsesTheKernelsWireGuard(t *testing.T) {
 	g := guest(t)
 	g.Files = map[string]string{"/node.test": program(t, "-C", root(t), "test", "-c", "./memberagent/node")}
 	g.Command = []string{"/node.test", "-test.v", "-test.run=TestTwoClusters", "-implementation=Kernel", "-slow=10"}
+	boot(t, g)
+}
+
+// boot fails the test unless the guest's command succeeds.
+func boot(t *testing.T, g vm.Guest) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	code, err := g.Run(ctx, t.TempDir(), os.Stderr)

@@ -35,6 +35,7 @@ var (
 	slow        = flag.Int("slow", 1, "how many times slower than usual this machine is")
 	rounds      = flag.Int("throughput", 0, "how many rounds TestThroughput measures; 0 is none")
 	peers       = flag.String("peers", "", "run gateways to probe: set by a benchmark for its own child")
+	ipvs        = flag.String("ipvs", "", "file with what TestServicesByIPVS needs, which package e2e/vm writes")
 	agentDir    = flag.String("agent", "", "run an agent on this directory: set by the test for its own children")
 )
 

@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -55,6 +56,8 @@ type network struct {
 	labelled []*machine
 	// elsewhere are the NodeNetworks of c1.
 	elsewhere []v1alpha1.NodeNetwork
+	// health is how the tunnels are probed, where it is not as usual.
+	health v1alpha1.HealthCheckSpec
 	// networks of clusters that have others than usual.
 	networks map[string]v1alpha1.Networks
 }
@@ -261,7 +264,7 @@ func (n *network) tellSome(t *testing.T, phase v1alpha1.MemberPhase, some ...*ma
 			Spec: v1alpha1.PeeringSpec{
 				Phase: phase, ClusterSet: "default", ClusterID: m.cluster, Networks: networks[m.cluster],
 				Cable:       v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
-				HealthCheck: v1alpha1.HealthCheckSpec{IntervalMilliseconds: 100, FailureThreshold: 3},
+				HealthCheck: cmp.Or(n.health, v1alpha1.HealthCheckSpec{IntervalMilliseconds: 100, FailureThreshold: 3}),
 				Gateways:    v1alpha1.GatewaysSpec{Mode: n.mode},
 				Keys:        n.keys[m.cluster],
 				RemoteClusters: []v1alpha1.RemoteCluster{{

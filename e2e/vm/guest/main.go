@@ -67,6 +67,9 @@ func run() (code int, err error) {
 	if err := os.WriteFile("/proc/sys/kernel/modprobe", []byte(modprobe), 0); err != nil {
 		return 0, err
 	}
+	if err := network(); err != nil {
+		return 0, err
+	}
 	cmd := exec.CommandContext(context.Background(), argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = os.Stdout, os.Stderr, "/tmp"
 	err = cmd.Run()
@@ -75,4 +78,14 @@ func run() (code int, err error) {
 		return exit.ExitCode(), nil
 	}
 	return 0, err
+}
+
+// network sets up the link to the host, with the address that the emulator expects, where the machine has one.
+func network() error {
+	const script = `modprobe virtio_pci; modprobe virtio_net; [ ! -e /sys/class/net/eth0 ] ||
+		{ ip link set eth0 up; ip addr add 10.0.2.15/24 dev eth0; }`
+	if out, err := exec.CommandContext(context.Background(), "sh", "-ec", script).CombinedOutput(); err != nil {
+		return fmt.Errorf("set up the network: %w: %s", err, out)
+	}
+	return nil
 }
