@@ -18,6 +18,7 @@ type diagnose struct {
 	scope
 	context string
 	output  string
+	from    string
 }
 
 func newDiagnose(o *options) *cobra.Command {
@@ -30,7 +31,9 @@ found and what to do. The exit code is 0 if none failed, and 1 otherwise; a warn
 
 Nothing is changed and no pod is started. A member is asked through the kubeconfig context of its name, if there is
 one, else through Karmada's cluster proxy; one that cannot be asked is judged by what it last reported, and a warning
-says so.`,
+says so.
+
+With --from, what gather has written to a file is checked as of the time it was taken, and nobody is asked.`,
 	}
 	cmd.AddCommand(newDiagnoseAll(o)...)
 	cmd.AddCommand(newDiagnoseDNS(o))
@@ -60,6 +63,10 @@ show. The look-up goes to a pod of the cluster's DNS, not through the Service th
 			if len(args) == 0 {
 				return d.subject(cmd.Context())
 			}
+			if d.from != "" {
+				return &finding{expected: "no NAME with --from", found: args[0],
+					remedy: "leave NAME out: a name is followed by asking the members, which a file does not"}
+			}
 			return d.dns(cmd.Context(), args[0])
 		},
 	}
@@ -70,13 +77,16 @@ show. The look-up goes to a pod of the cluster's DNS, not through the Service th
 		"namespace of the service, if the name has none (default: that of the kubeconfig context)")
 	f.StringVarP(&d.output, "output", "o", outputTable, "output format: table, json or yaml")
 	f.DurationVar(&d.memberTimeout, "member-timeout", defaultMemberTimeout, "how long to wait for each member")
+	addFrom(f, &d.from)
 	cmd.MarkFlagsMutuallyExclusive("clusters", "context")
+	cmd.MarkFlagsMutuallyExclusive("from", "context")
 	return cmd
 }
 
 // subject checks DNS without a name.
 func (d *diagnose) subject(ctx context.Context) error {
-	all := &diagnoses{options: d.options, scope: d.scope, output: d.output, host: hostCluster{namespace: controllerName}}
+	all := &diagnoses{options: d.options, scope: d.scope, output: d.output, from: d.from,
+		host: hostCluster{namespace: controllerName}}
 	if d.context != "" {
 		if err := all.aim(ctx, d.options, d.context); err != nil {
 			return err

@@ -5,8 +5,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -42,6 +44,8 @@ type diagnoses struct {
 	scope
 	output string
 	host   hostCluster
+	// from is what gather has written, to be checked instead.
+	from string
 }
 
 // newDiagnoseAll returns the commands for all subjects, and for each but DNS.
@@ -52,7 +56,8 @@ func newDiagnoseAll(o *options) []*cobra.Command {
 		Long: `Check everything: all other subjects but the path of a single name. Each check is ok, warn or fail, with
 what was expected, what was found and what to do.`,
 		Example: `  ` + o.invocation + ` diagnose all
-  ` + o.invocation + ` diagnose all -C c1,c2 -o json`,
+  ` + o.invocation + ` diagnose all -C c1,c2 -o json
+  ` + o.invocation + ` diagnose all --from sealane-gather.tgz`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context(), diagnoseSubjects()...) },
 	}
 	commands := []*cobra.Command{all}
@@ -71,6 +76,7 @@ what was expected, what was found and what to do.`,
 		f.StringVarP(&d.output, "output", "o", outputTable, "output format: table, json or yaml")
 		f.DurationVar(&d.memberTimeout, "member-timeout", defaultMemberTimeout, "how long to wait for each member")
 		d.host.addFlags(f)
+		addFrom(f, &d.from)
 	}
 	return commands
 }
@@ -81,14 +87,7 @@ func (d *diagnoses) run(ctx context.Context, list ...diagnosed) error {
 	if err := checkOutput(d.output); err != nil {
 		return err
 	}
-	karmada, err := d.karmada()
-	if err != nil {
-		return err
-	}
-	if err := d.installed(ctx, karmada); err != nil {
-		return err
-	}
-	s, err := d.snapshot(ctx, karmada, &d.host, d.scope)
+	s, err := d.take(ctx)
 	if err != nil {
 		return err
 	}
@@ -96,6 +95,29 @@ func (d *diagnoses) run(ctx context.Context, list ...diagnosed) error {
 		return err
 	}
 	return report(d.Out, d.output, "diagnose", s.check(list...))
+}
+
+func addFrom(f *pflag.FlagSet, from *string) {
+	f.StringVar(from, "from", "", "check what gather has written to this file, as of the time it was taken, and ask nobody")
+}
+
+// take reads the snapshot that is to be checked.
+func (d *diagnoses) take(ctx context.Context) (*snapshot, error) {
+	if d.from != "" {
+		s, err := d.readArchive(d.from, defaultLimits())
+		if err == nil && len(d.clusters) > 0 {
+			s.members = slices.DeleteFunc(s.members, func(p place) bool { return !slices.Contains(d.clusters, p.name) })
+		}
+		return s, err
+	}
+	karmada, err := d.karmada()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.installed(ctx, karmada); err != nil {
+		return nil, err
+	}
+	return d.snapshot(ctx, karmada, &d.host, d.scope)
 }
 
 // check runs the checks of subjects. What a member that could not be asked has to say is missing in all of them.

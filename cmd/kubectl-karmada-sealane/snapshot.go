@@ -45,6 +45,8 @@ type place struct {
 	name string
 	// context is what kubectl calls it.
 	context string
+	// api is where it was read; nil where it could not be asked, or was read from a file.
+	api *api
 	// kubernetes is the version of the API server; empty where it is not known.
 	kubernetes string
 	// objects, each with its kind.

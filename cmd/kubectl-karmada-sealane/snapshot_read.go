@@ -165,7 +165,7 @@ func memberSources() []source {
 
 // readFrom fills a place. What may not be read, or is not served, is said in unread, and the rest is read all the same.
 func (p *place) readFrom(ctx context.Context, a *api, sources []source) {
-	p.context = a.context
+	p.context, p.api = a.context, a
 	d, err := discovery.NewDiscoveryClientForConfig(a.config)
 	if err == nil {
 		if info, err := d.ServerVersion(); err == nil {
