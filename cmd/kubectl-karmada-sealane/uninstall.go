@@ -15,6 +15,7 @@ import (
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	"github.com/karmada-io/karmada/pkg/util/names"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,13 +77,37 @@ func (u *uninstall) run(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func(context.Context, *api, *progress) error{
-		u.leaveAll, u.stopController, revokeRights, u.removeBundle, u.removeNamespace, u.removeCRDs,
+		u.removeVerified, u.leaveAll, u.stopController, revokeRights, u.removeBundle, u.removeNamespace, u.removeCRDs,
 	} {
 		if err := step(ctx, karmada, p); err != nil {
 			return err
 		}
 	}
 	p.say("uninstalled")
+	return nil
+}
+
+// removeVerified removes what a verify has left that was killed, from the members that can be asked from here. The pods
+// of the others have ended by themselves.
+func (u *uninstall) removeVerified(ctx context.Context, karmada *api, p *progress) error {
+	members, err := karmada.members(ctx)
+	if err != nil && !gone(err) {
+		return err
+	}
+	var g errgroup.Group
+	for i := range members {
+		g.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, cleanPatience)
+			defer cancel()
+			if member, err := u.reach(ctx, karmada, &members[i]); err == nil {
+				return member.removeTrials(ctx, time.Time{})
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		p.warn("what a verify has left is there still: %v", err)
+	}
 	return nil
 }
 

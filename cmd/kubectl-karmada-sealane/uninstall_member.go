@@ -38,7 +38,8 @@ func (u *uninstall) cleanMember(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func(context.Context, *api, *progress) error{
-		cleanNodes, stopAgents, removeImports, removeForwarding, removeHijacked, removeWorkloads, removeMemberCRDs,
+		removeVerified, cleanNodes, stopAgents, removeImports, removeForwarding, removeHijacked, removeWorkloads,
+		removeMemberCRDs,
 	} {
 		if err := step(ctx, member, p); err != nil {
 			return err
@@ -46,6 +47,11 @@ func (u *uninstall) cleanMember(ctx context.Context) error {
 	}
 	p.say("%s: nothing of Sealane is left but the users' own objects", u.member)
 	return nil
+}
+
+// removeVerified removes what a verify has left that was killed.
+func removeVerified(ctx context.Context, member *api, _ *progress) error {
+	return member.removeTrials(ctx, time.Time{})
 }
 
 // notListed refuses to clean what Karmada would at once install again.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command sealane-agent is Sealane in a member cluster: `cluster` speaks for the cluster, `node` programs
-// the kernel of each node.
+// Command sealane-agent is Sealane in a member cluster: `cluster` speaks for the cluster, `node` programs the kernel of
+// each node, `probe` is what the throwaway pods of verify run.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newClusterCommand(), newNodeCommand(), newVersionCommand())
+	root.AddCommand(newClusterCommand(), newNodeCommand(), newProbeCommand(), newVersionCommand())
 	if err := root.ExecuteContext(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)

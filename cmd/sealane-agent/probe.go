@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealane-io/sealane/internal/probe"
+)
+
+// newProbeCommand is what the throwaway pods of `kubectl karmada sealane verify` run. It asks no API server.
+func newProbeCommand() *cobra.Command {
+	c := &cobra.Command{Use: "probe", Short: "Try how pods of other clusters are reached"}
+	c.AddCommand(newProbeServer(), newProbeClient())
+	return c
+}
+
+func newProbeServer() *cobra.Command {
+	var s probe.Server
+	c := &cobra.Command{
+		Use:   "server",
+		Short: "Answer probes, TCP and UDP, with a name",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			return s.Run(ctx, probe.Port)
+		},
+	}
+	c.Flags().StringVar(&s.Name, "name", "", "name to answer with")
+	c.Flags().StringVar(&s.Token, "token", "", "what every request begins with")
+	return c
+}
+
+func newProbeClient() *cobra.Command {
+	var client probe.Client
+	c := &cobra.Command{
+		Use:   "client CHECK...",
+		Short: "Ask servers, and print a line for each answer",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			checks := make([]probe.Check, len(args))
+			for i, text := range args {
+				var err error
+				if checks[i], err = probe.ParseCheck(text); err != nil {
+					return err
+				}
+			}
+			client.Out = c.OutOrStdout()
+			return client.Run(ctx, checks)
+		},
+	}
+	c.Flags().StringVar(&client.Token, "token", "", "what every request begins with")
+	c.Flags().DurationVar(&client.Patience, "patience", 20*time.Second, "how long to try a check again that fails")
+	return c
+}

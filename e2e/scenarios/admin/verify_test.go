@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sealane-io/sealane/e2e/lab"
+	"github.com/sealane-io/sealane/e2e/suite"
+)
+
+// verifyBudget is how long verify may take for two clusters of an idle machine.
+const verifyBudget = 90 * time.Second
+
+// way is what the tests read of a check of verify.
+type way struct {
+	From, To struct{ Cluster, Kind, Role string }
+	Target   string
+	Protocol string
+	Large    bool
+	Verdict  string
+	Reason   string
+}
+
+func (w way) String() string {
+	return fmt.Sprintf("%v → %v %s %s large=%v: %s %s", w.From, w.To, w.Target, w.Protocol, w.Large, w.Verdict, w.Reason)
+}
+
+// verified runs verify, expects that many checks, and that nothing is left of it.
+func verified(t *testing.T, checks int, args ...string) (ways []way, took time.Duration, failed bool) {
+	t.Helper()
+	began := time.Now()
+	args = append([]string{"verify", "-o", "json", "--kubeconfig=" + suite.Lab().Kubeconfig(),
+		"--karmada-context=" + lab.ContextKarmada}, args...)
+	command := exec.CommandContext(t.Context(), suite.PluginPath(), args...)
+	command.Stderr = os.Stderr
+	out, err := command.Output()
+	took = time.Since(began)
+	var document struct{ Verify []way }
+	if broken := json.Unmarshal(out, &document); broken != nil {
+		t.Fatalf("%v: %v; it printed %q", err, broken, out)
+	}
+	if code := command.ProcessState.ExitCode(); code != 0 && code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	if len(document.Verify) != checks {
+		t.Errorf("%d checks, expected %d", len(document.Verify), checks)
+	}
+	nothingLeft(t)
+	return document.Verify, took, err != nil
+}
+
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	for _, c := range suite.Members() {
+		out := suite.Kubectl(t, "--context", c, "get", "namespaces", "-o", "name")
+		if strings.Contains(out, "sealane-verify") {
+			t.Errorf("%s: left over: %s", c, out)
+		}
+	}
+}
+
+// TestVerifyProvesAHealthyLab: all ways between two members with a gateway and a worker each, in time.
+func TestVerifyProvesAHealthyLab(t *testing.T) {
+	report := filepath.Join(t.TempDir(), "verify.xml")
+	ways, took, failed := verified(t, 320, "-C", "c1,c2", "--junit", report)
+	t.Logf("took %s", took)
+	for _, w := range ways {
+		if w.Verdict != "ok" {
+			t.Error(w)
+		}
+	}
+	if failed || took > verifyBudget {
+		t.Errorf("exit code is 0: %v; it took %s, expected at most %s", !failed, took, verifyBudget)
+	}
+	if xml, err := os.ReadFile(report); err != nil || !strings.Contains(string(xml), `tests="320" failures="0"`) {
+		t.Errorf("report: %v\n%.300s", err, xml)
+	}
+}
+
+// TestVerifyFindsWhatIsBroken: exactly the ways that are cut fail.
+func TestVerifyFindsWhatIsBroken(t *testing.T) {
+	t.Run("datagrams to one node", func(t *testing.T) {
+		const table = "e2e_verify"
+		rules := "table inet " + table + " { chain c { type filter hook forward priority -400; udp dport 8460 drop; }; }"
+		if _, err := suite.Lab().InNode(t.Context(), "c2-worker", "nft", rules); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			if _, err := suite.Lab().InNode(ctx, "c2-worker", "nft", "delete", "table", "inet", table); err != nil {
+				t.Error(err)
+			}
+		})
+		ways, _, failed := verified(t, 320, "-C", "c1,c2")
+		onWay(t, ways, failed, func(w way) bool {
+			// What c2's worker forwards: to its server, and from its client pod. Its host sends for itself.
+			toIt := w.To.Cluster == "c2" && w.To.Role == "worker"
+			fromIt := w.From.Cluster == "c2" && w.From.Role == "worker" && w.From.Kind == "pod"
+			return w.Protocol == "udp" && (toIt || fromIt)
+		})
+	})
+	t.Run("a tunnel", func(t *testing.T) {
+		suite.RestoreAfter(t)
+		suite.Isolate(t, "c3-gw")
+		// c3 has one node: 2 clients and 1 server; c1 and c2 have 4 and 2.
+		ways, _, failed := verified(t, 320+2*20*(4+2*2))
+		onWay(t, ways, failed, func(w way) bool { return w.From.Cluster == "c3" || w.To.Cluster == "c3" })
+	})
+}
+
+// onWay expects that exactly the ways that are broken fail.
+func onWay(t *testing.T, ways []way, failed bool, broken func(way) bool) {
+	t.Helper()
+	if !failed {
+		t.Error("the exit code is 0")
+	}
+	for _, w := range ways {
+		if want := map[bool]string{true: "fail", false: "ok"}[broken(w)]; w.Verdict != want {
+			t.Errorf("expected %s: %s", want, w)
+		}
+	}
+}
+
+// TestVerifyInterruptedLeavesNothing: neither when a person stops it, nor, after a while, when it is killed.
+func TestVerifyInterruptedLeavesNothing(t *testing.T) {
+	for name, signal := range map[string]syscall.Signal{"interrupted": syscall.SIGINT, "killed": syscall.SIGKILL} {
+		t.Run(name, func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), suite.PluginPath(), "verify", "-C", "c1,c2",
+				"--kubeconfig="+suite.Lab().Kubeconfig(), "--karmada-context="+lab.ContextKarmada)
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			namespace := ""
+			suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+				out, err := suite.TryKubectl(ctx, "--context", "c1", "get", "pods", "-A", "-l", "sealane.io/verify=true",
+					"-o", "jsonpath={.items[0].metadata.namespace}")
+				if err == nil && out == "" {
+					err = fmt.Errorf("no pod yet")
+				}
+				namespace = out
+				return err
+			})
+			if err := command.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			_ = command.Wait()
+			if signal == syscall.SIGKILL {
+				// The namespace says until when the run may last; the test does not wait so long.
+				for _, cluster := range []string{"c1", "c2"} {
+					if _, err := suite.TryKubectl(t.Context(), "--context", cluster, "annotate", "namespace", namespace,
+						"--overwrite", "sealane.io/verify-until=2000-01-01T00:00:00Z"); err != nil {
+						t.Log(err) // it was killed before it had made this one
+					}
+				}
+				verified(t, 320, "-C", "c1,c2")
+			}
+			nothingLeft(t)
+		})
+	}
+}
