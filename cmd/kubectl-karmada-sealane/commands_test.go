@@ -68,7 +68,7 @@ func TestEveryCommandRefusesWordsTooMany(t *testing.T) {
 		if cmd.HasSubCommands() || strings.Contains(cmd.Use, "...") || cmd.Name() == "help" {
 			return
 		}
-		line := append(slices.Clone(path), "one", "two")
+		line := append(slices.Clone(path), "one", "two", "three")
 		if out, code := commandLine(line...); code == 0 || !strings.Contains(out, "arg") && !strings.Contains(out, `"one"`) {
 			t.Errorf("%v: exit code %d, printed %q", line, code, out)
 		}

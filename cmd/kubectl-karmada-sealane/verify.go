@@ -4,18 +4,11 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/cmd/kubectl-karmada-sealane/matrix"
@@ -27,8 +20,7 @@ type verify struct {
 	output        string
 	junit         string
 	memberTimeout time.Duration
-	// logs follows the log of a pod.
-	logs func(ctx context.Context, member *api, pod client.ObjectKey) (io.ReadCloser, error)
+	logs          logReader
 }
 
 func newVerify(o *options) *cobra.Command {
@@ -76,11 +68,11 @@ func (v *verify) run(ctx context.Context) error {
 	if err := v.installed(ctx, karmada); err != nil {
 		return err
 	}
-	set, members, err := v.membersToVerify(ctx, karmada)
+	set, members, err := v.membersToTry(ctx, karmada, v.clusters)
 	if err != nil {
 		return err
 	}
-	sites, err := v.sites(ctx, karmada, members)
+	sites, err := v.sites(ctx, karmada, members, v.memberTimeout)
 	if err != nil {
 		return err
 	}
@@ -102,44 +94,19 @@ func (v *verify) run(ctx context.Context) error {
 	return v.report(m, took)
 }
 
-// probe makes what is needed in the members, runs the checks, and removes it again, however they end.
+// probe runs the checks.
 func (v *verify) probe(ctx context.Context, p *progress, sites []*site, set *v1alpha1.ClusterSet) (
 	m matrix.Matrix, err error,
 ) {
-	run := trial{namespace: namePrefix + utilrand.String(8), token: rand.Text(), set: set, sites: sites,
-		until: time.Now().Add(lifetime)}
-	for _, s := range sites {
-		run.clusters = append(run.clusters, s.name)
-	}
-	defer func() {
-		switch ctx.Err() {
-		case context.Canceled:
-			err = errors.New("verify was interrupted")
-		case context.DeadlineExceeded:
-			err = fmt.Errorf("verify did not end within %s: give it more with --timeout", v.timeout)
-		}
-		// Also after Ctrl-C, and when the time is over.
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanPatience)
-		defer cancel()
-		if left := run.remove(clean); left != nil {
-			err = errors.Join(err, left)
-			return
-		}
-		p.say("namespace %s removed", run.namespace)
-	}()
-	p.say("namespace %s, in %s", run.namespace, list(run.clusters))
-	if err := run.each(ctx, run.createServers); err != nil {
-		return m, err
-	}
-	if err := run.each(ctx, run.awaitServers); err != nil {
-		return m, err
-	}
-	p.say("%d of %d servers run", run.serversRunning(), len(run.servers()))
-	b := &board{Matrix: run.clusterset().Build()}
-	live := b.show(v.Out, p, v.output == outputTable)
-	err = run.each(ctx, func(ctx context.Context, s *site) error { return run.ask(ctx, s, b, v.logs) })
-	live()
-	return b.Matrix, err
+	err = v.try(ctx, p, sites, set, func(ctx context.Context, t *trial) error {
+		b := &board{Matrix: t.clusterset().Build()}
+		live := b.show(v.Out, p, v.output == outputTable)
+		err := t.each(ctx, func(ctx context.Context, s *site) error { return t.ask(ctx, s, b, v.logs) })
+		live()
+		m = b.Matrix
+		return err
+	})
+	return m, err
 }
 
 // report prints the table, what fails, and whether all is well.
@@ -161,101 +128,4 @@ func (v *verify) report(m matrix.Matrix, took time.Duration) error {
 		return fmt.Errorf("verify: %d of %d checks failed", failed, all)
 	}
 	return nil
-}
-
-// membersToVerify are those that were asked for, or all of the ClusterSet; there must be two.
-func (v *verify) membersToVerify(ctx context.Context, karmada *api) (*v1alpha1.ClusterSet, []v1alpha1.Member, error) {
-	all, err := karmada.members(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	known := fleet{all: make([]string, len(all)), members: make([]fleetMember, len(all))}
-	name := defaultClusterSet
-	for i := range all {
-		known.all[i], known.members[i].Member = all[i].Name, all[i]
-		if len(v.clusters) > 0 && all[i].Name == v.clusters[0] {
-			name = all[i].Spec.ClusterSet
-		}
-	}
-	if err := known.known(v.clusters, v.invocation); err != nil {
-		return nil, nil, err
-	}
-	var members []v1alpha1.Member
-	for i := range all {
-		inSet := all[i].Spec.ClusterSet == name && all[i].Spec.Phase != v1alpha1.MemberLeaving
-		switch wanted := slices.Contains(v.clusters, all[i].Name); {
-		case wanted && !inSet:
-			return nil, nil, &finding{
-				expected: "members of one ClusterSet that stay in it",
-				found: fmt.Sprintf("%s of ClusterSet %s is %s, and %s is of %s", all[i].Name, all[i].Spec.ClusterSet,
-					all[i].Spec.Phase, v.clusters[0], name),
-				remedy: "verify the members of one ClusterSet at a time",
-			}
-		case inSet && (wanted || len(v.clusters) == 0):
-			members = append(members, all[i])
-		}
-	}
-	if len(members) < 2 {
-		return nil, nil, &finding{
-			expected: "two members or more, for there to be a way between them",
-			found:    fmt.Sprintf("%d in ClusterSet %s", len(members), name),
-			remedy:   "name two with -C, or make another cluster a member: " + v.invocation + " join CLUSTER",
-		}
-	}
-	var set v1alpha1.ClusterSet
-	if err := karmada.Get(ctx, client.ObjectKey{Name: name}, &set); err != nil {
-		return nil, nil, fmt.Errorf("get ClusterSet %s: %w", name, err)
-	}
-	return &set, members, nil
-}
-
-// sites opens and surveys all members, in parallel.
-func (v *verify) sites(ctx context.Context, karmada *api, members []v1alpha1.Member) ([]*site, error) {
-	sites, errs := make([]*site, len(members)), make([]error, len(members))
-	var g errgroup.Group
-	for i := range members {
-		g.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, 2*v.memberTimeout)
-			defer cancel()
-			sites[i] = &site{name: members[i].Name, member: &members[i]}
-			c, err := v.member(ctx, karmada, &members[i])
-			if err == nil {
-				sites[i].api = c
-				err = sites[i].survey(ctx)
-			}
-			errs[i] = err
-			return nil
-		})
-	}
-	_ = g.Wait()
-	for i, err := range errs {
-		if found := (*finding)(nil); errors.As(err, &found) {
-			return nil, found
-		}
-		if err != nil {
-			return nil, &finding{
-				expected: fmt.Sprintf("to reach the API server of %s from here, to start pods there", members[i].Name),
-				found:    refusal(err) + ": " + err.Error(),
-				remedy: fmt.Sprintf("add a kubeconfig context named %s, as a pull member needs, or see that Karmada's "+
-					"cluster proxy works; or leave it out with -C", members[i].Name),
-			}
-		}
-	}
-	if err := v.sweepAll(ctx, sites); err != nil {
-		return nil, err
-	}
-	return sites, nil
-}
-
-// sweepAll removes what runs that were killed have left.
-func (v *verify) sweepAll(ctx context.Context, sites []*site) error {
-	var g errgroup.Group
-	for _, s := range sites {
-		g.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, cleanPatience)
-			defer cancel()
-			return s.api.removeTrials(ctx, time.Now())
-		})
-	}
-	return g.Wait()
 }

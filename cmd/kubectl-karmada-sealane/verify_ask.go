@@ -19,6 +19,9 @@ import (
 	"github.com/sealane-io/sealane/internal/probe"
 )
 
+// logReader follows the log of a pod.
+type logReader func(ctx context.Context, member *api, pod client.ObjectKey) (io.ReadCloser, error)
+
 // board is the matrix while clients report to it.
 type board struct {
 	sync.Mutex
@@ -26,9 +29,7 @@ type board struct {
 }
 
 // ask makes the clients of a member, and takes their results from their logs as they come.
-func (t *trial) ask(ctx context.Context, s *site, b *board,
-	logs func(context.Context, *api, client.ObjectKey) (io.ReadCloser, error),
-) error {
+func (t *trial) ask(ctx context.Context, s *site, b *board, logs logReader) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, c := range s.clients {
 		g.Go(func() error {
@@ -42,7 +43,11 @@ func (t *trial) ask(ctx context.Context, s *site, b *board,
 			if err := s.api.Create(ctx, t.clientPod(s, c.Place, checks)); err != nil {
 				reason = "the client could not be created: " + err.Error()
 			} else {
-				reason = t.follow(ctx, s, c.Place, len(checks), b, logs)
+				patience := startPatience + probe.Longest(len(checks), askPatience)
+				reason = t.follow(ctx, s, clientName(c.Place), patience, logs, func(log io.Reader) bool {
+					b.take(c.Place, log)
+					return b.settled(c.Place)
+				})
 			}
 			b.Lock()
 			b.Abandon(c.Place, reason)
@@ -53,15 +58,15 @@ func (t *trial) ask(ctx context.Context, s *site, b *board,
 	return g.Wait()
 }
 
-// follow reads a client's log until the client has ended, and says why what it has not reported failed. A log that
-// breaks off is read again: a result that was taken is not taken twice.
-func (t *trial) follow(ctx context.Context, s *site, from matrix.Place, checks int, b *board,
-	logs func(context.Context, *api, client.ObjectKey) (io.ReadCloser, error),
+// follow has a client's log read until take has all that it needs, or the client has ended, and then says why what it
+// has not reported failed. A log that breaks off is read again, from its beginning.
+func (t *trial) follow(ctx context.Context, s *site, name string, patience time.Duration, logs logReader,
+	take func(io.Reader) bool,
 ) string {
 	started := time.Now()
-	patient, cancel := context.WithTimeout(ctx, startPatience+probe.Longest(checks, askPatience))
+	patient, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	key := client.ObjectKey{Namespace: t.namespace, Name: clientName(from)}
+	key := client.ObjectKey{Namespace: t.namespace, Name: name}
 	var pod corev1.Pod
 	var broken error
 	err := until(patient, func(ctx context.Context) (bool, error) {
@@ -71,14 +76,14 @@ func (t *trial) follow(ctx context.Context, s *site, from matrix.Place, checks i
 		if pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "" {
 			return time.Since(started) > startPatience, nil
 		}
-		ended := over(&pod)
+		ended, all := over(&pod), false
 		log, err := logs(ctx, s.api, key)
 		if err == nil {
-			b.take(from, log)
+			all = take(log)
 			err = log.Close()
 		}
 		broken = err
-		return ended || b.settled(from), nil
+		return ended || all, nil
 	})
 	if broken != nil {
 		return fmt.Sprintf("the log of pod %s cannot be read: %v", key, broken)

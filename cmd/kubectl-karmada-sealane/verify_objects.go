@@ -85,6 +85,11 @@ func (t *trial) clientPod(s *site, at matrix.Place, checks []probe.Check) *corev
 	for _, c := range checks {
 		args = append(args, c.String())
 	}
+	return t.client(s, at, args...)
+}
+
+// client at a place, with what it is to do.
+func (t *trial) client(s *site, at matrix.Place, args ...string) *corev1.Pod {
 	pod := t.pod(s, clientName(at), at, args...)
 	if at.Kind == matrix.Host {
 		pod.Spec.HostNetwork, pod.Spec.DNSPolicy = true, corev1.DNSClusterFirstWithHostNet

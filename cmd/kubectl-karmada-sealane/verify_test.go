@@ -37,6 +37,8 @@ type verified struct {
 	members map[string]*api
 	// answer is what a client in a member finds.
 	answer func(cluster, pod string, c probe.Check) probe.Result
+	// measured is what a client measures of a path.
+	measured func(probe.Path) probe.Summary
 	// holds says that a pod does not start, fails that it fails at once.
 	holds, fails func(pod *corev1.Pod) bool
 
@@ -81,6 +83,8 @@ func newVerified(t *testing.T) *verified {
 		add(name, a.config.Host)
 		v.members[name] = a
 		v.populate(t, a)
+	}
+	for _, a := range v.members {
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
 		go controllerManager(ctx, a)
@@ -148,6 +152,11 @@ func (v *verified) kubelet(ctx context.Context, a *api) {
 		}
 		for i := range exports.Items {
 			v.exports[a.context+"/"+exports.Items[i].Name] = &exports.Items[i]
+			for name, other := range v.members {
+				if name != a.context {
+					_ = other.Create(ctx, importOf(&exports.Items[i]))
+				}
+			}
 		}
 		for i := range pods.Items {
 			pod := &pods.Items[i]
@@ -171,6 +180,13 @@ func (v *verified) kubelet(ctx context.Context, a *api) {
 	})
 }
 
+// importOf is what the cluster agent of another member makes of an export.
+func importOf(e *mcsv1alpha1.ServiceExport) *mcsv1alpha1.ServiceImport {
+	return &mcsv1alpha1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name},
+		Spec: mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP,
+			Ports: []mcsv1alpha1.ServicePort{{Port: probe.Port}}}}
+}
+
 // logs plays the clients: the checks are arguments of their pods.
 func (v *verified) logs(ctx context.Context, member *api, key client.ObjectKey) (io.ReadCloser, error) {
 	var pod corev1.Pod
@@ -179,6 +195,10 @@ func (v *verified) logs(ctx context.Context, member *api, key client.ObjectKey) 
 	}
 	var log bytes.Buffer
 	for _, arg := range pod.Spec.Containers[0].Args {
+		if p, err := probe.ParsePath(arg); err == nil {
+			line, _ := json.Marshal(v.measured(p))
+			fmt.Fprintf(&log, "%s\n", line)
+		}
 		if c, err := probe.ParseCheck(arg); err == nil {
 			line, _ := json.Marshal(v.answer(member.context, pod.Name, c))
 			fmt.Fprintf(&log, "%s\n", line)
@@ -242,6 +262,7 @@ func TestVerify(t *testing.T) {
 	t.Run("a pod that does not start", v.aPodThatDoesNotStart)
 	t.Run("interrupted", v.interrupted)
 	t.Run("leftovers", v.leftovers)
+	t.Run("bench", v.bench)
 	t.Run("refused before anything is made", v.refused)
 }
 

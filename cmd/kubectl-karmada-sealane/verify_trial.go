@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/cmd/kubectl-karmada-sealane/matrix"
@@ -147,6 +148,30 @@ func (t *trial) awaitServers(ctx context.Context, s *site) error {
 		}
 	}
 	return nil
+}
+
+// awaitImports waits until a member imports what the others export, for as long as a pod has to start. What it does not
+// import then fails in the checks.
+func (t *trial) awaitImports(ctx context.Context, s *site) error {
+	wanted := map[string]bool{}
+	for _, server := range t.servers() {
+		if server.Cluster != s.name {
+			wanted[server.Service], wanted[server.Headless] = true, true
+		}
+	}
+	patient, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	_ = until(patient, func(ctx context.Context) (bool, error) {
+		var imports mcsv1alpha1.ServiceImportList
+		if err := s.api.List(ctx, &imports, client.InNamespace(t.namespace)); err != nil {
+			return false, nil //nolint:nilerr // asked again
+		}
+		for i := range imports.Items {
+			delete(wanted, imports.Items[i].Name)
+		}
+		return len(wanted) == 0, nil
+	})
+	return ctx.Err()
 }
 
 // over says that a pod will not run any more.

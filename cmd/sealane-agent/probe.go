@@ -12,10 +12,10 @@ import (
 	"github.com/sealane-io/sealane/internal/probe"
 )
 
-// newProbeCommand is what the throwaway pods of `kubectl karmada sealane verify` run. It asks no API server.
+// newProbeCommand is what the throwaway pods of the plugin's verify and bench run. It asks no API server.
 func newProbeCommand() *cobra.Command {
 	c := &cobra.Command{Use: "probe", Short: "Try how pods of other clusters are reached"}
-	c.AddCommand(newProbeServer(), newProbeClient())
+	c.AddCommand(newProbeServer(), newProbeClient(), newProbeBench())
 	return c
 }
 
@@ -58,5 +58,32 @@ func newProbeClient() *cobra.Command {
 	}
 	c.Flags().StringVar(&client.Token, "token", "", "what every request begins with")
 	c.Flags().DurationVar(&client.Patience, "patience", 20*time.Second, "how long to try a check again that fails")
+	return c
+}
+
+func newProbeBench() *cobra.Command {
+	var b probe.Bench
+	c := &cobra.Command{
+		Use:   "bench KIND PATH...",
+		Short: "Measure paths, and print a line for each",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			b.Kind, b.Out = args[0], c.OutOrStdout()
+			paths := make([]probe.Path, len(args)-1)
+			for i, text := range args[1:] {
+				var err error
+				if paths[i], err = probe.ParsePath(text); err != nil {
+					return err
+				}
+			}
+			return b.Run(ctx, paths)
+		},
+	}
+	c.Flags().StringVar(&b.Token, "token", "", "what every request begins with")
+	c.Flags().DurationVar(&b.Duration, "duration", 10*time.Second, "how long to measure each path")
+	c.Flags().IntVar(&b.Flows, "flows", 1, "connections at a time, of throughput")
+	c.Flags().DurationVar(&b.Patience, "patience", 20*time.Second, "how long a path may take until it works")
 	return c
 }

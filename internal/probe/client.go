@@ -19,11 +19,11 @@ import (
 
 const (
 	// oneTry is how long a client waits for one answer.
-	oneTry = 3 * time.Second
+	oneTry = 4 * time.Second
 	// betweenTries is how long it waits before it asks again.
 	betweenTries = 300 * time.Millisecond
 	// atOnce is how many checks are tried at a time.
-	atOnce = 64
+	atOnce = 16
 )
 
 // Longest is how long a client takes for that many checks of which none succeeds.

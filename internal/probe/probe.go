@@ -16,11 +16,12 @@ import (
 const Port = 8460
 
 // How much a check sends, in bytes, and has to get back. A datagram of the larger size travels in fragments, and the
-// segments of such a connection fill packets of any MTU.
+// segments of such a connection fill packets of any MTU. More would be a benchmark: all clients of all members ask at
+// the same time.
 const (
 	smallPayload  = 64
 	largeDatagram = 8000
-	largeStream   = 256 << 10
+	largeStream   = 64 << 10
 )
 
 // Limits of what a line of a client's log may be: the pod runs in a member, which is not trusted.

@@ -25,6 +25,12 @@ const maxConnections = 256
 // servers cannot be made to answer each other.
 const lengthSize = 4
 
+// download as a length, on a stream, asks for zeros without end instead. A server sends them for maxDownload at most.
+const (
+	download    = 1<<32 - 1
+	maxDownload = time.Minute
+)
+
 // Server answers requests that have its token, and says its name.
 type Server struct {
 	Name, Token string
@@ -97,6 +103,9 @@ func (s Server) answerStream(conn net.Conn) error {
 		return errors.New("another token")
 	}
 	length := binary.BigEndian.Uint32(head[len(s.Token):])
+	if length == download {
+		return endless(conn)
+	}
 	if length > largeStream {
 		return errors.New("too long")
 	}
@@ -105,6 +114,19 @@ func (s Server) answerStream(conn net.Conn) error {
 	}
 	_, err := io.CopyN(conn, conn, int64(length))
 	return err
+}
+
+// endless sends until the client has had enough.
+func endless(conn net.Conn) error {
+	if err := conn.SetDeadline(time.Now().Add(maxDownload)); err != nil {
+		return err
+	}
+	zeros := make([]byte, 64<<10)
+	for {
+		if _, err := conn.Write(zeros); err != nil {
+			return err
+		}
+	}
 }
 
 func (s Server) answerDatagrams(conn net.PacketConn) error {

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/sealane-io/sealane/e2e/lab"
+	"github.com/sealane-io/sealane/e2e/suite"
+)
+
+// TestBenchMeasuresBetweenTwoMembers: each kind gives figures of every path, and nothing is left.
+func TestBenchMeasuresBetweenTwoMembers(t *testing.T) {
+	for kind, want := range map[string]struct {
+		paths    int
+		min, max float64
+	}{
+		"throughput": {2, 1e6, 1e12},
+		"latency":    {2, 1e-6, 1},
+		"dns":        {4, 1e-6, 3},
+	} {
+		command := exec.CommandContext(t.Context(), suite.PluginPath(), "bench", kind, "c1", "c2", "--duration=3s",
+			"-o", "json", "--kubeconfig="+suite.Lab().Kubeconfig(), "--karmada-context="+lab.ContextKarmada)
+		command.Stderr = os.Stderr
+		out, err := command.Output()
+		var document struct {
+			Bench struct {
+				Paths []struct {
+					Path          string
+					Samples       int
+					P50, P99, Max float64
+				}
+			}
+		}
+		if broken := json.Unmarshal(out, &document); err != nil || broken != nil {
+			t.Fatalf("%s: %v, %v: %s", kind, err, broken, out)
+		}
+		t.Logf("%s: %+v", kind, document.Bench.Paths)
+		if len(document.Bench.Paths) != want.paths {
+			t.Errorf("%s: %d paths, expected %d", kind, len(document.Bench.Paths), want.paths)
+		}
+		for _, p := range document.Bench.Paths {
+			if p.Samples < 10 || p.P50 < want.min || p.P50 > want.max || p.P99 < p.P50 || p.Max < p.P99 {
+				t.Errorf("%s: %+v", kind, p)
+			}
+		}
+		nothingLeft(t)
+	}
+}
