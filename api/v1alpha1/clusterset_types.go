@@ -72,6 +72,15 @@ type ClusterOverride struct {
 	// Globalnet states the cluster's global addresses.
 	// +optional
 	Globalnet GlobalnetOverride `json:"globalnet,omitzero"`
+	// ExternalCIDRs hold hosts outside all clusters that the cluster's nodes reach, such as a database on a virtual
+	// machine. A headless Service there may export those, by addresses of the cluster's block, and they may connect to
+	// what other clusters export. Others are not exported. Default: none.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=18
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c) && cidr(c).ip().family() == 4 && cidr(c).masked() == cidr(c))",message="externalCIDRs holds IPv4 networks in CIDR notation without host bits, such as 172.31.5.0/24 or 172.31.5.7/32"
+	// +listType=atomic
+	// +optional
+	ExternalCIDRs []string `json:"externalCIDRs,omitempty"`
 }
 
 // ClusterSetSpec is the whole configuration of one multicluster network.

@@ -22,6 +22,8 @@ const (
 	ReasonBlockExhausted = "GlobalCIDRExhausted"
 	// ReasonNoBlock: the cluster has no block of global addresses.
 	ReasonNoBlock = "NoGlobalCIDR"
+	// ReasonHostRefused: a host outside the cluster, behind a headless service, may not be exported.
+	ReasonHostRefused = "ExternalHostRefused"
 )
 
 // GlobalIngressIPSpec says what the address is for.
@@ -60,7 +62,7 @@ type GlobalPort struct {
 	Backends []GlobalBackend `json:"backends,omitempty"`
 }
 
-// GlobalPod is a pod behind a headless service, which has a global address of its own.
+// GlobalPod is a pod behind a headless service, or a host outside the cluster, which has a global address of its own.
 type GlobalPod struct {
 	// Name of the pod. Who comes back by the name within an hour has the same address.
 	// +kubebuilder:validation:MinLength=1

@@ -64,6 +64,12 @@ type PeeringSpec struct {
 	// GlobalCIDR is this cluster's block of global addresses; empty if it has none.
 	// +optional
 	GlobalCIDR string `json:"globalCIDR,omitempty"`
+	// ExternalCIDRs are where hosts outside all clusters are that this cluster may export.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=18
+	// +listType=atomic
+	// +optional
+	ExternalCIDRs []string `json:"externalCIDRs,omitempty"`
 	// RemoteClusters, sorted by name. Empty while this cluster is not accepted.
 	// +listType=map
 	// +listMapKey=name

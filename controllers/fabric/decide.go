@@ -377,6 +377,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
 		if s.recorded {
 			spec.GlobalCIDR = s.block.String()
 		}
+		spec.ExternalCIDRs = external(set, s.name())
 		for _, other := range states {
 			if other == s || !other.accepted || !other.active() {
 				continue
@@ -406,7 +407,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
 		if invalid {
 			spec.Shards, spec.Cable, spec.DNS = s.Sent.Shards, s.Sent.Cable, s.Sent.DNS
 			spec.HealthCheck, spec.Override, spec.Gateways = s.Sent.HealthCheck, s.Sent.Override, s.Sent.Gateways
-			spec.Keys.MaxAgeDays = s.Sent.Keys.MaxAgeDays
+			spec.Keys.MaxAgeDays, spec.ExternalCIDRs = s.Sent.Keys.MaxAgeDays, s.Sent.ExternalCIDRs
 		}
 		keepTransitions(spec.Conditions, s.Sent.Conditions)
 		if !s.Refresh && s.Sent.Revision >= last && same(spec, *s.Sent) {

@@ -290,3 +290,13 @@ func (s *state) global() (string, v1alpha1.GlobalScope) {
 	}
 	return s.block.String(), v1alpha1.GlobalToOverlapping
 }
+
+// external is where the hosts outside all clusters are that a member may export.
+func external(set v1alpha1.ClusterSet, cluster string) []string {
+	for _, c := range set.Spec.Clusters {
+		if c.Name == cluster {
+			return slices.Clone(c.ExternalCIDRs)
+		}
+	}
+	return nil
+}

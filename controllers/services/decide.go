@@ -214,9 +214,10 @@ func newMembers(all []Member) []*member {
 	for i := range all {
 		m := &all[i]
 		out = append(out, &member{
-			Member:   m,
-			networks: networks{netfacts.Set(m.Pods), netfacts.Set(m.Services), netfacts.Set(m.Nodes), m.Global.Block},
-			before:   map[key]v1alpha1.SeenExport{}, seen: map[key]v1alpha1.SeenExport{},
+			Member: m,
+			networks: networks{netfacts.Set(m.Pods), netfacts.Set(m.Services), netfacts.Set(m.Nodes), m.Global.Block,
+				!m.Global.ToAll},
+			before: map[key]v1alpha1.SeenExport{}, seen: map[key]v1alpha1.SeenExport{},
 			refused: map[key]refusal{},
 			imports: []v1alpha1.Import{}, conditions: []v1alpha1.ExportCondition{},
 			problems: map[v1alpha1.Problem]bool{},

@@ -225,7 +225,8 @@ func (a *accepted) leftOut() []string {
 			count int
 			text  string
 		}{
-			{a.outside, "outside the cluster's accepted pod CIDRs: complete these in the ClusterSet, spec.clusters"},
+			{a.outside, "outside the cluster's accepted pod CIDRs: complete these in the ClusterSet, spec.clusters" +
+				a.orExternal()},
 			{a.notRouted, "with the address of their node; " + a.whyNotRouted},
 			{a.malformed, "without a valid address, hostname, zone or ports"},
 		} {
@@ -250,12 +251,24 @@ func (a *accepted) leftOut() []string {
 		out = append(out, fmt.Sprintf("%d pods not reached by clusters that know this one by its block of global addresses: "+
 			"they have none, see the GlobalIngressIP of that name in the cluster", a.withoutGlobal))
 	}
+	if len(a.hosts) > 0 && a.hostsToSome {
+		out = append(out, fmt.Sprintf("%d hosts outside the cluster not reached by clusters that do not know this one by "+
+			"its block of global addresses", len(a.hosts)))
+	}
 	for _, text := range a.dropped {
 		if text != "" {
 			out = append(out, "not exported: "+text)
 		}
 	}
 	return append(out, a.export.Remarks...)
+}
+
+// orExternal says, of a headless Service, what else can be done about backends outside.
+func (a *accepted) orExternal() string {
+	if a.export.Settings.Type != v1alpha1.Headless {
+		return ""
+	}
+	return ", or externalCIDRs there for hosts outside the cluster"
 }
 
 // sizeOf returns the length in JSON, with a comma.

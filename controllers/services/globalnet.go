@@ -38,6 +38,25 @@ func (a *accepted) globalIP(text string, block netip.Prefix) string {
 	return ip.String()
 }
 
+// external says whether a backend is a host outside the cluster that others reach by a global address of its own.
+func (a *accepted) external(b v1alpha1.Backend, n *networks) bool {
+	ip, ok := parseIP(b.IP)
+	global, err := netip.ParseAddr(b.GlobalIP)
+	if a.export.Settings.Type != v1alpha1.Headless || !ok || !ip.Is4() || n.services.Contains(ip) || err != nil ||
+		!n.block.IsValid() {
+		return false
+	}
+	if _, inBlock := globalnet.Number(n.block, global); !inBlock {
+		return false
+	}
+	a.hostsToSome = n.toSome
+	if a.hosts == nil {
+		a.hosts = map[string]bool{}
+	}
+	a.hosts[ip.String()] = true
+	return true
+}
+
 // globalPods leaves the pods behind a headless service those of their global addresses that can be, and counts those of
 // IPv4 without. A pod has one address, whichever ports it is listed with.
 func (a *accepted) globalPods(block netip.Prefix) {
@@ -138,6 +157,23 @@ func byGlobal(groups []v1alpha1.Backends) []v1alpha1.Backends {
 		}
 		if len(kept) > 0 {
 			out = append(out, v1alpha1.Backends{Ports: g.Ports, Addresses: kept})
+		}
+	}
+	return out
+}
+
+// withoutHosts returns the backends without hosts outside the cluster, which nobody routes to it by their own
+// addresses.
+func (a *accepted) withoutHosts(groups []v1alpha1.Backends) []v1alpha1.Backends {
+	if len(a.hosts) == 0 {
+		return groups
+	}
+	out := []v1alpha1.Backends{}
+	for _, g := range groups {
+		g.Addresses = slices.DeleteFunc(slices.Clone(g.Addresses),
+			func(b v1alpha1.Backend) bool { return a.hosts[b.IP] })
+		if len(g.Addresses) > 0 {
+			out = append(out, g)
 		}
 	}
 	return out

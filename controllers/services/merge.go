@@ -60,7 +60,7 @@ func merge(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) v1a
 			case e.Settings.Type == v1alpha1.ClusterSetIP:
 				rules.endpoints(&c, &exports[i], &out)
 			default:
-				c.Backends = byOwn(c.Backends)
+				c.Backends = byOwn(exports[i].withoutHosts(c.Backends))
 			}
 			c.Backends = sortGroups(c.Backends)
 		}

@@ -56,6 +56,10 @@ type accepted struct {
 	// block, and onlyIPv6 says that none of its pods can have one.
 	withoutGlobal int
 	onlyIPv6      bool
+	// hosts are the backends outside the cluster, which are reached by global addresses alone, and hostsToSome says that
+	// some clusters do not know this one by these.
+	hosts       map[string]bool
+	hostsToSome bool
 	// byBlock says, in a view, that its importers know the cluster by its block of global addresses.
 	byBlock bool
 	// dropped says which labels, and which annotations, are not exported, and why.
@@ -76,6 +80,8 @@ func (a *accepted) withdrawn() bool { return !a.withdrawnAt.IsZero() }
 type networks struct {
 	pods, services, nodes *netipx.IPSet
 	block                 netip.Prefix
+	// toSome says that some clusters do not know the member by its block.
+	toSome bool
 }
 
 // accept validates an export and returns it in canonical form: every address in one spelling,
@@ -298,7 +304,7 @@ func (a *accepted) backend(b v1alpha1.Backend, n *networks) (v1alpha1.Backend, b
 	b.IP = ip.String()
 	// The node is of use in its own cluster only.
 	b.Node = ""
-	if n.nodes.Contains(ip) || n.pods.Contains(ip) {
+	if n.nodes.Contains(ip) || n.pods.Contains(ip) || a.external(b, n) {
 		return b, true
 	}
 	a.outside++

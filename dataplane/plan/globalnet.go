@@ -16,13 +16,15 @@ import (
 
 // Names of sets and maps of global addresses. "globalcable0" holds what the clusters behind a cable have that know this
 // one by its block, and "globalremote" what all such clusters have; "tracked" is the part of it that a gateway's own
-// cables carry. The maps lead from a service's address, protocol and port to its chain, from a pod's global address to
-// its own, and back; and from a pod to the chain of the range that its connections come from.
+// cables carry; "external" has the hosts outside all clusters that may be exported. The maps lead from a
+// service's address, protocol and port to its chain, from a pod's global address to its own, and back; and from a pod
+// to the chain of the range that its connections come from.
 const (
 	setGlobal       = "global"
 	setGlobalCable  = "globalcable"
 	setGlobalRemote = "globalremote"
 	setTracked      = "tracked"
+	setExternal     = "external"
 	mapServices     = "services"
 	mapPods         = "globalpods"
 	mapSources      = "podglobals"
@@ -56,6 +58,32 @@ func (v *view) globalSets(f Family, add func(name string, elements []netip.Prefi
 	}
 	add(setGlobalRemote, routed(f, knowing(v.Remotes, true)))
 	add(setTracked, v.tracked(f))
+	if v.toExternal(f) {
+		add(setExternal, disjoint(slices.Clone(v.Local.External)))
+	}
+}
+
+// toExternal says whether the node is a gateway that translates for hosts outside all clusters.
+func (v *view) toExternal(f Family) bool {
+	return v.translates(f) && len(v.slots) > 0 && len(v.Local.External) > 0 && reaches(f, knowing(v.Remotes, true))
+}
+
+// forwardExternal lets pass, on a gateway, what other clusters send to hosts outside by their global addresses, what
+// these hosts send to other clusters, and the answers of both. Nothing else comes there from a cable.
+func (v *view) forwardExternal(f Family, r *rules) {
+	if !v.toExternal(f) {
+		return
+	}
+	for _, translated := range []string{"ct status dnat", "ct direction reply"} {
+		r.add(`iifname "%s*" oifname != "%s*" %s saddr @%s %s daddr @%s %s meta mark set meta mark | 0x%08x accept`,
+			CablePrefix, LinkPrefix, f, setGlobalRemote, f, setExternal, translated, ForwardMark)
+	}
+	r.add(`iifname != "%s*" oifname "%s*" %s saddr @%s %s daddr @%s meta mark set meta mark | 0x%08x accept`, LinkPrefix,
+		CablePrefix, f, setExternal, f, setGlobalRemote, ForwardMark)
+	if v.siblingMACs() != "" {
+		r.add(`iifname != "%s*" oifname "%s" %s saddr @%s %s daddr @%s ct direction reply meta mark set meta mark | 0x%08x `+
+			`accept`, LinkPrefix, OverlayLink, f, setExternal, f, setGlobalRemote, ForwardMark)
+	}
 }
 
 // tracked are, on one of several gateways, the networks for which it translates what comes from other nodes: it must
@@ -94,11 +122,17 @@ func (v *view) fromGlobal(f Family, r *rules) {
 // the gateway's own packets have, keeps that. Pods may have addresses of the share that others have not. A pod with an
 // address of its own is known by it, where there is but one gateway: others send the answers to whichever carries that
 // address, and only the one that has translated knows the flow.
+//
+// What goes to a host outside all clusters gets the gateway's own address, since that host has no other way back.
 func (v *view) toGlobal(f Family) []string {
 	if !v.translates(f) || len(v.slots) == 0 || !reaches(f, knowing(v.Remotes, true)) {
 		return nil
 	}
 	var r rules
+	if v.toExternal(f) {
+		r.add(`oifname != "%s*" %s saddr @%s %s daddr @%s ct status dnat masquerade`, LinkPrefix, f, setGlobalRemote, f,
+			setExternal)
+	}
 	r.add(`oifname "%s*" %s saddr @%s %s daddr @%s snat to %s saddr`, CablePrefix, f, setGlobal, f, setGlobalRemote, f)
 	if len(v.egressPods()) > 0 {
 		r.add(`oifname "%s*" %s daddr @%s %s saddr vmap @%s`, CablePrefix, f, setGlobalRemote, f, mapEgress)

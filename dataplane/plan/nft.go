@@ -273,6 +273,10 @@ func (v *view) host(f Family) Chain {
 	if v.translates(f) {
 		r.add(`iifname "%s*" %s daddr @%s ct state invalid,new,untracked counter drop`, LinkPrefix, f, setGlobal)
 	}
+	if v.toExternal(f) {
+		// An address of the node itself is none of a host outside.
+		r.add(`iifname "%s*" %s daddr @%s counter drop`, CablePrefix, f, setExternal)
+	}
 	return Chain{Name: "host", Type: "filter", Hook: "input", Priority: hostPriority, Rules: r}
 }
 
@@ -305,6 +309,7 @@ func (v *view) forward(f Family) Chain {
 			r.add(`iifname "%s*" %s saddr @%s %s daddr @%s meta mark set meta mark | 0x%08x accept`,
 				LinkPrefix, f, setRemote, f, set, ForwardMark)
 		}
+		v.forwardExternal(f, &r)
 		for _, set := range v.answered(f) {
 			r.add(`iifname "%s" oifname "%s*" meta mark & 0x%08x == 0x%08x %s saddr @%s %s daddr @%s ct state untracked `+
 				`meta mark set meta mark | 0x%08x accept`, OverlayLink, CablePrefix, SiblingMark, SiblingMark, f, set, f, setRemote,

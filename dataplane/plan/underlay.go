@@ -13,7 +13,8 @@ import (
 // that no node's pod has: its hosts are reached by the overlay or not at all. Sent from here by the network itself it
 // would come to a host that is none of the cluster's, or to a pod by another way than its answers take, through
 // its node, where connection tracking has not seen what they answer. It is dropped silently, since the address may be
-// that of a pod that is not told of yet. The gateway's own pods are where its other tables say.
+// that of a pod that is not told of yet. The gateway's own pods, and hosts outside that may be exported, are where
+// its other tables say.
 func (v *view) neighboursOfPods() []Route {
 	if len(v.slots) == 0 {
 		return nil
@@ -24,7 +25,11 @@ func (v *view) neighboursOfPods() []Route {
 			continue
 		}
 		out = append(out, Route{Table: InboundTable, Dst: network, Metric: StandingMetric, Type: Blackhole})
-		for _, own := range v.self.Pods {
+		elsewhere := v.self.Pods
+		if v.toExternal(FamilyOf(network.Addr())) {
+			elsewhere = slices.Concat(elsewhere, v.Local.External)
+		}
+		for _, own := range elsewhere {
 			if network.Overlaps(own) {
 				out = append(out, Route{Table: InboundTable, Dst: own, Metric: ThrowMetric, Type: Throw})
 			}

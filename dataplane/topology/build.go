@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/clip"
+	"github.com/sealane-io/sealane/internal/external"
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
@@ -76,6 +77,7 @@ func Build(in Input) Topology {
 	if in.Peering != nil {
 		b.buildPeering(in.Peering.Spec)
 		b.buildNodeNetworks(in.NodeNetworks)
+		b.buildExternal(in)
 	}
 	b.buildServices(in.GlobalAllocations)
 	b.buildEgress(in.ClusterGlobalEgressIP, in.GlobalAllocations)
@@ -101,6 +103,8 @@ type builder struct {
 	protected []Protected
 	// paths are the MTUs of paths by remote cluster and local gateway.
 	paths map[string]map[string]int
+	// hosts outside all clusters.
+	hosts external.Hosts
 }
 
 // nobody is the owner of nothing: whatever overlaps counts.

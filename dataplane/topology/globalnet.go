@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/clip"
+	"github.com/sealane-io/sealane/internal/external"
 	"github.com/sealane-io/sealane/internal/globalnet"
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
@@ -23,7 +24,7 @@ const (
 	ReasonNotInBlock = "NotInGlobalCIDR"
 	// ReasonInvalidService: the port or a backend of a service cannot be.
 	ReasonInvalidService = "InvalidService"
-	// ReasonInvalidPod: what has a global address of its own is no pod.
+	// ReasonInvalidPod: what has a global address of its own is no pod, and no host outside that may be exported.
 	ReasonInvalidPod = "InvalidPod"
 )
 
@@ -42,7 +43,7 @@ type ServicePort struct {
 	Backends []netip.AddrPort
 }
 
-// GlobalPod is a pod of the local cluster that others reach by a global address of its own.
+// GlobalPod is a pod of the local cluster, or a host outside, that others reach by a global address of its own.
 type GlobalPod struct {
 	Global, IP netip.Addr
 	// Source says that the pod is known by this address where it connects to others: of several that it has, the first.
@@ -179,12 +180,40 @@ func (b *builder) service(ref string, of *v1alpha1.IngressAllocation, taken *glo
 	}
 }
 
-// globalPod accepts pods alone: all ports of a pod are reached, and those of a node are not for others.
+// buildExternal takes the networks of hosts outside.
+func (b *builder) buildExternal(in Input) {
+	if len(in.Peering.Spec.ExternalCIDRs) == 0 {
+		return
+	}
+	var apiServers []netip.Addr
+	for _, p := range in.Protected {
+		if p.Reason == ReasonCoversAPIServer {
+			apiServers = append(apiServers, p.Prefix.Addr())
+		}
+	}
+	var errs []error
+	b.hosts, errs = external.For(&in.Peering.Spec, in.Nodes, apiServers)
+	for _, err := range errs {
+		b.left("Peering/"+v1alpha1.PeeringName, "spec.externalCIDRs", faultOf(err))
+	}
+	if b.Local.Global.IsValid() {
+		b.Local.External = b.hosts.Ranges()
+	}
+}
+
+// globalPod accepts pods, and hosts outside that may be exported: all ports of these are reached, and those of a node
+// are not for others.
 func (b *builder) globalPod(ref string, p v1alpha1.GlobalPod, taken *globalOwners) {
 	a, f := b.global(globalOwner{ref, p.Name}, p.GlobalIP, taken)
 	var ip netip.Addr
 	if f == nil {
 		ip, f = b.podAddress(p.IP)
+	}
+	if f != nil && ip.IsValid() && b.hosts.Outside(ip) {
+		f = nil
+		if err := b.hosts.Check(ip); err != nil {
+			f = faultf(ReasonInvalidPod, "%v", err)
+		}
 	}
 	if f != nil {
 		b.left(ref, "status.pods", f)

@@ -42,6 +42,8 @@ type Local struct {
 	// of it, sorted by address.
 	Global   netip.Prefix
 	Services []Service
+	// External holds the hosts outside all clusters that exports may lead to, and that may connect to others.
+	External []netip.Prefix
 	// GlobalPods have addresses of their own in it, sorted by these.
 	GlobalPods []GlobalPod
 	// ClusterEgress are the addresses of what nothing else is said of, and Egress those that some pods have for their

@@ -6,10 +6,13 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/dnszone"
+	"github.com/sealane-io/sealane/internal/external"
 	"github.com/sealane-io/sealane/internal/globalnet"
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
@@ -56,6 +59,33 @@ func Validate(set *v1alpha1.ClusterSet) error {
 				errs = append(errs, fmt.Errorf("network of cluster %s: %w", c.Name, err))
 			}
 		}
+		errs = append(errs, checkExternal(spec, c)...)
 	}
 	return errors.Join(errs...)
+}
+
+// checkExternal says which hosts outside the clusters one cannot export: none has an address of those that clusters
+// have, or may get.
+func checkExternal(spec v1alpha1.ClusterSetSpec, c v1alpha1.ClusterOverride) []error {
+	taken := map[string][]string{"the pool of global addresses": spec.Globalnet.CIDRs}
+	for _, other := range spec.Clusters {
+		taken["cluster "+other.Name] = slices.Concat(other.Networks.PodCIDRs, other.Networks.ServiceCIDRs,
+			[]string{other.Globalnet.CIDR})
+	}
+	var errs []error
+	for _, text := range c.ExternalCIDRs {
+		p, err := external.Parse(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("externalCIDRs of cluster %s: %w", c.Name, err))
+			continue
+		}
+		for _, owner := range slices.Sorted(maps.Keys(taken)) {
+			for _, other := range taken[owner] {
+				if q, err := netip.ParsePrefix(other); err == nil && p.Overlaps(q) {
+					errs = append(errs, fmt.Errorf("externalCIDRs of cluster %s: %s overlaps %s, of %s", c.Name, p, q, owner))
+				}
+			}
+		}
+	}
+	return errs
 }

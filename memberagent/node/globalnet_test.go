@@ -3,7 +3,6 @@
 package node_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +31,8 @@ type twins struct {
 	pods map[string][]v1alpha1.GlobalPod
 	// egress are the addresses that some pods connect from, by cluster.
 	egress map[string][]v1alpha1.GlobalAllocation
+	// external are where hosts outside may be exported, by cluster.
+	external map[string][]string
 	// absent are the machines that are no gateways for the time being.
 	absent map[*machine]bool
 	// lastPort is the number of ports that TestGlobalThroughput has used.
@@ -97,8 +98,9 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName},
 				Spec: v1alpha1.PeeringSpec{
 					Phase: phase, ClusterSet: "default", ClusterID: m.cluster, GlobalCIDR: blocks[m.cluster],
-					Networks: v1alpha1.Networks{PodCIDRs: []string{"10.7.0.0/16"}, ServiceCIDRs: []string{"10.77.0.0/16"}},
-					Cable:    v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
+					ExternalCIDRs: n.external[m.cluster],
+					Networks:      v1alpha1.Networks{PodCIDRs: []string{"10.7.0.0/16"}, ServiceCIDRs: []string{"10.77.0.0/16"}},
+					Cable:         v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
 					// What a gateway translates ends when traffic leaves it, as it would when the machine is short of time.
 					HealthCheck: v1alpha1.HealthCheckSpec{IntervalMilliseconds: 100, FailureThreshold: 8},
 					Keys:        n.keys[m.cluster],
@@ -259,7 +261,7 @@ func TestTwinClusters(t *testing.T) {
 	}
 	t.Run("from everywhere, to both backends", n.fromEverywhere)
 	t.Run("errors reach the real sender", n.errors)
-	t.Run("a large transfer", n.transfer)
+	t.Run("a large transfer", func(t *testing.T) { n.echoes(t, serviceOfTwin2+":80") })
 	t.Run("backends come and go", n.backends)
 	t.Run("one change, one element", n.oneElement)
 	t.Run("addresses that nobody has", n.unassigned)
@@ -352,27 +354,6 @@ func (n *twins) errors(t *testing.T) {
 			return option(true, unix.IP_MTU, 0) == 1300
 		})
 	})
-}
-
-func (n *twins) transfer(t *testing.T) {
-	c, err := dialFrom(t, n.worker1.pod, "tcp4", serviceOfTwin2+":80")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second * time.Duration(*slow))); err != nil {
-		t.Fatal(err)
-	}
-	for b := make([]byte, 1); b[0] != '\n'; {
-		if _, err := c.Read(b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	sent := bytes.Repeat([]byte("0123456789abcdef"), 1<<17)
-	go func() { _, _ = c.Write(sent) }()
-	got := make([]byte, len(sent))
-	if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(sent, got) {
-		t.Errorf("%d bytes are not echoed: %v", len(sent), err)
-	}
 }
 
 func (n *twins) backends(t *testing.T) {

@@ -23,7 +23,8 @@ import (
 const backendCap = 100
 
 // Describe returns the export as the broker should see it. The Service is Exportable; last is the export as it was
-// reported last, nil where it was not. Pods that gateways do not send to are held back.
+// reported last, nil where it was not. Pods that gateways do not send to are held back. Hosts outside the cluster stay:
+// those that may not be exported have no global address, and the broker leaves them out.
 func Describe(export *mcs.ServiceExport, service *corev1.Service, endpoints []discoveryv1.EndpointSlice, routes Routes,
 	last *v1alpha1.Export) v1alpha1.Export {
 	options := read(export)
@@ -39,7 +40,11 @@ func Describe(export *mcs.ServiceExport, service *corev1.Service, endpoints []di
 		Backends:   Backends(endpoints),
 	}
 	out.Settings.Labels, out.Settings.Annotations = options.labels, options.annotations
-	out.Remarks = exportmeta.Remarks(slices.Concat(options.malformed, ignored(endpoints), held))
+	var refused []string
+	if out.Settings.Type == v1alpha1.Headless {
+		refused = routes.refused(endpoints)
+	}
+	out.Remarks = exportmeta.Remarks(slices.Concat(options.malformed, ignored(endpoints), held, refused))
 	if out.Settings.Type == v1alpha1.ClusterSetIP {
 		out.Backends = capped(out.Backends)
 	}

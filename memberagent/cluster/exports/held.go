@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/clip"
+	"github.com/sealane-io/sealane/internal/external"
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
 	"github.com/sealane-io/sealane/memberagent/cluster/nodenetworks"
 )
@@ -24,10 +25,15 @@ type Routes struct {
 	// full are the nodes whose NodeNetwork has no room for all that their pods have; hosts are all nodes' addresses.
 	full  map[string]bool
 	hosts map[netip.Addr]bool
+	// outside are the hosts outside all clusters that may be exported.
+	outside external.Hosts
 }
 
-// RoutesTo pods by the cluster's nodes, its NodeNetworks, and the networks of its pods that other clusters route to it.
-func RoutesTo(nodes []corev1.Node, networks []v1alpha1.NodeNetwork, accepted []string) Routes {
+// RoutesTo pods by the cluster's nodes, its NodeNetworks, and the networks of its pods that other clusters route to it;
+// and to the hosts outside that its Peering allows.
+func RoutesTo(nodes []corev1.Node, networks []v1alpha1.NodeNetwork, peering *v1alpha1.PeeringSpec,
+	apiServers []netip.Addr) Routes {
+	accepted := peering.Networks.PodCIDRs
 	r := Routes{known: len(accepted) > 0, full: map[string]bool{}, hosts: map[netip.Addr]bool{}}
 	beyond := make(map[string]v1alpha1.NodeNetworkSpec, len(networks))
 	for i := range networks {
@@ -38,6 +44,7 @@ func RoutesTo(nodes []corev1.Node, networks []v1alpha1.NodeNetwork, accepted []s
 		r.hosts[p.Addr()] = true
 	}
 	r.located = nodenetworks.Locate(nodes, beyond, discovery.Prefixes(accepted))
+	r.outside, _ = external.For(peering, nodes, apiServers) // gateways tell what is wrong with the ranges
 	return r
 }
 
@@ -84,5 +91,31 @@ func (r Routes) routed(endpoints []discoveryv1.EndpointSlice) (kept []discoveryv
 	return kept, remarks
 }
 
-// few nodes are named.
+// refused says which hosts outside the cluster a headless Service names that may not be exported. What is said to be a
+// pod is none.
+func (r Routes) refused(endpoints []discoveryv1.EndpointSlice) (remarks []string) {
+	why := map[netip.Addr]error{}
+	for i := range endpoints {
+		for _, e := range endpoints[i].Endpoints {
+			if !r.known || len(e.Addresses) == 0 || e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
+				continue
+			}
+			if ip, err := netip.ParseAddr(e.Addresses[0]); err == nil && ip.Is4() && r.outside.Outside(ip) {
+				if err := r.outside.Check(ip); err != nil {
+					why[ip] = err
+				}
+			}
+		}
+	}
+	sorted := slices.SortedFunc(maps.Keys(why), netip.Addr.Compare)
+	for i, ip := range sorted {
+		if left := len(sorted) - i; i == few && left > 1 {
+			return append(remarks, fmt.Sprintf("nor are %d more hosts outside the cluster exported", left))
+		}
+		remarks = append(remarks, "not exported: "+why[ip].Error())
+	}
+	return remarks
+}
+
+// few nodes, or hosts, are named.
 const few = 2

@@ -69,7 +69,7 @@ func TestPodsThatGatewaysDoNotReachAreHeldBack(t *testing.T) {
 			}
 			before := s.DeepCopy()
 			e := Describe(&mcs.ServiceExport{}, &corev1.Service{}, []discoveryv1.EndpointSlice{s},
-				RoutesTo(nodes, networks, c.accepted), nil)
+				RoutesTo(nodes, networks, peeringWith(c.accepted), nil), nil)
 			var got []string
 			for _, g := range e.Backends {
 				for _, b := range g.Addresses {
@@ -85,4 +85,8 @@ func TestPodsThatGatewaysDoNotReachAreHeldBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+func peeringWith(podCIDRs []string) *v1alpha1.PeeringSpec {
+	return &v1alpha1.PeeringSpec{Networks: v1alpha1.Networks{PodCIDRs: podCIDRs}}
 }

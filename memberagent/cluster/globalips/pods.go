@@ -4,6 +4,7 @@ package globalips
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -14,17 +15,20 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/external"
 )
 
 // maxPods is the limit of the CRD.
 const maxPods = 1000
 
 // Pods returns the pods behind a headless Service that are ready, or serve while they end, by name and sorted by it:
-// those with an IPv4 address in the cluster's pod networks. names are those of the pods of the Service's namespace by
-// address. What is none of these has no address of its own: neither pods of the host network, which have their node's,
-// nor what somebody has written into an EndpointSlice, which may be another namespace's pod. Of two of one name that
-// which is ready comes first, and then that which does not end.
-func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string, names map[netip.Addr]string) []v1alpha1.GlobalPod {
+// those with an IPv4 address in the cluster's pod networks, and hosts outside that may be exported. names are those of
+// the pods of the Service's namespace by address, and empty for pods of others. What is none of these has no address of
+// its own: neither pods of the host network, which have their node's, nor what somebody has written into an
+// EndpointSlice, which may be another namespace's pod. Of two of one name that which is ready comes first, and then
+// that which does not end. The error says of the first host outside, by address, why it may not be exported.
+func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string, names map[netip.Addr]string,
+	outside external.Hosts) ([]v1alpha1.GlobalPod, error) {
 	var networks []netip.Prefix
 	for _, text := range podCIDRs {
 		if p, err := netip.ParsePrefix(text); err == nil {
@@ -36,6 +40,7 @@ func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string, names map[ne
 		rank int
 	}
 	var all []pod
+	refused := map[netip.Addr]error{}
 	for i := range endpoints {
 		for _, e := range endpoints[i].Endpoints {
 			if len(e.Addresses) == 0 {
@@ -44,9 +49,20 @@ func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string, names map[ne
 			ip, err := netip.ParseAddr(e.Addresses[0])
 			inside := slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(ip) })
 			ready := ptr.Deref(e.Conditions.Ready, true)
-			name := names[ip]
-			if err != nil || name == "" || !ip.Is4() || !inside || !ready && !ptr.Deref(e.Conditions.Serving, false) {
+			if err != nil || !ip.Is4() || !ready && !ptr.Deref(e.Conditions.Serving, false) {
 				continue
+			}
+			name, isPod := names[ip]
+			switch {
+			case inside && name != "":
+			case inside || isPod || e.TargetRef != nil && e.TargetRef.Kind == "Pod" || !outside.Outside(ip):
+				continue
+			default:
+				if err := outside.Check(ip); err != nil {
+					refused[ip] = err
+					continue
+				}
+				name = ip.String()
 			}
 			p := pod{v1alpha1.GlobalPod{Name: name, IP: ip.String()}, 0}
 			if !ready {
@@ -67,7 +83,10 @@ func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string, names map[ne
 			out = append(out, p.GlobalPod)
 		}
 	}
-	return out
+	if len(refused) == 0 {
+		return out, nil
+	}
+	return out, refused[slices.MinFunc(slices.Collect(maps.Keys(refused)), netip.Addr.Compare)]
 }
 
 // assignPods gives each of a service's pods its address. before is what the service's object says. For who is not among

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/external"
 )
 
 func TestPods(t *testing.T) {
@@ -23,15 +24,24 @@ func TestPods(t *testing.T) {
 		return discoveryv1.Endpoint{Addresses: []string{ip}, Conditions: c,
 			TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: name}}
 	}
-	got := Pods([]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{
+	outside, _ := external.For(&v1alpha1.PeeringSpec{GlobalCIDR: "120.1.0.0/24", ExternalCIDRs: []string{"172.31.0.0/16"},
+		Networks: v1alpha1.Networks{PodCIDRs: []string{"10.7.0.0/16"}}}, []corev1.Node{{Status: corev1.NodeStatus{
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "172.31.1.1"}}}}}, nil)
+	got, err := Pods([]discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{
 		pod("web-1", "10.7.1.11", discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}),
 		pod("web-0", "10.7.1.10", discoveryv1.EndpointConditions{}),
 		pod("web-2", "10.7.1.12", discoveryv1.EndpointConditions{Ready: &no}),
 		pod("web-3", "172.31.1.1", discoveryv1.EndpointConditions{}), // of the host network
 		pod("web-4", "fd07::4", discoveryv1.EndpointConditions{}),
+		pod("web-5", "172.31.1.50", discoveryv1.EndpointConditions{}), // said to be a pod
 		{Addresses: []string{"10.7.1.20"}},
 		pod("another", "10.7.1.30", discoveryv1.EndpointConditions{}), // of another namespace
 		pod("web-0", "10.7.1.31", discoveryv1.EndpointConditions{}),
+		{Addresses: []string{"172.31.1.1"}},
+		{Addresses: []string{"172.31.1.50"}},
+		{Addresses: []string{"172.31.1.52"}}, // a pod of another namespace
+		{Addresses: []string{"192.0.2.7"}},
+		{Addresses: []string{"169.254.169.254"}},
 		{Addresses: []string{"web.example.com"}}, {},
 	}}, {Endpoints: []discoveryv1.Endpoint{
 		pod("web-1", "10.7.1.21", discoveryv1.EndpointConditions{}),
@@ -40,10 +50,14 @@ func TestPods(t *testing.T) {
 		netip.MustParseAddr("10.7.1.10"): "web-0", netip.MustParseAddr("10.7.1.11"): "web-1",
 		netip.MustParseAddr("10.7.1.21"): "web-1", netip.MustParseAddr("10.7.1.12"): "web-2",
 		netip.MustParseAddr("10.7.1.20"): "bare", netip.MustParseAddr("172.31.1.1"): "web-3",
-		netip.MustParseAddr("fd07::4"): "web-4"})
-	const want = "bare=10.7.1.20 web-0=10.7.1.10 web-1=10.7.1.21"
+		netip.MustParseAddr("fd07::4"):     "web-4",
+		netip.MustParseAddr("172.31.1.52"): ""}, outside)
+	const want = "172.31.1.50=172.31.1.50 bare=10.7.1.20 web-0=10.7.1.10 web-1=10.7.1.21"
 	if text := render(got); text != want {
 		t.Errorf("got %s, want %s", text, want)
+	}
+	if err == nil || !strings.Contains(err.Error(), "169.254.169.254") {
+		t.Errorf("of hosts that may not be exported it says %v", err)
 	}
 }
 

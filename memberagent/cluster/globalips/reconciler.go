@@ -26,6 +26,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/external"
 	"github.com/sealane-io/sealane/internal/globalnet"
 	"github.com/sealane-io/sealane/internal/netfacts"
 	"github.com/sealane-io/sealane/internal/raced"
@@ -161,7 +162,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	wanted, err := r.wanted(ctx, req.NamespacedName, peering.Spec.Networks.PodCIDRs)
+	wanted, err := r.wanted(ctx, req.NamespacedName, &peering.Spec)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -312,9 +313,12 @@ type wanted struct {
 	exported, headless bool
 	ports              []v1alpha1.GlobalPort
 	pods               []v1alpha1.GlobalPod
+	// refused says of a host outside the cluster why it has none.
+	refused error
 }
 
-func (r *Reconciler) wanted(ctx context.Context, key types.NamespacedName, podCIDRs []string) (wanted, error) {
+func (r *Reconciler) wanted(ctx context.Context, key types.NamespacedName,
+	peering *v1alpha1.PeeringSpec) (wanted, error) {
 	export := &mcs.ServiceExport{}
 	if err := r.Get(ctx, key, export); apierrors.IsNotFound(err) {
 		return wanted{}, nil
@@ -331,12 +335,17 @@ func (r *Reconciler) wanted(ctx context.Context, key types.NamespacedName, podCI
 	}
 	if service.Spec.ClusterIP == corev1.ClusterIPNone {
 		names, err := r.podNames(ctx, key.Namespace, endpoints)
-		return wanted{exported: true, headless: true, pods: Pods(endpoints, podCIDRs, names)}, err
+		if err != nil {
+			return wanted{}, err
+		}
+		outside, err := r.outside(ctx, peering)
+		pods, refused := Pods(endpoints, peering.Networks.PodCIDRs, names, outside)
+		return wanted{exported: true, headless: true, pods: pods, refused: refused}, err
 	}
 	return wanted{exported: true, ports: Ports(service, endpoints)}, nil
 }
 
-// podNames returns the pods of a namespace among endpoints, by address.
+// podNames returns the pods of a namespace among endpoints, by address, and "" for those of others.
 func (r *Reconciler) podNames(ctx context.Context, namespace string,
 	endpoints []discoveryv1.EndpointSlice) (map[netip.Addr]string, error) {
 	out := map[netip.Addr]string{}
@@ -353,12 +362,26 @@ func (r *Reconciler) podNames(ctx context.Context, namespace string,
 			if err != nil {
 				return nil, err
 			}
-			if p != nil && p.Namespace == namespace {
+			switch {
+			case p != nil && p.Namespace == namespace:
 				out[ip] = p.Name
+			case p != nil:
+				out[ip] = ""
 			}
 		}
 	}
 	return out, nil
+}
+
+// outside are the hosts outside the cluster that may be exported.
+func (r *Reconciler) outside(ctx context.Context, peering *v1alpha1.PeeringSpec) (external.Hosts, error) {
+	var nodes corev1.NodeList
+	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return external.Hosts{}, fmt.Errorf("list Nodes: %w", err)
+	}
+	apiServers, err := index.APIServers(ctx, r)
+	hosts, _ := external.For(peering, nodes.Items, apiServers) // gateways tell what is wrong with the ranges
+	return hosts, err
 }
 
 func (r *Reconciler) graceOver(a *v1alpha1.IngressAllocation) bool {
@@ -412,6 +435,11 @@ func decide(allocator *Allocator, service types.NamespacedName, before v1alpha1.
 			}
 			v.again = time.Minute
 			set(metav1.ConditionFalse, v1alpha1.ReasonBlockExhausted, message+": "+why.Error())
+			return v
+		}
+		if w.refused != nil {
+			v.again = time.Minute
+			set(metav1.ConditionFalse, v1alpha1.ReasonHostRefused, w.refused.Error())
 			return v
 		}
 		set(metav1.ConditionTrue, v1alpha1.ReasonAllocated, "other clusters reach each pod by its address")

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -132,6 +133,22 @@ func slices(ctx context.Context, c client.Reader, field string,
 		return nil, fmt.Errorf("list the EndpointSlices of %s: %w", key, err)
 	}
 	return list.Items, nil
+}
+
+// APIServers returns the addresses of the cluster's API servers, which they keep in an EndpointSlice themselves.
+func APIServers(ctx context.Context, c client.Reader) ([]netip.Addr, error) {
+	endpoints, err := SlicesOf(ctx, c, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "kubernetes"})
+	var out []netip.Addr
+	for i := range endpoints {
+		for _, e := range endpoints[i].Endpoints {
+			for _, text := range e.Addresses {
+				if ip, err := netip.ParseAddr(text); err == nil {
+					out = append(out, ip.Unmap())
+				}
+			}
+		}
+	}
+	return out, err
 }
 
 // Service returns nil when there is none.

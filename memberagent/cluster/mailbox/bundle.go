@@ -233,7 +233,11 @@ func (r *Bundles) routes(ctx context.Context, peering *v1alpha1.Peering) (export
 	if err := r.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
 		return exports.Routes{}, fmt.Errorf("list NodeNetworks: %w", err)
 	}
-	return exports.RoutesTo(nodes.Items, networks.Items, peering.Spec.Networks.PodCIDRs), nil
+	apiServers, err := index.APIServers(ctx, r)
+	if err != nil {
+		return exports.Routes{}, err
+	}
+	return exports.RoutesTo(nodes.Items, networks.Items, &peering.Spec, apiServers), nil
 }
 
 // describe returns an export, unless its Service cannot be exported. last is what was reported last.
