@@ -21,7 +21,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newClusterCommand(), newNodeCommand(), newProbeCommand(), newVersionCommand())
+	root.AddCommand(newClusterCommand(), newNodeCommand(), newProbeCommand(), newStateCommand(), newVersionCommand())
 	if err := root.ExecuteContext(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
