@@ -153,8 +153,8 @@ func placeOf(file string) (dir string, isObject bool) {
 	return "", false
 }
 
-// object decodes one, of a kind that this command knows, and with a name that an API server would have let it have: it is
-// put into command lines.
+// object decodes one, of a kind that this command knows, and with a name that an API server would have let it have: it
+// is put into command lines.
 func (u *unpacking) object(text []byte) (client.Object, error) {
 	decoded, _, err := u.decoder.Decode(text, nil, nil)
 	if err != nil {
@@ -214,7 +214,8 @@ func (u *unpacking) snapshot() (*snapshot, error) {
 
 func (u *unpacking) place(dir string, r *placeRecord) (place, error) {
 	if r.Context != "" && !contextName.MatchString(r.Context) {
-		return place{}, fmt.Errorf("context %q of %s: letters, digits and ._@:/+- were expected", clip.Text(r.Context, 100), dir)
+		return place{}, fmt.Errorf("context %q of %s: letters, digits and ._@:/+- were expected",
+			clip.Text(r.Context, 100), dir)
 	}
 	p := r.place()
 	p.objects = u.objects[dir]

@@ -131,7 +131,8 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 			return out.Bytes()
 		}()},
 		{"cut short", "unexpected EOF", packed(t, manifest)[:60]},
-		{"a link", "neither a file nor a directory", packed(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "g/x", Linkname: "/"})},
+		{"a link", "neither a file nor a directory", packed(t,
+			tar.Header{Typeflag: tar.TypeSymlink, Name: "g/x", Linkname: "/"})},
 		{"a hard link", "neither a file", packed(t, tar.Header{Typeflag: tar.TypeLink, Name: "g/x", Linkname: "g/y"})},
 		{"a device", "neither a file", packed(t, tar.Header{Typeflag: tar.TypeChar, Name: "g/x"})},
 		{"a path outside", "no path within", packed(t, file("g/../../etc/passwd", "x"))},

@@ -98,7 +98,8 @@ func (d *diagnoses) run(ctx context.Context, list ...diagnosed) error {
 }
 
 func addFrom(f *pflag.FlagSet, from *string) {
-	f.StringVar(from, "from", "", "check what gather has written to this file, as of the time it was taken, and ask nobody")
+	f.StringVar(from, "from", "",
+		"check what gather has written to this file, as of the time it was taken, and ask nobody")
 }
 
 // take reads the snapshot that is to be checked.

@@ -34,9 +34,10 @@ func newGather(o *options) *cobra.Command {
 	g := &gathering{options: o}
 	cmd := &cobra.Command{
 		Use: "gather", Short: "Write all that support needs to one file", Args: cobra.NoArgs,
-		Long: `Write all that support needs to one file, a compressed archive: Sealane's objects and those that it depends on, of
-the Karmada API, the cluster that hosts Karmada and the members; events; logs of the controller, the agents and the DNS;
-and of each node's kernel what Sealane has there. diagnose --from checks it later, elsewhere, with the same verdicts.
+		Long: `Write all that support needs to one file, a compressed archive: Sealane's objects and those that it depends on,
+of the Karmada API, the cluster that hosts Karmada and the members; events; logs of the controller, the agents and the
+DNS; and of each node's kernel what Sealane has there. diagnose --from checks it later, elsewhere, with the
+same verdicts.
 
 No Secret is read, and private keys, tokens, passwords and the values of environment variables are taken out of the
 rest. Look at it before you send it: names and addresses of clusters, nodes, namespaces and services are in it.
@@ -51,7 +52,8 @@ right to execute in the node agents' pods. What cannot be read is said in the fi
 	}
 	f := cmd.Flags()
 	f.StringSliceVarP(&g.clusters, "clusters", "C", nil, "members to gather from (default: all)")
-	f.StringVarP(&g.file, "output", "o", "", "file to write, or - for the standard output (default: sealane-gather-TIME.tgz)")
+	f.StringVarP(&g.file, "output", "o", "",
+		"file to write, or - for the standard output (default: sealane-gather-TIME.tgz)")
 	f.DurationVar(&g.logsSince, "logs-since", time.Hour, "how far back logs go; 0 leaves them out")
 	f.Int64Var(&g.logBytes, "log-bytes", 1<<20, "how much of each container's log to keep, the newest")
 	f.DurationVar(&g.memberTimeout, "member-timeout", defaultMemberTimeout, "how long to wait for each member")
@@ -150,7 +152,7 @@ func (g *gathering) write(ctx context.Context, s *snapshot, out io.Writer, p *pr
 			p.warn("%s: %s", at.dir, why)
 			continue
 		}
-		r := &placeReader{gathering: g, archive: a, placed: at, namespace: v1alpha1.Namespace}
+		r := &placeReader{gathering: g, archive: a, gatheredPlace: at, namespace: v1alpha1.Namespace}
 		if at.dir == hostDir {
 			r.namespace = g.host.namespace
 		}
@@ -162,20 +164,21 @@ func (g *gathering) write(ctx context.Context, s *snapshot, out io.Writer, p *pr
 	return a, a.close(s)
 }
 
-// placed is a place of a snapshot with its directory, and the kinds that people read and no check goes by.
-type placed struct {
+// gatheredPlace is a place of a snapshot with its directory, and the kinds that people read and no check goes by.
+type gatheredPlace struct {
 	dir   string
 	place *place
 	extra []source
 }
 
-func (s *snapshot) places() []placed {
-	out := []placed{{karmadaDir, &s.karmada, []source{
+func (s *snapshot) places() []gatheredPlace {
+	out := []gatheredPlace{{karmadaDir, &s.karmada, []source{
 		listed("ExportRecord", func() client.ObjectList { return &v1alpha1.ExportRecordList{} }),
 	}}, {hostDir, &s.host, nil}}
 	for i := range s.members {
-		out = append(out, placed{path.Join(membersDir, s.members[i].name), &s.members[i], []source{
-			listed("Lease", func() client.ObjectList { return &coordinationv1.LeaseList{} }, client.InNamespace(v1alpha1.Namespace)),
+		out = append(out, gatheredPlace{path.Join(membersDir, s.members[i].name), &s.members[i], []source{
+			listed("Lease", func() client.ObjectList { return &coordinationv1.LeaseList{} },
+				client.InNamespace(v1alpha1.Namespace)),
 			listed("GlobalAllocation", func() client.ObjectList { return &v1alpha1.GlobalAllocationList{} }),
 			listed("GlobalIngressIP", func() client.ObjectList { return &v1alpha1.GlobalIngressIPList{} }),
 			listed("GlobalEgressIP", func() client.ObjectList { return &v1alpha1.GlobalEgressIPList{} }),

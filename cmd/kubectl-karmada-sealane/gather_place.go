@@ -35,7 +35,7 @@ const (
 type placeReader struct {
 	*gathering
 	*archive
-	placed
+	gatheredPlace
 	// namespace of Sealane's there.
 	namespace string
 	clientset kubernetes.Interface
@@ -180,7 +180,8 @@ func (r *placeReader) state(ctx context.Context, pod *corev1.Pod) (string, error
 	}
 	out, said := &bounded{limit: maxState}, &bounded{limit: 1 << 10}
 	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: said}); err != nil {
-		return out.String(), fmt.Errorf("execute sealane-agent state: %w: %s", err, oneLine(cmp.Or(said.String(), "no output")))
+		return out.String(), fmt.Errorf("execute sealane-agent state: %w: %s", err,
+			oneLine(cmp.Or(said.String(), "no output")))
 	}
 	return out.String(), nil
 }

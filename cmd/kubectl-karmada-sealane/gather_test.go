@@ -118,7 +118,8 @@ func (k *karmada) secretive(t *testing.T) {
 			"kubeconfig.conf": "users:\n- user:\n    token: " + aToken + "\n    client-key-data: " +
 				base64.StdEncoding.EncodeToString([]byte(aPEM)) + "\n    password: " + aPassword + "\n"}},
 		pod,
-		&corev1.Event{ObjectMeta: ours("some-event"), Message: "said Bearer " + aToken + " and " + aPrivateKey, Reason: "Said",
+		&corev1.Event{ObjectMeta: ours("some-event"), Message: "said Bearer " + aToken + " and " + aPrivateKey,
+			Reason:         "Said",
 			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "x", Namespace: v1alpha1.Namespace}},
 	}
 	for _, o := range objects {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodestate writes for people what the kernel of this node has that Sealane's packets depend on. It reads alone,
+// Package nodestate writes for people what the kernel of this node has that Sealane's packets depend on. It only reads,
 // and writes no key but public ones.
 package nodestate
 
@@ -32,8 +32,8 @@ type section struct {
 	lines func(context.Context) ([]string, error)
 }
 
-// Write writes the state of the network namespace of this process. What cannot be read is said in its place; an error is
-// one of writing. The directory is /proc/sys/net, or a mount of it.
+// Write writes the state of the network namespace of this process. What cannot be read is said in its place; an error
+// is one of writing. The directory is /proc/sys/net, or a mount of it.
 func Write(ctx context.Context, out io.Writer, sysctlDir string) error {
 	sections := []section{
 		{"links and addresses", links}, {"rules", rules}, {"routes", routes}, {"neighbours of our links", neighbours},

@@ -68,7 +68,8 @@ func TestTheStateIsWrittenWithoutKeys(t *testing.T) {
 	rule := netlink.NewRule()
 	rule.Table, rule.Priority = plan.OutboundTable, plan.OutboundPriority
 	must(t, netlink.RuleAdd(rule))
-	out, err := exec.CommandContext(t.Context(), "nft", "add table ip sealane; add chain ip sealane gathered").CombinedOutput()
+	const table = "add table ip sealane; add chain ip sealane gathered"
+	out, err := exec.CommandContext(t.Context(), "nft", table).CombinedOutput()
 	if err != nil {
 		t.Fatalf("nft: %v: %s", err, out)
 	}

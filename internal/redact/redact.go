@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package redact takes out of objects and texts what opens something: private and preshared keys, tokens, passwords. What
-// it cannot tell from such a thing it takes out too.
+// Package redact takes out of objects and texts what opens something: private and preshared keys, tokens, passwords.
+// What it cannot tell from such a thing it takes out too.
 package redact
 
 import (
@@ -79,7 +79,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // Object redacts an object as JSON decodes it, and what it holds of others.
 func (r *Redactor) Object(o map[string]any) { r.fields(o) }
 
-// fields redacts texts in place. The values of environment variables go whatever they are, and so do the data of Secrets.
+// fields redacts texts in place. The values of environment variables go whatever they are, as do the data of Secrets.
 func (r *Redactor) fields(o map[string]any) {
 	secret := o["kind"] == "Secret"
 	for name, v := range o {

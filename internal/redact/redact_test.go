@@ -71,8 +71,10 @@ func TestTextsKeepTheRest(t *testing.T) {
 // TestObjectsLoseWhatOpensSomething by the names of fields and by their values, at any depth.
 func TestObjectsLoseWhatOpensSomething(t *testing.T) {
 	const text = `{"kind":"DaemonSet","metadata":{"name":"web","annotations":{
-	"kubectl.kubernetes.io/last-applied-configuration":"{\"secret-1\":1}","example.org/join-token":"secret-2","note":"kept-1"}},
-	"spec":{"containers":[{"env":[{"name":"A","value":"secret-3"},{"name":"B","valueFrom":{"secretKeyRef":{"name":"kept-2"}}}],
+	"kubectl.kubernetes.io/last-applied-configuration":"{\"secret-1\":1}","example.org/join-token":"secret-2",
+	"note":"kept-1"}},
+	"spec":{"containers":[{"env":[{"name":"A","value":"secret-3"},
+	{"name":"B","valueFrom":{"secretKeyRef":{"name":"kept-2"}}}],
 	"args":["--token","secret-10","kept-3","--password=secret-4"]}],"publicKey":"` + public + `",
 	"message":"{\"publicKey\":\"` + other + `\"}","other":"` + private + `",
 	"manifests":[{"kind":"Secret","metadata":{"name":"kept-4"},"data":{"a":"secret-5"},"stringData":{"b":"secret-6"}}],

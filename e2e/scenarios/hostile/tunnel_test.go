@@ -205,7 +205,7 @@ func (h *hostile) count(ctx context.Context, a attack) (int, error) {
 const (
 	notToNodes   = `iifname "sl-c*" ip daddr @nodes`
 	notBehind    = `iifname "sl-c*" counter`
-	notToHost    = `iifname "sl-*" ip daddr @pods ct state new`
+	notToHost    = `iifname "sl-*" ip daddr @pods ct state invalid,new,untracked`
 	notFromNode  = `udp dport 4800 ip saddr != @nodes`
 	notAtPodAddr = `udp dport 4800 ip daddr != @nodes fib daddr type local`
 )
