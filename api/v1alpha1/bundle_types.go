@@ -39,8 +39,8 @@ type Backend struct {
 	// IP of the pod or external host.
 	IP string `json:"ip"`
 	// GlobalIP is the pod's own address in its cluster's block of global addresses, if it is behind a headless Service.
-	// Exports have it. In imports it stands in IP.
-	// +kubebuilder:validation:MaxLength=15
+	// It is of the family of IP. Exports have it. In imports it stands in IP.
+	// +kubebuilder:validation:MaxLength=45
 	// +optional
 	GlobalIP string `json:"globalIP,omitempty"`
 	// Hostname of the endpoint, for headless names.
@@ -116,6 +116,10 @@ type Export struct {
 	// +kubebuilder:validation:MaxLength=15
 	// +optional
 	GlobalIP string `json:"globalIP,omitempty"`
+	// GlobalIPv6 is its address of IPv6 there.
+	// +kubebuilder:validation:MaxLength=45
+	// +optional
+	GlobalIPv6 string `json:"globalIPv6,omitempty"`
 	// Backends of the Service.
 	// +listType=atomic
 	// +optional

@@ -41,6 +41,10 @@ type IngressAllocation struct {
 	// +kubebuilder:validation:MaxLength=15
 	// +optional
 	IP string `json:"ip,omitempty"`
+	// IPv6 is its address of IPv6, which is determined by IP.
+	// +kubebuilder:validation:MaxLength=45
+	// +optional
+	IPv6 string `json:"ipv6,omitempty"`
 	// Ports of the service and their backends, sorted by protocol and port.
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=atomic
@@ -62,9 +66,9 @@ type PodEgressAllocation struct {
 	// Selected says that the GlobalEgressIP selects pods, and does not mean all of its namespace.
 	// +optional
 	Selected bool `json:"selected,omitempty"`
-	// Pods are the IPv4 addresses, sorted, of the pods whose connections have these addresses.
-	// +kubebuilder:validation:MaxItems=4000
-	// +kubebuilder:validation:items:MaxLength=15
+	// Pods are the addresses, sorted, of the pods whose connections have these addresses: of each pod one of each family.
+	// +kubebuilder:validation:MaxItems=8000
+	// +kubebuilder:validation:items:MaxLength=45
 	// +listType=atomic
 	// +optional
 	Pods []string `json:"pods,omitempty"`

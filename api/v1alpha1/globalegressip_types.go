@@ -44,6 +44,11 @@ type GatewayAddresses struct {
 	First string `json:"first"`
 	// Last address.
 	Last string `json:"last"`
+	// FirstIPv6 and LastIPv6 are those of IPv6 of the same numbers.
+	// +optional
+	FirstIPv6 string `json:"firstIPv6,omitempty"`
+	// +optional
+	LastIPv6 string `json:"lastIPv6,omitempty"`
 }
 
 // GlobalEgressIPSpec says whose connections are to have addresses of their own.
@@ -76,10 +81,10 @@ type GlobalEgressIPStatus struct {
 	// +listType=atomic
 	// +optional
 	Addresses []GatewayAddresses `json:"addresses,omitempty"`
-	// Pods are the IPv4 addresses, sorted, of the pods whose connections have these addresses. Pods of the host network
-	// are not among them.
-	// +kubebuilder:validation:MaxItems=4000
-	// +kubebuilder:validation:items:MaxLength=15
+	// Pods are the addresses, sorted, of the pods whose connections have these addresses: of each pod one of each family.
+	// Pods of the host network are not among them.
+	// +kubebuilder:validation:MaxItems=8000
+	// +kubebuilder:validation:items:MaxLength=45
 	// +listType=atomic
 	// +optional
 	Pods []string `json:"pods,omitempty"`

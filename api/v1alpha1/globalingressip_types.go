@@ -56,7 +56,7 @@ type GlobalPort struct {
 	Port int32 `json:"port"`
 	// Backends that are ready, sorted. Connections are spread over them by a hash of the client's address and port,
 	// which is the same on every gateway.
-	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:MaxItems=2000
 	// +listType=atomic
 	// +optional
 	Backends []GlobalBackend `json:"backends,omitempty"`
@@ -68,14 +68,22 @@ type GlobalPod struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// IP of the pod; empty once it is gone.
+	// IP of the pod; empty once it is gone, and where it has none of IPv4.
 	// +kubebuilder:validation:MaxLength=15
 	// +optional
 	IP string `json:"ip,omitempty"`
+	// IPv6 address of the pod; empty once it is gone, and where it has none.
+	// +kubebuilder:validation:MaxLength=45
+	// +optional
+	IPv6 string `json:"ipv6,omitempty"`
 	// GlobalIP is the address by which others reach the pod; empty while none is left.
 	// +kubebuilder:validation:MaxLength=15
 	// +optional
 	GlobalIP string `json:"globalIP,omitempty"`
+	// GlobalIPv6 is the one of IPv6, which is determined by GlobalIP.
+	// +kubebuilder:validation:MaxLength=45
+	// +optional
+	GlobalIPv6 string `json:"globalIPv6,omitempty"`
 	// ReleasedAt is when the pod was ready no more, or its service not exported any more.
 	// +optional
 	ReleasedAt *metav1.Time `json:"releasedAt,omitempty"`
@@ -88,6 +96,10 @@ type GlobalIngressIPStatus struct {
 	// +kubebuilder:validation:MaxLength=15
 	// +optional
 	IP string `json:"ip,omitempty"`
+	// IPv6 is its address of IPv6, which is determined by IP.
+	// +kubebuilder:validation:MaxLength=45
+	// +optional
+	IPv6 string `json:"ipv6,omitempty"`
 	// Ports of the service and their backends, sorted by protocol and port.
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=atomic

@@ -46,6 +46,15 @@ type GlobalnetSpec struct {
 	// +kubebuilder:validation:Maximum=26
 	// +optional
 	BlockPrefixLength int32 `json:"blockPrefixLength,omitempty"`
+
+	// IPv6CIDR is the pool of IPv6: a /48 of fd00::/8 that no cluster's networks may overlap. Each cluster that has a
+	// block has a part of this too, which its block alone determines: a block of /16 has a /64. A member that is accepted
+	// keeps what it has.
+	// +kubebuilder:default="fd5e:a1a4:e242::/48"
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 6 && cidr(self).masked() == cidr(self) && cidr(self).prefixLength() == 48 && cidr('fd00::/8').containsCIDR(cidr(self))",message="ipv6CIDR is a /48 of fd00::/8 without host bits, such as fd5e:a1a4:e242::/48"
+	// +optional
+	IPv6CIDR string `json:"ipv6CIDR,omitempty"`
 }
 
 // GlobalnetOverride is what is stated of one cluster's global addresses.

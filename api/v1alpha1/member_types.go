@@ -109,6 +109,9 @@ type MemberStatus struct {
 	// GlobalCIDR is the cluster's block of global addresses; empty if it has none.
 	// +optional
 	GlobalCIDR string `json:"globalCIDR,omitempty"`
+	// GlobalIPv6CIDR is what that block has of IPv6.
+	// +optional
+	GlobalIPv6CIDR string `json:"globalIPv6CIDR,omitempty"`
 	// GlobalScope says to which clusters it is known by that block, and not by Networks.
 	// +optional
 	GlobalScope GlobalScope `json:"globalScope,omitempty"`

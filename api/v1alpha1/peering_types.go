@@ -14,6 +14,10 @@ type RemoteCluster struct {
 	// +kubebuilder:validation:MaxLength=18
 	// +optional
 	GlobalCIDR string `json:"globalCIDR,omitempty"`
+	// GlobalIPv6CIDR is what that block has of IPv6.
+	// +kubebuilder:validation:MaxLength=43
+	// +optional
+	GlobalIPv6CIDR string `json:"globalIPv6CIDR,omitempty"`
 	// Translated says that this cluster is known there by its own global CIDR: gateways translate what passes between
 	// the two.
 	// +optional
@@ -64,6 +68,9 @@ type PeeringSpec struct {
 	// GlobalCIDR is this cluster's block of global addresses; empty if it has none.
 	// +optional
 	GlobalCIDR string `json:"globalCIDR,omitempty"`
+	// GlobalIPv6CIDR is what that block has of IPv6.
+	// +optional
+	GlobalIPv6CIDR string `json:"globalIPv6CIDR,omitempty"`
 	// ExternalCIDRs are where hosts outside all clusters are that this cluster may export.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=18

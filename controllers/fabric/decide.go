@@ -82,7 +82,10 @@ type state struct {
 	// all of them, or its rivals, whose networks it overlaps.
 	block           netip.Prefix
 	recorded, toAll bool
-	rivals          map[string]bool
+	// blockIPv6 is what the block has of IPv6, and recordedIPv6 says that this is recorded.
+	blockIPv6    netip.Prefix
+	recordedIPv6 bool
+	rivals       map[string]bool
 	// failed are the revisions of node agents that have failed there.
 	failed []string
 	// remote is what the others are told.
@@ -375,7 +378,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
 	if s.accepted && s.active() {
 		spec.Networks = s.force.Networks()
 		if s.recorded {
-			spec.GlobalCIDR = s.block.String()
+			spec.GlobalCIDR, spec.GlobalIPv6CIDR = s.block.String(), s.toldIPv6()
 		}
 		spec.ExternalCIDRs = external(set, s.name())
 		for _, other := range states {
@@ -440,7 +443,8 @@ func keysWanted(set v1alpha1.ClusterSet, record v1alpha1.Member) v1alpha1.Peerin
 // same compares two specs. Most of them is remote clusters, which reflection would be slow with.
 func same(a, b v1alpha1.PeeringSpec) bool {
 	remotes := slices.EqualFunc(a.RemoteClusters, b.RemoteClusters, func(x, y v1alpha1.RemoteCluster) bool {
-		return x.Name == y.Name && x.GlobalCIDR == y.GlobalCIDR && x.Translated == y.Translated &&
+		return x.Name == y.Name && x.GlobalCIDR == y.GlobalCIDR && x.GlobalIPv6CIDR == y.GlobalIPv6CIDR &&
+			x.Translated == y.Translated &&
 			slices.Equal(x.Networks.PodCIDRs, y.Networks.PodCIDRs) &&
 			slices.Equal(x.Networks.ServiceCIDRs, y.Networks.ServiceCIDRs) &&
 			slices.EqualFunc(x.Endpoints, y.Endpoints, func(x, y v1alpha1.Endpoint) bool {

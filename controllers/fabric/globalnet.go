@@ -66,6 +66,11 @@ func (w *spaces) restoreBlock(s *state) {
 	if _, ok := w.blocks.Take(s.name(), block); ok {
 		s.block, s.recorded = block, true
 		s.toAll = status.GlobalScope == v1alpha1.GlobalToAll
+		s.blockIPv6 = w.blocks.IPv6(block)
+		if recorded, err := globalnet.ParseIPv6(status.GlobalIPv6CIDR, block); err == nil {
+			s.blockIPv6, s.recordedIPv6 = recorded, true
+		}
+		w.blocks.TakeIPv6(s.name(), s.blockIPv6)
 	}
 }
 
@@ -108,10 +113,13 @@ func (s *state) shared() claim.Claim {
 	if s.toAll {
 		c = claim.Claim{Nodes: s.force.Nodes}
 	}
-	if s.block.IsValid() {
-		c.Pods = append(slices.Clip(c.Pods), s.block)
-	}
+	c.Pods = append(slices.Clip(c.Pods), s.blocks()...)
 	return c
+}
+
+// blocks are a member's block and what it has of IPv6.
+func (s *state) blocks() []netip.Prefix {
+	return slices.DeleteFunc([]netip.Prefix{s.block, s.blockIPv6}, func(p netip.Prefix) bool { return !p.IsValid() })
 }
 
 // assign gives those of the members a block that have none, or nobody. Nobody is told of it before it is recorded:
@@ -130,7 +138,8 @@ func (w *spaces) assign(names []string) ([]*state, error) {
 		return nil, err
 	}
 	for i, s := range without {
-		s.block = blocks[i]
+		s.block, s.blockIPv6 = blocks[i], w.blocks.IPv6(blocks[i])
+		w.blocks.TakeIPv6(s.name(), s.blockIPv6)
 	}
 	return without, nil
 }
@@ -177,7 +186,7 @@ func (w *spaces) admitGlobal(s *state, c claim.Claim, toAll bool) (reason, messa
 	}
 	for _, m := range got {
 		if m != s && m.accepted {
-			w.shared.Take(m.name(), claim.Claim{Pods: []netip.Prefix{m.block}}, nil)
+			w.shared.Take(m.name(), claim.Claim{Pods: m.blocks()}, nil)
 		}
 	}
 	s.toAll = s.toAll || toAll
@@ -230,6 +239,7 @@ func (w *spaces) tell(s, other *state, remote v1alpha1.RemoteCluster) (v1alpha1.
 	}
 	if byBlock {
 		remote.Networks, remote.GlobalCIDR = claim.Claim{}.Networks(), other.block.String()
+		remote.GlobalIPv6CIDR = other.toldIPv6()
 	}
 	return remote, true
 }
@@ -278,6 +288,22 @@ func (s *state) mayRoute(block netip.Prefix) bool {
 		p, err := netfacts.ParseGlobal(r.GlobalCIDR)
 		return err == nil && p.Overlaps(block)
 	})
+}
+
+// toldIPv6 is what members are told that a block has of IPv6: what is recorded.
+func (s *state) toldIPv6() string {
+	if !s.recordedIPv6 {
+		return ""
+	}
+	return s.blockIPv6.String()
+}
+
+// globalIPv6 returns what a member's block has of IPv6, as it is recorded.
+func (s *state) globalIPv6() string {
+	if !s.blockIPv6.IsValid() {
+		return ""
+	}
+	return s.blockIPv6.String()
 }
 
 // global returns a member's block and who knows it by that, as they are recorded.

@@ -43,6 +43,7 @@ func memberStatus(s *state, states []*state, meshes meshes, down []pair, now tim
 	status.Connections, status.Nodes = connections(s, states, meshes), s.nodes
 	status.FailedRevisions = s.failed
 	status.GlobalCIDR, status.GlobalScope = s.global()
+	status.GlobalIPv6CIDR = s.globalIPv6()
 	status.OverlappingClusters = slices.Sorted(maps.Keys(s.rivals))
 	if !s.active() {
 		// It has released its networks, and somebody else may have them when it comes back.

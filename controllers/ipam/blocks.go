@@ -45,8 +45,10 @@ type Blocks struct {
 	pool globalnet.Pool
 	// taken holds blocks by cluster, and networks what others have, described for people.
 	taken, networks netfacts.Owners
-	of              map[string][]netip.Prefix
-	left            map[netip.Prefix]bool
+	// ipv6 holds what clusters have of IPv6.
+	ipv6 netfacts.Owners
+	of   map[string][]netip.Prefix
+	left map[netip.Prefix]bool
 }
 
 // NewBlocks returns the blocks of a pool, none of which is taken. Without a range only stated ones are given.
@@ -65,6 +67,16 @@ func (b *Blocks) Take(cluster string, block netip.Prefix) (owner string, ok bool
 	return "", true
 }
 
+// TakeIPv6 notes what a cluster has of IPv6. No other has it that has another block.
+func (b *Blocks) TakeIPv6(cluster string, p netip.Prefix) {
+	if p.IsValid() {
+		b.ipv6.Add(p, cluster)
+	}
+}
+
+// IPv6 returns what a block from the pool has of IPv6.
+func (b *Blocks) IPv6(block netip.Prefix) netip.Prefix { return globalnet.IPv6(b.pool.IPv6, block) }
+
 // Keep notes a block that a cluster had, and has no more unless it was taken. The cluster will get it again.
 func (b *Blocks) Keep(cluster string, block netip.Prefix) {
 	if slices.Contains(b.of[cluster], block) {
@@ -72,6 +84,7 @@ func (b *Blocks) Keep(cluster string, block netip.Prefix) {
 	}
 	if _, ok := b.Take(cluster, block); ok {
 		b.left[block] = true
+		b.TakeIPv6(cluster, b.IPv6(block))
 	}
 }
 
@@ -83,6 +96,9 @@ func (b *Blocks) Reclaim(network netip.Prefix, what string) { b.networks.Remove(
 
 // Overlaps returns a block of another cluster that a network overlaps, and whose it is.
 func (b *Blocks) Overlaps(network netip.Prefix, cluster string) (netfacts.Owned, bool) {
+	if network.Addr().Is6() {
+		return b.ipv6.Overlap(network, cluster)
+	}
 	return b.taken.Overlap(network, cluster)
 }
 
@@ -170,6 +186,13 @@ func (b *Blocks) conflict(cluster string, block netip.Prefix) string {
 	}
 	if network, ok := b.networks.Overlap(block, ""); ok {
 		return fmt.Sprintf("%s, %s", network.Prefix, network.Owner)
+	}
+	ipv6 := b.IPv6(block)
+	if !ipv6.IsValid() {
+		return ""
+	}
+	if network, ok := b.networks.Overlap(ipv6, ""); ok {
+		return fmt.Sprintf("%s, %s, with what it has of IPv6, %s", network.Prefix, network.Owner, ipv6)
 	}
 	return ""
 }

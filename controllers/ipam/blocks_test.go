@@ -59,6 +59,37 @@ func TestConflictsNameBoth(t *testing.T) {
 	}
 }
 
+// TestIPv6OfBlocks: a block is not given whose IPv6 is a cluster's network, and what a network overlaps is found.
+func TestIPv6OfBlocks(t *testing.T) {
+	p, err := globalnet.PoolOf(v1alpha1.GlobalnetSpec{CIDRs: []string{"242.0.0.0/14"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := ipam.NewBlocks(p)
+	b.Avoid(prefix("fd5e:a1a4:e242:f200::/64"), "pods of cluster c1")
+	b.Avoid(prefix("fd5e:a1a4:e242:f201::7/128"), "a node of cluster c2")
+	b.Keep("gone", prefix("242.2.0.0/16"))
+	got, err := b.Assign("g1", netip.Prefix{})
+	if err != nil || got != prefix("242.3.0.0/16") || b.IPv6(got) != prefix("fd5e:a1a4:e242:f203::/64") {
+		t.Fatalf("got %v with %v of IPv6, %v", got, b.IPv6(got), err)
+	}
+	b.TakeIPv6("g1", b.IPv6(got))
+	if _, err := b.Assign("g2", netip.Prefix{}); ipam.Reason(err) != ipam.ReasonPoolExhausted {
+		t.Errorf("another block: %v", err)
+	}
+	_, err = b.Assign("g2", prefix("242.1.0.0/24"))
+	if ipam.Reason(err) != ipam.ReasonBlockConflict || !strings.Contains(err.Error(), "a node of cluster c2") ||
+		!strings.Contains(err.Error(), "fd5e:a1a4:e242:f201::/120") {
+		t.Errorf("a stated block: %v", err)
+	}
+	for network, owner := range map[string]string{"fd5e:a1a4:e242:f203:5::/80": "g1", "fd5e:a1a4:e242:f202::/64": "gone",
+		"fd5e:a1a4:e242:f204::/64": "", "242.3.7.0/24": "g1"} {
+		if found, ok := b.Overlaps(prefix(network), ""); ok != (owner != "") || found.Owner != owner {
+			t.Errorf("%s overlaps what %q has, want %q", network, found.Owner, owner)
+		}
+	}
+}
+
 func TestExhaustion(t *testing.T) {
 	b := ipam.NewBlocks(pool(t, 18, "242.0.0.0/16"))
 	b.Take("g1", prefix("242.0.0.0/18"))

@@ -30,6 +30,7 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/controllers/metrics"
+	"github.com/sealane-io/sealane/internal/globalnet"
 	"github.com/sealane-io/sealane/internal/netfacts"
 	"github.com/sealane-io/sealane/propagation"
 )
@@ -338,7 +339,12 @@ func globalOf(status v1alpha1.MemberStatus) Global {
 	if err != nil {
 		return Global{}
 	}
-	return Global{Block: block, ToAll: status.GlobalScope == v1alpha1.GlobalToAll, Overlapping: status.OverlappingClusters}
+	ipv6, err := globalnet.ParseIPv6(status.GlobalIPv6CIDR, block)
+	if err != nil {
+		ipv6 = netip.Prefix{}
+	}
+	return Global{Block: block, IPv6: ipv6, ToAll: status.GlobalScope == v1alpha1.GlobalToAll,
+		Overlapping: status.OverlappingClusters}
 }
 
 // acceptedSince is when a Member was created or, if that is later, accepted.

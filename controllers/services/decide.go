@@ -216,7 +216,7 @@ func newMembers(all []Member) []*member {
 		out = append(out, &member{
 			Member: m,
 			networks: networks{netfacts.Set(m.Pods), netfacts.Set(m.Services), netfacts.Set(m.Nodes), m.Global.Block,
-				!m.Global.ToAll},
+				m.Global.IPv6, !m.Global.ToAll},
 			before: map[key]v1alpha1.SeenExport{}, seen: map[key]v1alpha1.SeenExport{},
 			refused: map[key]refusal{},
 			imports: []v1alpha1.Import{}, conditions: []v1alpha1.ExportCondition{},

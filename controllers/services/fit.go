@@ -244,8 +244,8 @@ func (a *accepted) leftOut() []string {
 		out = append(out, fmt.Sprintf("%d ClusterIPs left out: outside the cluster's accepted service CIDRs", a.foreignIPs))
 	}
 	if a.onlyIPv6 {
-		out = append(out, "not reached by clusters that know this one by its block of global addresses: these are of IPv4, "+
-			"and no pod is")
+		out = append(out, "not reached by clusters that know this one by its block of global addresses: it has none of "+
+			"IPv6, and no pod has another")
 	}
 	if a.withoutGlobal > 0 {
 		out = append(out, fmt.Sprintf("%d pods not reached by clusters that know this one by its block of global addresses: "+

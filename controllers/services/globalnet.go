@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/globalnet"
 )
@@ -14,6 +16,8 @@ import (
 type Global struct {
 	// Block of the cluster; invalid if it has none.
 	Block netip.Prefix
+	// IPv6 is what it has of IPv6; invalid if there is none.
+	IPv6 netip.Prefix
 	// ToAll says that all others know it by its block; else those do that Overlapping names.
 	ToAll       bool
 	Overlapping []string
@@ -57,17 +61,21 @@ func (a *accepted) external(b v1alpha1.Backend, n *networks) bool {
 	return true
 }
 
-// globalPods leaves the pods behind a headless service those of their global addresses that can be, and counts those of
-// IPv4 without. A pod has one address, whichever ports it is listed with.
-func (a *accepted) globalPods(block netip.Prefix) {
+// globalPods leaves the pods behind a headless service those of their global addresses that can be, and counts those
+// without. A pod has one address for each of its own, whichever ports it is listed with.
+func (a *accepted) globalPods(n *networks) {
 	headless := a.export.Settings.Type == v1alpha1.Headless
 	of := map[string]string{}
 	pods := map[string]bool{}
 	for i := range a.export.Backends {
 		for j := range a.export.Backends[i].Addresses {
 			b := &a.export.Backends[i].Addresses[j]
+			block := n.blockIPv6
+			if is4(b.IP) {
+				block = n.block
+			}
 			switch {
-			case !headless || !is4(b.IP):
+			case !headless || !block.IsValid():
 				b.GlobalIP = ""
 				continue
 			case b.GlobalIP != "":
@@ -83,7 +91,7 @@ func (a *accepted) globalPods(block netip.Prefix) {
 			pods[b.IP] = true
 		}
 	}
-	if headless && block.IsValid() {
+	if headless && n.block.IsValid() {
 		a.withoutGlobal = len(pods) - len(of)
 		a.onlyIPv6 = len(pods) == 0 && len(a.export.Backends) > 0
 	}
@@ -105,9 +113,11 @@ func ownGlobals(exports []accepted) {
 	}
 	for i := range exports {
 		a := &exports[i]
-		if ip := a.export.GlobalIP; ip != "" && !own(ip, owner{a.key(), ""}) {
-			a.export.GlobalIP = ""
-			a.sharedGlobal++
+		for _, ip := range []*string{&a.export.GlobalIP, &a.export.GlobalIPv6} {
+			if *ip != "" && !own(*ip, owner{a.key(), ""}) {
+				*ip = ""
+				a.sharedGlobal++
+			}
 		}
 		for _, g := range a.export.Backends {
 			for j := range g.Addresses {
@@ -122,22 +132,30 @@ func ownGlobals(exports []accepted) {
 	}
 }
 
-// translated puts a service's global address in the place of everything that importers cannot reach who know the
+// translated puts a service's global addresses in the place of everything that importers cannot reach who know the
 // cluster by its block. The pods of a headless service have addresses of their own.
 func translated(c *v1alpha1.ImportCluster, a *accepted, imported *v1alpha1.Import) {
 	if imported.Settings.Type == v1alpha1.Headless {
 		c.ClusterIPs, c.Backends = []string{}, byGlobal(c.Backends)
 		return
 	}
-	_, behind := count(c.Backends, true)
+	behind := 0
 	byName := portsByName(c, imported)
-	backends := first(c.Backends, false, -1)
-	c.ClusterIPs, c.Backends = []string{}, []v1alpha1.Backends{}
-	if a.export.GlobalIP == "" {
-		return
+	c.ClusterIPs = []string{}
+	for _, f := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
+		v4, ip := f == corev1.IPv4Protocol, a.export.GlobalIPv6
+		if v4 {
+			ip = a.export.GlobalIP
+		}
+		if ip == "" || !slices.Contains(a.export.Settings.IPFamilies, f) {
+			c.Backends = first(c.Backends, v4, -1)
+			continue
+		}
+		_, ready := count(c.Backends, v4)
+		behind = max(behind, ready)
+		c.ClusterIPs = append(c.ClusterIPs, ip)
+		c.Backends = replace(c.Backends, ip, byName)
 	}
-	c.ClusterIPs = append(c.ClusterIPs, a.export.GlobalIP)
-	c.Backends = replace(backends, a.export.GlobalIP, byName)
 	if behind > 0 && imported.Choice != nil && imported.Choice.Failover != nil {
 		n := int32(min(behind, maxPods+1))
 		c.ReadyBackends = &n

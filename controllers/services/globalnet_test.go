@@ -191,6 +191,68 @@ func TestPortsOfGlobalAddresses(t *testing.T) {
 	}
 }
 
+// TestGlobalAddressesOfIPv6: an importer gets an address of each family that service, block and report have.
+func TestGlobalAddressesOfIPv6(t *testing.T) {
+	const six = "fd5e:a1a4:e242:f201::a"
+	four, v6 := corev1.IPv4Protocol, corev1.IPv6Protocol
+	for _, c := range []struct {
+		name     string
+		families []corev1.IPFamily
+		global   string
+		noBlock  bool
+		want     string
+	}{
+		{"dual-stack", []corev1.IPFamily{four, v6}, six, false,
+			"242.1.0.10+" + six + " 242.1.0.10:80 " + six + ":80"},
+		{"IPv6 alone", []corev1.IPFamily{v6}, six, false, six + " " + six + ":80"},
+		{"IPv4 alone", []corev1.IPFamily{four}, six, false, "242.1.0.10 242.1.0.10:80"},
+		{"not reported", []corev1.IPFamily{four, v6}, "", false, "242.1.0.10 242.1.0.10:80"},
+		{"of another block", []corev1.IPFamily{four, v6}, "fd5e:a1a4:e242:f202::a", false, "242.1.0.10 242.1.0.10:80"},
+		{"of what is sent", []corev1.IPFamily{four, v6}, "fd5e:a1a4:e242:f201::8001", false, "242.1.0.10 242.1.0.10:80"},
+		{"that stands for none", []corev1.IPFamily{four, v6}, "fd5e:a1a4:e242:f201::1:a", false, "242.1.0.10 242.1.0.10:80"},
+		{"of a block without", []corev1.IPFamily{four, v6}, six, true, "242.1.0.10 242.1.0.10:80"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := web(1, withGlobalIP("242.1.0.10"))
+			e.Settings.IPFamilies, e.GlobalIPv6 = c.families, c.global
+			e.Backends = append(e.Backends, v1alpha1.Backends{Ports: e.Backends[0].Ports,
+				Addresses: []v1alpha1.Backend{{IP: "fd00:1::1", Ready: true, Serving: true}}})
+			if !slices.Contains(c.families, four) {
+				e.Backends = e.Backends[1:]
+			}
+			m := withBlock(cluster(1, e), 1, true)
+			m.Pods = append(m.Pods, netip.MustParsePrefix("fd00:1::/48"))
+			if !c.noBlock {
+				m.Global.IPv6 = netip.MustParsePrefix("fd5e:a1a4:e242:f201::/64")
+			}
+			d := Decide(Input{Shards: 1, Now: now, Members: []Member{m, cluster(2)}})
+			if got := endpointsIn(t, d, "c2", "c1"); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestGlobalPodsOfIPv6: each of a pod's addresses has its own, of its family.
+func TestGlobalPodsOfIPv6(t *testing.T) {
+	e := web(1, withPods("242.1.0.10", "fd5e:a1a4:e242:f201::b", ""))
+	six := e.Backends[0]
+	six.Addresses = []v1alpha1.Backend{
+		{IP: "fd00:1::1", Hostname: "web-0", Ready: true, Serving: true, GlobalIP: "fd5e:a1a4:e242:f201::a"},
+		{IP: "fd00:1::2", Hostname: "web-1", Ready: true, Serving: true, GlobalIP: "242.1.0.11"},
+		{IP: "fd00:1::3", Hostname: "web-2", Ready: true, Serving: true, GlobalIP: "fd5e:a1a4:e242:f201::c"}}
+	e.Backends = append(e.Backends, six)
+	e.Settings.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	m := withBlock(cluster(1, e), 1, true)
+	m.Pods = append(m.Pods, netip.MustParsePrefix("fd00:1::/48"))
+	m.Global.IPv6 = netip.MustParsePrefix("fd5e:a1a4:e242:f201::/64")
+	d := Decide(Input{Shards: 1, Now: now, Members: []Member{m, cluster(2)}})
+	const want = "web-0=242.1.0.10 web-0=fd5e:a1a4:e242:f201::a web-2=fd5e:a1a4:e242:f201::c"
+	if got := podsIn(d, "c2"); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestHeadlessInABlockIsToldSo: whoever exports a headless service is told of pods without a global address.
 func TestHeadlessInABlockIsToldSo(t *testing.T) {
 	for _, c := range []struct {

@@ -52,8 +52,8 @@ type accepted struct {
 	// foreignGlobal counts the global addresses left out that are not of the member's block, and sharedGlobal those that
 	// somebody else has.
 	foreignGlobal, sharedGlobal int
-	// withoutGlobal counts the pods of IPv4 behind a headless service that have no global address, in a cluster with a
-	// block, and onlyIPv6 says that none of its pods can have one.
+	// withoutGlobal counts the pods behind a headless service that have no global address of a family that the cluster's
+	// block has, and onlyIPv6 says that none of its pods can have one.
 	withoutGlobal int
 	onlyIPv6      bool
 	// hosts are the backends outside the cluster, which are reached by global addresses alone, and hostsToSome says that
@@ -79,7 +79,8 @@ func (a *accepted) withdrawn() bool { return !a.withdrawnAt.IsZero() }
 // networks of a member, for look-ups.
 type networks struct {
 	pods, services, nodes *netipx.IPSet
-	block                 netip.Prefix
+	// block of global addresses, and what it has of IPv6.
+	block, blockIPv6 netip.Prefix
 	// toSome says that some clusters do not know the member by its block.
 	toSome bool
 }
@@ -122,10 +123,10 @@ func accept(cluster string, e v1alpha1.Export, n *networks) (accepted, error) {
 	a.dropped = [2]string{exportmeta.Text("label", labels), exportmeta.Text("annotation", annotations)}
 	a.export.Remarks = exportmeta.Remarks(e.Remarks)
 	a.export.ClusterIPs = a.clusterIPs(e.ClusterIPs, n)
-	a.export.GlobalIP = a.globalIP(e.GlobalIP, n.block)
+	a.export.GlobalIP, a.export.GlobalIPv6 = a.globalIP(e.GlobalIP, n.block), a.globalIP(e.GlobalIPv6, n.blockIPv6)
 	a.export.Backends = a.backends(e.Backends, n)
 	a.onNodes(n)
-	a.globalPods(n.block)
+	a.globalPods(n)
 	return a, nil
 }
 
@@ -349,7 +350,7 @@ func compareBackends(a, b v1alpha1.Backend) int {
 func maxSize(e *v1alpha1.Export) int {
 	// Only in the values of annotations and in remarks do characters need escapes, of up to six bytes each.
 	const escaped = 6
-	size := 512 + len(e.GlobalIP) + len(e.Namespace) + len(e.Name)
+	size := 512 + len(e.GlobalIP) + len(e.GlobalIPv6) + len(e.Namespace) + len(e.Name)
 	for _, p := range e.Settings.Ports {
 		size += 64 + len(p.Name) + len(ptr.Deref(p.AppProtocol, ""))
 	}

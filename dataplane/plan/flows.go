@@ -46,8 +46,8 @@ type flowHop struct {
 
 // kept returns the clusters to which flows keep their gateway on this node: gateways translate there or here, and there
 // are several to choose from, on a worker of the local cluster, on a gateway of the remote one.
-func (v *view) kept() []topology.Remote {
-	if v.ActivePassive || !slices.Contains(v.families, IPv4) || v.gateway == nil && len(v.Local.Gateways) < 2 {
+func (v *view) kept(f Family) []topology.Remote {
+	if v.ActivePassive || !slices.Contains(v.families, f) || v.gateway == nil && len(v.Local.Gateways) < 2 {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(v.Remotes), func(r topology.Remote) bool {
@@ -55,21 +55,22 @@ func (v *view) kept() []topology.Remote {
 		if v.gateway != nil {
 			several = len(gatewaySlots(slotsOf(r.Gateways))) > 1
 		}
-		return !several || !r.Translated && !r.Block.IsValid()
+		translated := r.Translated || blockOf(r.Block, r.BlockIPv6, f).IsValid()
+		return !several || !translated || !v.answers(r, f) || len(inFamily(f, r.Routed)) == 0
 	})
 }
 
 // flowHops returns the gateways that this node chooses among for the clusters that kept returns, by slot.
-func (v *view) flowHops() []flowHop {
-	kept := v.kept()
+func (v *view) flowHops(f Family) []flowHop {
+	kept := v.kept(f)
 	if len(kept) == 0 {
 		return nil
 	}
 	var out []flowHop
 	if v.gateway == nil {
 		for _, g := range v.Local.Gateways {
-			if hop := v.nextHop(v.nodes[g.Node], IPv4); hop.IsValid() {
-				out = append(out, flowHop{g.Slot, fmt.Sprintf(`oifname "%s" rt ip nexthop %s`, OverlayLink, hop)})
+			if hop := v.nextHop(v.nodes[g.Node], f); hop.IsValid() {
+				out = append(out, flowHop{g.Slot, fmt.Sprintf(`oifname "%s" rt %s nexthop %s`, OverlayLink, f, hop)})
 			}
 		}
 		return out
@@ -90,16 +91,16 @@ func (v *view) flowHops() []flowHop {
 
 // flowRoutes lead, in a table of each gateway, to the clusters that kept returns. On a worker they do whether the
 // gateway is alive or not, which one rule says for all clusters; on a gateway only by the cables in use.
-func (v *view) flowRoutes() []Route {
+func (v *view) flowRoutes(f Family) []Route {
 	var out []Route
-	for _, r := range v.kept() {
-		route, ok := v.towards(r, IPv4)
+	for _, r := range v.kept(f) {
+		route, ok := v.towards(r, f)
 		if !ok || v.gateway != nil && !v.carries(r) {
 			continue
 		}
 		add := func(slot int, route Route) {
 			route.Table = FlowTable + slot
-			for _, dst := range inFamily(IPv4, r.Routed) {
+			for _, dst := range inFamily(f, r.Routed) {
 				route.Dst = dst
 				out = append(out, route)
 			}
@@ -108,12 +109,12 @@ func (v *view) flowRoutes() []Route {
 			for _, cable := range v.active.Remotes[r.Name] {
 				single := route
 				single.NextHops = nil
-				add(gatewaySlot(cable), v.byCables(single, IPv4, []int{cable}))
+				add(gatewaySlot(cable), v.byCables(single, f, []int{cable}))
 			}
 			continue
 		}
 		for _, g := range v.Local.Gateways {
-			if hop := v.nextHop(v.nodes[g.Node], IPv4); hop.IsValid() {
+			if hop := v.nextHop(v.nodes[g.Node], f); hop.IsValid() {
 				route.NextHops = []NextHop{{OverlayLink, hop, 1}}
 				add(g.Slot, route)
 			}
@@ -123,8 +124,8 @@ func (v *view) flowRoutes() []Route {
 }
 
 // flowRules look up the tables of the gateways that carry.
-func (v *view) flowRules() []Rule {
-	if len(v.kept()) == 0 {
+func (v *view) flowRules(f Family) []Rule {
+	if len(v.kept(f)) == 0 {
 		return nil
 	}
 	carrying := map[int]bool{}
@@ -134,7 +135,7 @@ func (v *view) flowRules() []Rule {
 		}
 	}
 	if v.gateway != nil {
-		for _, r := range v.kept() {
+		for _, r := range v.kept(f) {
 			for _, cable := range v.active.Remotes[r.Name] {
 				carrying[gatewaySlot(cable)] = true
 			}
@@ -142,26 +143,21 @@ func (v *view) flowRules() []Rule {
 	}
 	var out []Rule
 	for _, slot := range slices.Sorted(maps.Keys(carrying)) {
-		out = append(out, Rule{Family: IPv4, Priority: FlowPriority, Mark: flowMark(slot), Mask: FlowMask,
+		out = append(out, Rule{Family: f, Priority: FlowPriority, Mark: flowMark(slot), Mask: FlowMask,
 			Table: FlowTable + slot})
 	}
 	return out
 }
 
 // keptNetworks are the elements of the set of that name.
-func (v *view) keptNetworks(f Family) []netip.Prefix {
-	if f != IPv4 {
-		return nil // blocks are IPv4
-	}
-	return routed(f, v.kept())
-}
+func (v *view) keptNetworks(f Family) []netip.Prefix { return routed(f, v.kept(f)) }
 
 // flowChains mark what belongs to a flow whose gateway is recorded, in front of the look-up of its route: what is
 // forwarded, and what the node itself sends. Behind it they take the mark away, and record by which gateway the flow
 // goes. Answers go where they have come from.
 func (v *view) flowChains(f Family) []Chain {
-	hops := v.flowHops()
-	if f != IPv4 || len(hops) == 0 {
+	hops := v.flowHops(f)
+	if len(hops) == 0 {
 		return nil
 	}
 	var recall, record rules

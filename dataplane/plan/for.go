@@ -31,8 +31,9 @@ func For(t topology.Topology, n NodeFacts) Plan {
 		Neighbours: v.neighbours(),
 		FDB:        v.fdb(),
 		Routes: slices.Concat(v.standing(v.hasWay), v.unassigned(), v.throws(), v.outbound(), v.received(), v.shares(),
-			v.flowRoutes(), v.backends(), v.probed(), v.inbound(), v.neighboursOfPods(), v.meshRoutes()),
-		Rules:          slices.Concat(v.inboundRules(), v.meshRules(), v.flowRules(), v.outboundRules()),
+			v.flowRoutes(IPv4), v.flowRoutes(IPv6), v.backends(), v.probed(), v.inbound(), v.neighboursOfPods(), v.meshRoutes()),
+		Rules: slices.Concat(v.inboundRules(), v.meshRules(), v.flowRules(IPv4), v.flowRules(IPv6),
+			v.outboundRules()),
 		Tunnels:        v.tunnels(),
 		Tables:         v.tables(),
 		ForwardAccepts: v.families,
@@ -234,8 +235,10 @@ func (v *view) addresses() []Address {
 			out = append(out, Address{CableLink(j), cableAddress(j), true})
 		}
 	}
-	if own := v.own(); own.IsValid() {
-		out = append(out, Address{OverlayLink, host(own), true})
+	for _, f := range v.families {
+		if own := v.own(f); own.IsValid() {
+			out = append(out, Address{OverlayLink, host(own), f == IPv4})
+		}
 	}
 	return slices.Concat(out, v.probeAddresses(), v.meshAddresses())
 }

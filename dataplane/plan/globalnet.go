@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -36,7 +37,25 @@ const backendSeed = 0x5ea1
 
 // translates says whether gateways of the cluster translate between its own and its global addresses.
 func (v *view) translates(f Family) bool {
-	return f == IPv4 && v.Local.Global.IsValid() && slices.Contains(v.families, f)
+	return v.block(f).IsValid() && slices.Contains(v.families, f)
+}
+
+// block is the cluster's block of global addresses, or what it has of IPv6; invalid where there is none.
+func (v *view) block(f Family) netip.Prefix { return blockOf(v.Local.Global, v.Local.GlobalIPv6, f) }
+
+func blockOf(ipv4, ipv6 netip.Prefix, f Family) netip.Prefix {
+	if f == IPv6 {
+		return ipv6
+	}
+	return ipv4
+}
+
+// addressType is how nft calls addresses of a family.
+func addressType(f Family) string {
+	if f == IPv6 {
+		return "ipv6_addr"
+	}
+	return "ipv4_addr"
 }
 
 // knowing returns those of the clusters that know this one by its block, or those that do not.
@@ -49,7 +68,7 @@ func (v *view) globalSets(f Family, add func(name string, elements []netip.Prefi
 	if !v.translates(f) {
 		return
 	}
-	add(setGlobal, []netip.Prefix{v.Local.Global})
+	add(setGlobal, []netip.Prefix{v.block(f)})
 	if len(v.slots) == 0 {
 		return
 	}
@@ -134,18 +153,38 @@ func (v *view) toGlobal(f Family) []string {
 			setExternal)
 	}
 	r.add(`oifname "%s*" %s saddr @%s %s daddr @%s snat to %s saddr`, CablePrefix, f, setGlobal, f, setGlobalRemote, f)
-	if len(v.egressPods()) > 0 {
+	if len(v.egressPods(f)) > 0 {
 		r.add(`oifname "%s*" %s daddr @%s %s saddr vmap @%s`, CablePrefix, f, setGlobalRemote, f, mapEgress)
 	}
-	if v.knowsPods() {
+	if v.knowsPods(f) {
 		r.add(`oifname "%s*" %s daddr @%s snat to %s saddr map @%s`, CablePrefix, f, setGlobalRemote, f, mapSources)
 	}
-	r.add(`oifname "%s*" %s daddr @%s snat to %s`, CablePrefix, f, setGlobalRemote, v.egressOf(v.Local.ClusterEgress))
+	r.add(`oifname "%s*" %s daddr @%s snat to %s`, CablePrefix, f, setGlobalRemote, v.egressOf(f, v.Local.ClusterEgress))
 	return r
 }
 
 // knowsPods says whether pods that have a global address are known by it where they connect to others.
-func (v *view) knowsPods() bool { return len(v.Local.Gateways) == 1 && len(v.Local.GlobalPods) > 0 }
+func (v *view) knowsPods(f Family) bool {
+	return len(v.Local.Gateways) == 1 && len(v.globalPods(f)) > 0
+}
+
+// globalPods are those pods that have a global address of a family. IPv4 comes first.
+func (v *view) globalPods(f Family) []topology.GlobalPod {
+	first6, _ := slices.BinarySearchFunc(v.Local.GlobalPods, IPv6, func(p topology.GlobalPod, _ Family) int {
+		return cmp.Compare(FamilyOf(p.Global), IPv6)
+	})
+	if f == IPv4 {
+		return v.Local.GlobalPods[:first6]
+	}
+	return v.Local.GlobalPods[first6:]
+}
+
+// localServices are those services that have a global address of a family.
+func (v *view) localServices(f Family) []topology.Service {
+	return slices.DeleteFunc(slices.Clone(v.Local.Services), func(s topology.Service) bool {
+		return FamilyOf(s.Address) != f
+	})
+}
 
 // untranslated drops, after all translation, what would show an address of the cluster's own to those that know it by
 // its block: packets that belong to no flow, which connection tracking does not translate.
@@ -162,15 +201,19 @@ func (v *view) untranslated(f Family) Chain {
 // pods into their own, the maps by which it does, and the chains of services' ports. Whatever the number of services
 // and pods, a packet meets three rules.
 func (v *view) services(f Family) (chains []Chain, maps []Map) {
-	if !v.translates(f) || len(v.slots) == 0 || len(v.Local.Services)+len(v.Local.GlobalPods) == 0 {
+	if !v.translates(f) || len(v.slots) == 0 {
+		return nil, nil
+	}
+	local, pods := v.localServices(f), v.globalPods(f)
+	if len(local)+len(pods) == 0 {
 		return nil, nil
 	}
 	var r rules
-	if len(v.Local.Services) > 0 {
-		table := Map{Name: mapServices, Key: "ipv4_addr . inet_proto . inet_service", Value: "verdict"}
-		for _, s := range v.Local.Services {
+	if len(local) > 0 {
+		table := Map{Name: mapServices, Key: addressType(f) + " . inet_proto . inet_service", Value: "verdict"}
+		for _, s := range local {
 			for _, p := range s.Ports {
-				c := Chain{Name: fmt.Sprintf("to-%s-%s-%d", s.Address, p.Protocol, p.Port), Rules: []string{balance(f, p)}}
+				c := Chain{Name: serviceChain(s.Address, p), Rules: []string{balance(f, p)}}
 				chains = append(chains, c)
 				table.Elements = append(table.Elements, MapElement{
 					Key: fmt.Sprintf("%s . %s . %d", s.Address, p.Protocol, p.Port), Value: "goto " + c.Name})
@@ -180,8 +223,8 @@ func (v *view) services(f Family) (chains []Chain, maps []Map) {
 		r.add(`iifname "%s*" %s daddr @%s %s daddr . meta l4proto . th dport vmap @%s`, CablePrefix, f, setGlobal, f,
 			mapServices)
 	}
-	if len(v.Local.GlobalPods) > 0 {
-		maps = append(maps, v.podMaps()...)
+	if len(pods) > 0 {
+		maps = append(maps, v.podMaps(f)...)
 		r.add(`iifname "%s*" dnat to %s daddr map @%s`, CablePrefix, f, mapPods)
 	}
 	for _, m := range maps {
@@ -192,19 +235,23 @@ func (v *view) services(f Family) (chains []Chain, maps []Map) {
 	return chains, maps
 }
 
+// serviceChain is the name of the chain of a service's port. nft allows no colons in it.
+func serviceChain(a netip.Addr, p topology.ServicePort) string {
+	return fmt.Sprintf("to-%s-%s-%d", strings.ReplaceAll(a.String(), ":", "_"), p.Protocol, p.Port)
+}
+
 // podMaps lead from pods' global addresses to their own and, where pods are known by them, back.
-func (v *view) podMaps() []Map {
-	to := Map{Name: mapPods, Key: "ipv4_addr", Value: "ipv4_addr"}
-	from := Map{Name: mapSources, Key: "ipv4_addr", Value: "ipv4_addr"}
-	to.Elements = make([]MapElement, 0, len(v.Local.GlobalPods))
-	from.Elements = make([]MapElement, 0, len(v.Local.GlobalPods))
-	for _, p := range v.Local.GlobalPods {
+func (v *view) podMaps(f Family) []Map {
+	kind, pods := addressType(f), v.globalPods(f)
+	to, from := Map{Name: mapPods, Key: kind, Value: kind}, Map{Name: mapSources, Key: kind, Value: kind}
+	to.Elements, from.Elements = make([]MapElement, 0, len(pods)), make([]MapElement, 0, len(pods))
+	for _, p := range pods {
 		to.Elements = append(to.Elements, MapElement{Key: p.Global.String(), Value: p.IP.String()})
 		if p.Source {
 			from.Elements = append(from.Elements, MapElement{Key: p.IP.String(), Value: p.Global.String()})
 		}
 	}
-	if !v.knowsPods() {
+	if !v.knowsPods(f) {
 		return []Map{to}
 	}
 	return []Map{to, from}
@@ -225,16 +272,16 @@ func balance(f Family, p topology.ServicePort) string {
 
 // own is the address of a gateway of this cluster in its block, the source of what it sends in its own name; invalid
 // on a worker and without a block.
-func (v *view) own() netip.Addr {
-	if v.gateway == nil || !v.translates(IPv4) {
+func (v *view) own(f Family) netip.Addr {
+	if v.gateway == nil || !v.translates(f) {
 		return netip.Addr{}
 	}
-	return globalnet.Own(v.Local.Global, v.gateway.Slot)
+	return globalnet.Own(v.block(f), v.gateway.Slot)
 }
 
 // sourceTo returns what the node's own packets to a remote cluster have as source.
 func (v *view) sourceTo(r topology.Remote, f Family) netip.Addr {
-	if own := v.own(); f == IPv4 && r.Translated && v.carries(r) && own.IsValid() {
+	if own := v.own(f); r.Translated && v.carries(r) && own.IsValid() {
 		return own
 	}
 	return v.sources[f]
@@ -243,12 +290,15 @@ func (v *view) sourceTo(r topology.Remote, f Family) netip.Addr {
 // unassigned makes the cluster's own block unreachable on every node: what is not translated goes nowhere, and whoever
 // sends to an address that nobody has is told so.
 func (v *view) unassigned() []Route {
-	if !v.translates(IPv4) {
-		return nil
-	}
-	out := []Route{{Table: OutboundTable, Dst: v.Local.Global, Metric: StandingMetric, Type: Unreachable}}
-	if len(v.slots) > 0 {
-		out = append(out, Route{Table: InboundTable, Dst: v.Local.Global, Metric: StandingMetric, Type: Unreachable})
+	var out []Route
+	for _, f := range v.families {
+		if !v.translates(f) {
+			continue
+		}
+		out = append(out, Route{Table: OutboundTable, Dst: v.block(f), Metric: StandingMetric, Type: Unreachable})
+		if len(v.slots) > 0 {
+			out = append(out, Route{Table: InboundTable, Dst: v.block(f), Metric: StandingMetric, Type: Unreachable})
+		}
 	}
 	return out
 }
@@ -257,25 +307,38 @@ func (v *view) unassigned() []Route {
 // that one alone knows the flows that it has translated, so there is no other way when it does not answer.
 func (v *view) shares() []Route {
 	var out []Route
-	if !slices.Contains(v.families, IPv4) {
-		return nil
-	}
 	for _, r := range v.Remotes {
-		route, inUse := Route{Table: OutboundTable, Source: v.sourceTo(r, IPv4)}, v.active.Remotes[r.Name]
+		inUse, handedOver := v.active.Remotes[r.Name], false
 		if len(inUse) == 0 {
-			route, inUse = Route{Table: SiblingTable}, v.active.Received[r.Name]
+			inUse, handedOver = v.active.Received[r.Name], true
 		}
 		cables := v.cablesByGateway(r, inUse)
-		if !r.Block.IsValid() || len(inUse) == 0 || len(cables) < 2 {
+		if len(inUse) == 0 || len(cables) < 2 {
 			continue
 		}
-		route.Metric, route.Type, route.MTU = RouteMetric, Unicast, v.pathMTU(r)
-		for slot, cable := range cables {
-			route.Dst = globalnet.Share(r.Block, slot)
-			out = append(out, v.byCables(route, IPv4, []int{cable}))
+		for _, f := range v.families {
+			block := blockOf(r.Block, r.BlockIPv6, f)
+			if !block.IsValid() || !v.answers(r, f) {
+				continue
+			}
+			route := Route{Table: OutboundTable, Source: v.sourceTo(r, f)}
+			if handedOver {
+				route = Route{Table: SiblingTable}
+			}
+			route.Metric, route.Type, route.MTU = RouteMetric, Unicast, v.pathMTU(r)
+			for slot, cable := range cables {
+				route.Dst = globalnet.Share(block, slot)
+				out = append(out, v.byCables(route, f, []int{cable}))
+			}
 		}
 	}
 	return out
+}
+
+// answers says whether a cluster that hears from this one by a family could answer: not where it knows this one by its
+// block, which has nothing of the family.
+func (v *view) answers(r topology.Remote, f Family) bool {
+	return !r.Translated || v.block(f).IsValid()
 }
 
 // cablesByGateway returns, by the slot of each gateway of a cluster, that of the cable to it: of two to a gateway that

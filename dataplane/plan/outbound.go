@@ -30,8 +30,8 @@ func (v *view) outbound() []Route {
 
 // towards returns the route to a remote cluster, without its destination, if there is one.
 func (v *view) towards(r topology.Remote, f Family) (Route, bool) {
-	if f == IPv6 && r.Translated {
-		return Route{}, false // it knows this cluster by its block, which is IPv4, and would not answer
+	if !v.answers(r, f) {
+		return Route{}, false
 	}
 	route := Route{Table: OutboundTable, Metric: RouteMetric, Type: Unicast, Source: v.sourceTo(r, f), MTU: v.pathMTU(r)}
 	if v.carries(r) {
@@ -75,7 +75,7 @@ func (v *view) received() []Route {
 			continue
 		}
 		for _, f := range v.families {
-			if f == IPv6 && r.Translated {
+			if !v.answers(r, f) {
 				continue
 			}
 			route := v.byCables(Route{Table: SiblingTable, Metric: RouteMetric, Type: Unicast, MTU: v.pathMTU(r)}, f, slots)

@@ -18,33 +18,36 @@ func (v *view) pools(f Family) (chains []Chain, maps []Map) {
 	if !v.translates(f) || len(v.slots) == 0 || !reaches(f, knowing(v.Remotes, true)) {
 		return nil, nil
 	}
-	elements := v.egressPods()
+	elements := v.egressPods(f)
 	if len(elements) == 0 {
 		return nil, nil
 	}
 	for _, p := range v.Local.Egress {
+		if !slices.ContainsFunc(p.Pods, func(ip netip.Addr) bool { return FamilyOf(ip) == f }) {
+			continue
+		}
 		chains = append(chains, Chain{Name: egressChain(p.EgressRange),
-			Rules: []string{"snat to " + v.egressOf(p.EgressRange)}})
+			Rules: []string{"snat to " + v.egressOf(f, p.EgressRange)}})
 	}
-	return chains, []Map{{Name: mapEgress, Key: "ipv4_addr", Value: "verdict", Elements: elements}}
+	return chains, []Map{{Name: mapEgress, Key: addressType(f), Value: "verdict", Elements: elements}}
 }
 
 // egressPods leads from pods to the chain of their range. A pod that is known by an address of its own is in no pool
 // of a namespace.
-func (v *view) egressPods() []MapElement {
+func (v *view) egressPods(f Family) []MapElement {
 	if len(v.Local.Egress) == 0 {
 		return nil
 	}
 	own := map[netip.Addr]bool{}
-	if v.knowsPods() {
-		for _, p := range v.Local.GlobalPods {
+	if v.knowsPods(f) {
+		for _, p := range v.globalPods(f) {
 			own[p.IP] = true
 		}
 	}
 	var out []MapElement
 	for _, p := range v.Local.Egress {
 		for _, ip := range p.Pods {
-			if !p.Namespace || !own[ip] {
+			if FamilyOf(ip) == f && (!p.Namespace || !own[ip]) {
 				out = append(out, MapElement{Key: ip.String(), Value: "goto " + egressChain(p.EgressRange)})
 			}
 		}
@@ -56,8 +59,8 @@ func (v *view) egressPods() []MapElement {
 func egressChain(r topology.EgressRange) string { return fmt.Sprintf("from-%d-%d", r.First, r.Last) }
 
 // egressOf is a range as the target of a translation by this gateway. The same client keeps the same address of it.
-func (v *view) egressOf(r topology.EgressRange) string {
-	first, last := globalnet.Egress(v.Local.Global, v.gateway.Slot, r.First, r.Last)
+func (v *view) egressOf(f Family, r topology.EgressRange) string {
+	first, last := globalnet.Egress(v.block(f), v.gateway.Slot, r.First, r.Last)
 	if first == last {
 		return first.String()
 	}

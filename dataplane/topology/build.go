@@ -216,7 +216,7 @@ func (b *builder) buildPeering(spec v1alpha1.PeeringSpec) {
 	b.Local.Pods = b.localNetworks(ref, "spec.networks.podCIDRs", spec.Networks.PodCIDRs)
 	services := b.localNetworks(ref, "spec.networks.serviceCIDRs", spec.Networks.ServiceCIDRs)
 	b.Local.Announced = sorted(slices.Concat(b.Local.Pods, services))
-	b.block(ref, spec.GlobalCIDR)
+	b.block(ref, spec.GlobalCIDR, spec.GlobalIPv6CIDR)
 }
 
 const (

@@ -99,14 +99,19 @@ func take(owners []string, r EgressRange, owner string) {
 	}
 }
 
-// egressPods returns those addresses that are of pods and in no pool yet. What else there is makes one problem.
+// egressPods returns those addresses that are of pods and in no pool yet. What else there is makes one problem, but for
+// those of IPv6 where the cluster or its block has none.
 func (b *builder) egressPods(ref string, texts []string, pooled map[netip.Addr]bool) []netip.Addr {
 	var out []netip.Addr
 	var first *fault
 	wrong := 0
+	ipv6 := b.Local.GlobalIPv6.IsValid() && slices.ContainsFunc(b.Local.Pods, func(p netip.Prefix) bool {
+		return p.Addr().Is6()
+	})
 	for _, text := range texts {
 		ip, f := b.podAddress(text)
 		switch {
+		case ip.Is6() && !ipv6:
 		case f != nil:
 			if wrong++; first == nil {
 				first = f

@@ -39,7 +39,7 @@ type ServicePort struct {
 	// Protocol in lower case, as nft spells it: "tcp", "udp", "sctp".
 	Protocol string
 	Port     uint16
-	// Backends are sorted, all of the address's family.
+	// Backends are sorted, all of the family of the service's address.
 	Backends []netip.AddrPort
 }
 
@@ -50,43 +50,59 @@ type GlobalPod struct {
 	Source bool
 }
 
-// block takes over this cluster's block of global addresses.
-func (b *builder) block(ref, text string) {
+// block takes over this cluster's block of global addresses, and what it has of IPv6.
+func (b *builder) block(ref, text, ipv6 string) {
+	b.Local.Global, b.Local.GlobalIPv6 = b.blocks(ref, "spec.", text, ipv6, func(p netip.Prefix) *fault {
+		if other, taken := b.local.Overlap(p, nobody); taken {
+			return faultf(ReasonOverlap, "%s overlaps the local cluster (%s)", p, other.Owner)
+		}
+		if node, ok := b.nodes.Overlap(p, nobody); ok {
+			return faultf(ReasonContainsNode, "%s contains an address of local node %s", p, node.Owner)
+		}
+		return nil
+	})
+	for _, p := range []netip.Prefix{b.Local.Global, b.Local.GlobalIPv6} {
+		if p.IsValid() {
+			b.local.Add(p, ref)
+		}
+	}
+}
+
+// remoteBlock returns the block by which a remote cluster is known here, if it is, and what it has of IPv6.
+func (b *builder) remoteBlock(c v1alpha1.RemoteCluster) (block, ipv6 netip.Prefix) {
+	return b.blocks("RemoteCluster/"+c.Name, "", c.GlobalCIDR, c.GlobalIPv6CIDR, b.conflict)
+}
+
+// blocks parses a block and what it has of IPv6. Without the block there is nothing of IPv6.
+func (b *builder) blocks(ref, at, text, textIPv6 string, conflict func(netip.Prefix) *fault) (block,
+	ipv6 netip.Prefix) {
 	if text == "" {
-		return
+		return block, ipv6
 	}
 	p, err := netfacts.ParseGlobal(text)
 	f := faultOf(err)
 	if f == nil {
-		if other, taken := b.local.Overlap(p, nobody); taken {
-			f = faultf(ReasonOverlap, "%s overlaps the local cluster (%s)", p, other.Owner)
-		} else if node, ok := b.nodes.Overlap(p, nobody); ok {
-			f = faultf(ReasonContainsNode, "%s contains an address of local node %s", p, node.Owner)
-		}
+		f = conflict(p)
 	}
 	if f != nil {
-		b.left(ref, "spec.globalCIDR", f)
-		return
+		b.left(ref, at+"globalCIDR", f)
+		return block, ipv6
 	}
-	b.local.Add(p, ref)
-	b.Local.Global = p
-}
-
-// remoteBlock returns the block by which a remote cluster is known here, if it is.
-func (b *builder) remoteBlock(c v1alpha1.RemoteCluster) (netip.Prefix, bool) {
-	if c.GlobalCIDR == "" {
-		return netip.Prefix{}, false
+	if textIPv6 == "" {
+		return p, ipv6
 	}
-	p, err := netfacts.ParseGlobal(c.GlobalCIDR)
-	f := faultOf(err)
+	six, err := globalnet.ParseIPv6(textIPv6, p)
+	if f = faultOf(err); err != nil && f == nil {
+		f = faultf(ReasonInvalidCIDR, "%v", err)
+	}
 	if f == nil {
-		f = b.conflict(p)
+		f = conflict(six)
 	}
 	if f != nil {
-		b.left("RemoteCluster/"+c.Name, "globalCIDR", f)
-		return netip.Prefix{}, false
+		b.left(ref, at+"globalIPv6CIDR", f)
+		return p, ipv6
 	}
-	return p, true
+	return p, six
 }
 
 // globalOwner is a service, or one of the pods behind it.
@@ -174,9 +190,11 @@ func (b *builder) service(ref string, of *v1alpha1.IngressAllocation, taken *glo
 		b.left(ref, "status.ip", f)
 		return
 	}
-	s := Service{Address: a, Ports: b.servicePorts(ref, of.Ports)}
-	if len(s.Ports) > 0 {
-		b.Local.Services = append(b.Local.Services, s)
+	ports := b.servicePorts(ref, of.Ports)
+	for _, address := range b.families(a) {
+		if s := (Service{Address: address, Ports: ofFamily(ports, address)}); len(s.Ports) > 0 {
+			b.Local.Services = append(b.Local.Services, s)
+		}
 	}
 }
 
@@ -201,37 +219,71 @@ func (b *builder) buildExternal(in Input) {
 	}
 }
 
+// families are a global address of IPv4 and, where the block has one, that of IPv6 with the same number.
+func (b *builder) families(a netip.Addr) []netip.Addr {
+	if !b.Local.GlobalIPv6.IsValid() {
+		return []netip.Addr{a}
+	}
+	return []netip.Addr{a, globalnet.IPv6Addr(b.Local.GlobalIPv6, a)}
+}
+
+// ofFamily returns those ports that have backends of the family of an address, with these.
+func ofFamily(ports []ServicePort, a netip.Addr) []ServicePort {
+	var out []ServicePort
+	for _, p := range ports {
+		p.Backends = slices.DeleteFunc(slices.Clone(p.Backends), func(b netip.AddrPort) bool {
+			return b.Addr().Is4() != a.Is4()
+		})
+		if len(p.Backends) > 0 {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // globalPod accepts pods, and hosts outside that may be exported: all ports of these are reached, and those of a node
 // are not for others.
 func (b *builder) globalPod(ref string, p v1alpha1.GlobalPod, taken *globalOwners) {
 	a, f := b.global(globalOwner{ref, p.Name}, p.GlobalIP, taken)
-	var ip netip.Addr
-	if f == nil {
-		ip, f = b.podAddress(p.IP)
-	}
-	if f != nil && ip.IsValid() && b.hosts.Outside(ip) {
-		f = nil
-		if err := b.hosts.Check(ip); err != nil {
-			f = faultf(ReasonInvalidPod, "%v", err)
-		}
-	}
 	if f != nil {
 		b.left(ref, "status.pods", f)
 		return
 	}
-	b.Local.GlobalPods = append(b.Local.GlobalPods, GlobalPod{Global: a, IP: ip, Source: !taken.sources[ip]})
-	taken.sources[ip] = true
+	for _, own := range []struct {
+		text   string
+		global netip.Addr
+	}{{p.IP, a}, {p.IPv6, globalnet.IPv6Addr(b.Local.GlobalIPv6, a)}} {
+		if own.text == "" || own.global.Is6() && !b.Local.GlobalIPv6.IsValid() {
+			continue
+		}
+		ip, f := b.podAddress(own.text)
+		if f != nil && ip.IsValid() && b.hosts.Outside(ip) {
+			f = nil
+			if err := b.hosts.Check(ip); err != nil {
+				f = faultf(ReasonInvalidPod, "%v", err)
+			}
+		}
+		if f == nil && ip.Is4() != own.global.Is4() {
+			f = faultf(ReasonInvalidPod, "%s is not of the family of %s", ip, own.global)
+		}
+		if f != nil {
+			b.left(ref, "status.pods", f)
+			continue
+		}
+		b.Local.GlobalPods = append(b.Local.GlobalPods, GlobalPod{Global: own.global, IP: ip, Source: !taken.sources[ip]})
+		taken.sources[ip] = true
+	}
 }
 
-// podAddress accepts an IPv4 address that a pod of this cluster may have, and no node.
+// podAddress accepts an address that a pod of this cluster may have, and no node.
 func (b *builder) podAddress(text string) (netip.Addr, *fault) {
 	ip, f := parseAddr(text)
 	if f != nil {
 		return ip, f
 	}
 	_, node := b.nodes.Overlap(netfacts.Host(ip), nobody)
-	if !ip.Is4() || node || !slices.ContainsFunc(b.Local.Pods, func(n netip.Prefix) bool { return n.Contains(ip) }) {
-		return ip, faultf(ReasonInvalidPod, "%s is not an IPv4 address of a pod of this cluster", ip)
+	if node || !slices.ContainsFunc(b.Local.Pods, func(n netip.Prefix) bool { return n.Contains(ip) }) {
+		return ip, faultf(ReasonInvalidPod, "%s is not the address of a pod of this cluster", ip)
 	}
 	return ip, nil
 }
@@ -276,7 +328,7 @@ func (b *builder) backend(of v1alpha1.GlobalBackend) (netip.AddrPort, *fault) {
 	_, node := b.nodes.Overlap(netfacts.Host(a), nobody)
 	pod := slices.ContainsFunc(b.Local.Pods, func(p netip.Prefix) bool { return p.Contains(a) })
 	switch {
-	case !a.Is4() || !node && !pod:
+	case !node && !pod:
 		return netip.AddrPort{}, faultf(ReasonInvalidService, "backend %s is neither a pod nor a node of this cluster", a)
 	case of.Port < 1 || of.Port > 65535:
 		return netip.AddrPort{}, faultf(ReasonInvalidService, "backend %s has port %d", a, of.Port)

@@ -18,7 +18,7 @@ import (
 	"github.com/sealane-io/sealane/internal/globalnet"
 )
 
-const blockOfOwn = "120.1.0.0/20"
+const blockOfOwn, ipv6OfOwn = "120.1.0.0/20", "fd5e:a1a4:e242:7801::/116"
 
 // ledger has, of each name, what connections reach and, of "egress-" and the name, what some come from.
 func ledger(names ...string) []v1alpha1.GlobalAllocation {
@@ -45,10 +45,13 @@ func FuzzGlobalAllocations(f *testing.F) {
 	f.Add("120.1.0.12", "ICMP", int32(0), "192.0.2.1", int32(70000), "120.1.0.12", "172.31.1.11", int32(0),
 		int32(1<<31-1), "::1", false)
 	f.Add("fd00::1", "UDP", int32(-1), "", int32(1), "120.1.8.1", "10.9.0.10", int32(10), int32(9), "10.8.0.11", true)
+	f.Add("120.1.0.12", "TCP", int32(80), "fd08::7", int32(8080), "120.1.0.13", "fd08::8", int32(11), int32(12), "fd08::9",
+		false)
 	f.Fuzz(func(t *testing.T, ip, protocol string, port int32, backend string, backendPort int32, podGlobal, pod string,
 		first, last int32, client string, selected bool) {
 		in := input()
-		in.Peering.Spec.GlobalCIDR = blockOfOwn
+		in.Peering.Spec.GlobalCIDR, in.Peering.Spec.GlobalIPv6CIDR = blockOfOwn, ipv6OfOwn
+		in.Peering.Spec.Networks.PodCIDRs = append(in.Peering.Spec.Networks.PodCIDRs, "fd08::/48")
 		in.GlobalAllocations = ledger("good", "hostile")
 		good, goodEgress := in.GlobalAllocations[0].Spec.Ingress, in.GlobalAllocations[1].Spec.Egress
 		good.IP = "120.1.0.10"
@@ -59,7 +62,8 @@ func FuzzGlobalAllocations(f *testing.F) {
 		in.GlobalAllocations[2].Spec.Ingress = &v1alpha1.IngressAllocation{IP: ip,
 			Ports: []v1alpha1.GlobalPort{{Protocol: corev1.Protocol(protocol), Port: port,
 				Backends: []v1alpha1.GlobalBackend{{IP: backend, Port: backendPort}, {IP: pod, Port: backendPort}}}},
-			Pods: []v1alpha1.GlobalPod{{Name: "a", IP: pod, GlobalIP: podGlobal}, {Name: "b", IP: backend, GlobalIP: ip}}}
+			Pods: []v1alpha1.GlobalPod{{Name: "a", IP: pod, IPv6: backend, GlobalIP: podGlobal},
+				{Name: "b", IP: backend, IPv6: pod, GlobalIP: ip}}}
 		hostile := in.GlobalAllocations[3].Spec.Egress
 		hostile.EgressRange, hostile.Pods, hostile.Selected = v1alpha1.EgressRange{First: first, Last: last},
 			[]string{client, pod}, selected
@@ -84,11 +88,15 @@ func checkGlobal(t *testing.T, local topology.Local) {
 		}
 	}
 	pod := func(a netip.Addr) bool {
-		return a.Is4() && !nodes[a] && slices.ContainsFunc(local.Pods, func(p netip.Prefix) bool { return p.Contains(a) })
+		return !nodes[a] && slices.ContainsFunc(local.Pods, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
 	owned := map[netip.Addr]bool{}
 	own := func(a netip.Addr) {
-		if _, ok := globalnet.Number(local.Global, a); !ok || owned[a] {
+		block := local.Global
+		if a.Is6() {
+			block = local.GlobalIPv6
+		}
+		if _, ok := globalnet.Number(block, a); !ok || owned[a] {
 			t.Errorf("%s is not for services, or has two owners", a)
 		}
 		owned[a] = true
@@ -98,7 +106,7 @@ func checkGlobal(t *testing.T, local topology.Local) {
 		own(s.Address)
 		for _, p := range s.Ports {
 			for _, b := range p.Backends {
-				if !pod(b.Addr()) && !nodes[b.Addr()] || b.Port() == 0 || p.Port == 0 {
+				if !pod(b.Addr()) && !nodes[b.Addr()] || b.Port() == 0 || p.Port == 0 || b.Addr().Is4() != s.Address.Is4() {
 					t.Errorf("%s leads from port %d to %s", s.Address, p.Port, b)
 				}
 			}
@@ -107,7 +115,7 @@ func checkGlobal(t *testing.T, local topology.Local) {
 	}
 	for _, p := range local.GlobalPods {
 		own(p.Global)
-		if !pod(p.IP) {
+		if !pod(p.IP) || p.IP.Is4() != p.Global.Is4() {
 			t.Errorf("%s leads to %s", p.Global, p.IP)
 		}
 	}

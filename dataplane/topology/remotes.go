@@ -70,12 +70,14 @@ func (b *builder) remoteNetworks(c v1alpha1.RemoteCluster) Remote {
 		b.remote.Add(p, c.Name)
 	}
 	routed := slices.Concat(pods, services)
-	block, ok := b.remoteBlock(c)
-	if ok {
-		b.remote.Add(block, c.Name)
-		routed = append(routed, block)
+	block, ipv6 := b.remoteBlock(c)
+	for _, p := range []netip.Prefix{block, ipv6} {
+		if p.IsValid() {
+			b.remote.Add(p, c.Name)
+			routed = append(routed, p)
+		}
 	}
-	return Remote{Name: c.Name, Routed: sorted(routed), Block: block, Translated: c.Translated}
+	return Remote{Name: c.Name, Routed: sorted(routed), Block: block, BlockIPv6: ipv6, Translated: c.Translated}
 }
 
 // conflict says who has what a remote cluster claims.

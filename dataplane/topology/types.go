@@ -40,8 +40,10 @@ type Local struct {
 	Announced []netip.Prefix
 	// Global is the cluster's block of global addresses, invalid if it has none, and Services are reached by addresses
 	// of it, sorted by address.
-	Global   netip.Prefix
-	Services []Service
+	Global netip.Prefix
+	// GlobalIPv6 is what it has of IPv6, invalid if there is none.
+	GlobalIPv6 netip.Prefix
+	Services   []Service
 	// External holds the hosts outside all clusters that exports may lead to, and that may connect to others.
 	External []netip.Prefix
 	// GlobalPods have addresses of their own in it, sorted by these.
@@ -70,6 +72,8 @@ type Remote struct {
 	Routed []netip.Prefix
 	// Block is that block; invalid if it is known by its own networks.
 	Block netip.Prefix
+	// BlockIPv6 is what it has of IPv6; invalid if there is none.
+	BlockIPv6 netip.Prefix
 	// Translated says that this cluster is known there by its own block, into which gateways translate.
 	Translated bool
 	Gateways   []Gateway // sorted by slot

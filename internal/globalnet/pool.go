@@ -22,6 +22,8 @@ type Pool struct {
 	Ranges []netip.Prefix
 	// Bits of a block.
 	Bits int
+	// IPv6 is the /48 that blocks have their part of IPv6 in; invalid if there is none.
+	IPv6 netip.Prefix
 }
 
 // ParsePool parses a pool.
@@ -59,7 +61,14 @@ func PoolOf(spec v1alpha1.GlobalnetSpec) (Pool, error) {
 	if len(cidrs) == 0 {
 		cidrs = []string{"242.0.0.0/8"}
 	}
-	return ParsePool(cidrs, int(cmp.Or(spec.BlockPrefixLength, 16)))
+	pool, err := ParsePool(cidrs, int(cmp.Or(spec.BlockPrefixLength, 16)))
+	if err != nil {
+		return Pool{}, err
+	}
+	if pool.IPv6, err = netfacts.ParseGlobalIPv6(cmp.Or(spec.IPv6CIDR, "fd5e:a1a4:e242::/48")); err != nil {
+		return Pool{}, fmt.Errorf("range of global addresses of IPv6: %w", err)
+	}
+	return pool, nil
 }
 
 // Size is how many blocks the pool has.

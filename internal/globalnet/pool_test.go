@@ -6,8 +6,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/globalnet"
 )
+
+func TestPoolOfIPv6(t *testing.T) {
+	for text, want := range map[string]string{"": "fd5e:a1a4:e242::/48", "fd00:1:2::/48": "fd00:1:2::/48",
+		"fd00:1:2::/47": "", "fd00:1:2::/56": "", "2001:db8:1::/48": "", "fd51:1:2::/48": "", "fd00:1:2:3::/48": "",
+		"fd00:ec2::/48": "", "242.0.0.0/8": "", "fd00:1:2::": "", "x": ""} {
+		p, err := globalnet.PoolOf(v1alpha1.GlobalnetSpec{IPv6CIDR: text})
+		if (err == nil) != (want != "") || err == nil && p.IPv6.String() != want {
+			t.Errorf("%q: %s, %v, want %q", text, p.IPv6, err, want)
+		}
+	}
+}
 
 func TestParsePool(t *testing.T) {
 	for _, c := range []struct {

@@ -47,3 +47,26 @@ func ParseGlobal(text string) (netip.Prefix, error) {
 	}
 	return p, nil
 }
+
+// GlobalIPv6Bits is the length of the prefix of the pool of global addresses of IPv6: with 16 bits more there is a /64
+// for each /16 of IPv4.
+const GlobalIPv6Bits = 48
+
+// ulas are those of locally assigned global IDs (RFC 4193 section 3.1).
+var ulas = netip.MustParsePrefix("fd00::/8")
+
+// ParseGlobalIPv6 parses the pool of global addresses of IPv6 in CIDR notation. The error is an *Error.
+func ParseGlobalIPv6(text string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil || !ulas.Contains(p.Addr()) || p.Bits() != GlobalIPv6Bits:
+		return netip.Prefix{}, errorf(ReasonInvalidCIDR, "%s is not a /%d of %s such as fd5e:a1a4:e242::/48",
+			clip.Quote(text), GlobalIPv6Bits, ulas)
+	case p != p.Masked():
+		return netip.Prefix{}, errorf(ReasonNotMasked, "%s has host bits set, the network is %s", p, p.Masked())
+	}
+	if r, bad := reservedFor(p); bad {
+		return netip.Prefix{}, errorf(ReasonReserved, "%s overlaps %s, which no cluster can have: %s", p, r.prefix, r.what)
+	}
+	return p, nil
+}

@@ -43,7 +43,8 @@ func Validate(set *v1alpha1.ClusterSet) error {
 	if _, err := netfacts.ParseAllowed(spec.AllowedCIDRs); err != nil {
 		errs = append(errs, fmt.Errorf("allowedCIDRs: %w", err))
 	}
-	if mode := spec.Globalnet.Mode; mode != "" && mode != v1alpha1.GlobalnetOff || len(spec.Globalnet.CIDRs) > 0 {
+	if mode := spec.Globalnet.Mode; mode != "" && mode != v1alpha1.GlobalnetOff || len(spec.Globalnet.CIDRs) > 0 ||
+		spec.Globalnet.IPv6CIDR != "" {
 		if _, err := globalnet.PoolOf(spec.Globalnet); err != nil {
 			errs = append(errs, fmt.Errorf("globalnet: %w", err))
 		}

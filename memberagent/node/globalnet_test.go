@@ -3,14 +3,11 @@
 package node_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -23,14 +20,16 @@ import (
 	"github.com/sealane-io/sealane/memberagent/node"
 )
 
-// twins are two clusters with a gateway and a worker each, whose pods, services and names of nothing differ. Each
-// has a service of a global address, 120.x.0.10, with a backend on each node: the pods' port 8080.
+// twins are two clusters with a gateway and a worker each, whose pods, services and names of nothing differ, of both
+// families. Each has a service of a global address, 120.x.0.10, with a backend on each node: the pods' port 8080.
 type twins struct {
 	*network
 	// pods have a global address of their own, by cluster.
 	pods map[string][]v1alpha1.GlobalPod
 	// egress are the addresses that some pods connect from, by cluster.
 	egress map[string][]v1alpha1.GlobalAllocation
+	// onlyIPv6 says that the clusters have no networks of IPv4.
+	onlyIPv6 bool
 	// external are where hosts outside may be exported, by cluster.
 	external map[string][]string
 	// absent are the machines that are no gateways for the time being.
@@ -41,8 +40,9 @@ type twins struct {
 
 // The blocks of the two, and the addresses that each one's gateway sends the flows of pods from.
 var (
-	blocks = map[string]string{"c1": "120.1.0.0/24", "c2": "120.2.0.0/24"}
-	sends  = map[string]netip.Prefix{
+	blocks     = map[string]string{"c1": "120.1.0.0/24", "c2": "120.2.0.0/24"}
+	blocksIPv6 = map[string]string{"c1": "fd5e:a1a4:e242:7801::/120", "c2": "fd5e:a1a4:e242:7802::/120"}
+	sends      = map[string]netip.Prefix{
 		"c1": netip.MustParsePrefix("120.1.0.128/29"), "c2": netip.MustParsePrefix("120.2.0.128/29")}
 )
 
@@ -51,6 +51,12 @@ const serviceOfTwin1, serviceOfTwin2 = "120.1.0.10", "120.2.0.10"
 func newTwins(t *testing.T, pods map[string][]v1alpha1.GlobalPod) *twins {
 	t.Helper()
 	n := &twins{network: withoutMachines(t), pods: pods}
+	n.startTwins(t)
+	return n
+}
+
+func (n *twins) startTwins(t *testing.T) {
+	t.Helper()
 	n.gw1 = n.newMachine(t, "gw1", "c1", 1, "10.7.0", "fd07:0:0:0")
 	n.worker1 = n.newMachine(t, "worker1", "c1", 2, "10.7.1", "fd07:0:0:1")
 	n.gw2 = n.newMachine(t, "gw2", "c2", 3, "10.7.0", "fd07:0:0:0")
@@ -59,7 +65,20 @@ func newTwins(t *testing.T, pods map[string][]v1alpha1.GlobalPod) *twins {
 	for _, m := range n.all() {
 		m.startTwin(t)
 	}
-	return n
+}
+
+// carried is what the clusters have of a network, or of an address, of both families.
+func (n *twins) carried(ipv4, ipv6 string) []string {
+	if n.onlyIPv6 {
+		return []string{ipv6}
+	}
+	return []string{ipv4, ipv6}
+}
+
+// sixOf is the IPv6 address of the pod 10.7.x.y.
+func sixOf(ip string) string {
+	a := netip.MustParseAddr(ip).As4()
+	return fmt.Sprintf("fd07:0:0:%d::%d", a[2], a[3])
 }
 
 // startTwin starts the agent on a machine with what others may do there.
@@ -77,7 +96,9 @@ func (m *machine) startTwin(t *testing.T) {
 func (m *machine) masquerades(t *testing.T) {
 	t.Helper()
 	m.run(t, `nft add table ip cni; nft add chain ip cni post '{ type nat hook postrouting priority srcnat; }'
-		nft add rule ip cni post ip saddr 10.7.0.0/16 ip daddr != 10.7.0.0/16 masquerade`)
+		nft add rule ip cni post ip saddr 10.7.0.0/16 ip daddr != 10.7.0.0/16 masquerade
+		nft add table ip6 cni; nft add chain ip6 cni post '{ type nat hook postrouting priority srcnat; }'
+		nft add rule ip6 cni post ip6 saddr fd07::/48 ip6 daddr != fd07::/48 masquerade`)
 }
 
 // tellTwins gives every machine its cluster's objects, with these backends of its cluster's service.
@@ -98,14 +119,16 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName},
 				Spec: v1alpha1.PeeringSpec{
 					Phase: phase, ClusterSet: "default", ClusterID: m.cluster, GlobalCIDR: blocks[m.cluster],
-					ExternalCIDRs: n.external[m.cluster],
-					Networks:      v1alpha1.Networks{PodCIDRs: []string{"10.7.0.0/16"}, ServiceCIDRs: []string{"10.77.0.0/16"}},
-					Cable:         v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
+					GlobalIPv6CIDR: blocksIPv6[m.cluster],
+					ExternalCIDRs:  n.external[m.cluster],
+					Networks: v1alpha1.Networks{PodCIDRs: n.carried("10.7.0.0/16", "fd07::/48"),
+						ServiceCIDRs: n.carried("10.77.0.0/16", "fd77::/112")},
+					Cable: v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
 					// What a gateway translates ends when traffic leaves it, as it would when the machine is short of time.
 					HealthCheck: v1alpha1.HealthCheckSpec{IntervalMilliseconds: 100, FailureThreshold: 8},
 					Keys:        n.keys[m.cluster],
 					RemoteClusters: []v1alpha1.RemoteCluster{{Name: others[m.cluster], GlobalCIDR: blocks[others[m.cluster]],
-						Translated: true, Endpoints: theirs}},
+						GlobalIPv6CIDR: blocksIPv6[others[m.cluster]], Translated: true, Endpoints: theirs}},
 				},
 			},
 		}
@@ -120,8 +143,9 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 		for _, k := range n.all() {
 			if k.cluster == m.cluster {
 				o.Nodes = append(o.Nodes, corev1.Node{
-					ObjectMeta: metav1.ObjectMeta{Name: k.name}, Spec: corev1.NodeSpec{PodCIDRs: []string{k.pods + ".0/24"}},
-					Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: k.ip}}},
+					ObjectMeta: metav1.ObjectMeta{Name: k.name},
+					Spec:       corev1.NodeSpec{PodCIDRs: n.carried(k.pods+".0/24", k.pods6+"::/64")},
+					Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: k.ip}}},
 				})
 			}
 		}
@@ -129,13 +153,15 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 		for _, p := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
 			port := v1alpha1.GlobalPort{Protocol: p, Port: 80}
 			for _, ip := range backends {
-				port.Backends = append(port.Backends, v1alpha1.GlobalBackend{IP: ip, Port: 8080})
+				for _, ip := range n.carried(ip, sixOf(ip)) {
+					port.Backends = append(port.Backends, v1alpha1.GlobalBackend{IP: ip, Port: 8080})
+				}
 			}
 			service.Ports = append(service.Ports, port)
 		}
 		// Nobody listens on its backend's port.
 		service.Ports = append(service.Ports, v1alpha1.GlobalPort{Protocol: corev1.ProtocolUDP, Port: 81,
-			Backends: []v1alpha1.GlobalBackend{{IP: "10.7.1.10", Port: 8081}}})
+			Backends: []v1alpha1.GlobalBackend{{IP: "10.7.1.10", Port: 8081}, {IP: sixOf("10.7.1.10"), Port: 8081}}})
 		o.GlobalAllocations = append([]v1alpha1.GlobalAllocation{ingressOf("whereami", service),
 			ingressOf("headless", v1alpha1.IngressAllocation{Pods: n.pods[m.cluster]})}, n.egress[m.cluster]...)
 		if err := m.write("cluster.json", o); err != nil {
@@ -145,95 +171,6 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 			_ = m.agent.Process.Signal(syscall.SIGHUP)
 		}
 	}
-}
-
-// serve answers, in a pod, connections and datagrams on port 8080 with the pod's machine and the client's address;
-// what follows in a connection comes back.
-func (m *machine) serve(t *testing.T) {
-	t.Helper()
-	inNetworkOf(t, m.pod, func() error {
-		tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", ":8080")
-		if err != nil {
-			return err
-		}
-		udp, err := net.ListenUDP("udp4", &net.UDPAddr{Port: 8080})
-		if err != nil {
-			return err
-		}
-		t.Cleanup(func() { _, _ = tcp.Close(), udp.Close() })
-		go func() {
-			for {
-				c, err := tcp.Accept()
-				if err != nil {
-					return
-				}
-				go func() {
-					defer func() { _ = c.Close() }()
-					if _, err := fmt.Fprintf(c, "%s %s\n", m.name, c.RemoteAddr()); err == nil {
-						_, _ = io.Copy(c, c)
-					}
-				}()
-			}
-		}()
-		go func() {
-			buffer := make([]byte, 2048)
-			for {
-				k, peer, err := udp.ReadFromUDPAddrPort(buffer)
-				if err != nil {
-					return
-				}
-				_, _ = udp.WriteToUDPAddrPort(fmt.Appendf(nil, "%s %s %d", m.name, peer, k), peer)
-			}
-		}()
-		return nil
-	})
-}
-
-const patience = 3 * time.Second
-
-func dialFrom(t *testing.T, from *exec.Cmd, network, to string) (c net.Conn, err error) {
-	t.Helper()
-	return dialFor(t, patience, from, network, to)
-}
-
-// dialFor connects for no longer than a time.
-func dialFor(t *testing.T, within time.Duration, from *exec.Cmd, network, to string) (c net.Conn, err error) {
-	t.Helper()
-	inNetworkOf(t, from, func() error {
-		c, err = (&net.Dialer{Timeout: within}).DialContext(context.WithoutCancel(t.Context()), network, to)
-		return nil
-	})
-	if err == nil {
-		t.Cleanup(func() { _ = c.Close() })
-		err = c.SetDeadline(time.Now().Add(patience))
-	}
-	return c, err
-}
-
-// ask connects, or sends a datagram, and returns which machine's pod answered and what client it saw.
-func ask(t *testing.T, from *exec.Cmd, network, to string) (server string, client netip.Addr, err error) {
-	t.Helper()
-	c, err := dialFrom(t, from, network, to)
-	if err != nil {
-		return "", client, err
-	}
-	defer func() { _ = c.Close() }()
-	if network == "udp4" {
-		if _, err := c.Write([]byte("hello")); err != nil {
-			return "", client, err
-		}
-	}
-	buffer := make([]byte, 256)
-	n, err := c.Read(buffer)
-	if err != nil {
-		return "", client, err
-	}
-	fields := strings.Fields(string(buffer[:n]))
-	if len(fields) < 2 {
-		return "", client, fmt.Errorf("unexpected answer %q", buffer[:n])
-	}
-	p, err := netip.ParseAddrPort(fields[1])
-	return fields[0], p.Addr(), err
 }
 
 // TestTwinClusters: two clusters with the same networks reach each other's services by global addresses, from pods

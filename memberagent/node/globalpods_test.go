@@ -21,8 +21,8 @@ func podsOfTwins() map[string][]v1alpha1.GlobalPod {
 	out := map[string][]v1alpha1.GlobalPod{}
 	for i, cluster := range []string{"c1", "c2"} {
 		out[cluster] = []v1alpha1.GlobalPod{
-			{Name: "db-0", IP: "10.7.0.10", GlobalIP: fmt.Sprintf("120.%d.0.20", i+1)},
-			{Name: "db-1", IP: "10.7.1.10", GlobalIP: fmt.Sprintf("120.%d.0.21", i+1)},
+			{Name: "db-0", IP: "10.7.0.10", IPv6: sixOf("10.7.0.10"), GlobalIP: fmt.Sprintf("120.%d.0.20", i+1)},
+			{Name: "db-1", IP: "10.7.1.10", IPv6: sixOf("10.7.1.10"), GlobalIP: fmt.Sprintf("120.%d.0.21", i+1)},
 		}
 	}
 	return out

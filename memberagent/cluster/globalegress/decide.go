@@ -21,7 +21,8 @@ import (
 
 // input is all that decides.
 type input struct {
-	block netip.Prefix // invalid without one
+	// block is invalid without one, and ipv6 is what it has of IPv6.
+	block, ipv6 netip.Prefix
 	// cluster is the ClusterGlobalEgressIP, its zero value where there is none yet.
 	cluster     v1alpha1.ClusterGlobalEgressIP
 	allocations []v1alpha1.EgressAllocation
@@ -70,7 +71,7 @@ func decide(in input) decision {
 		}
 	}
 	d.cluster.CIDR, d.cluster.Allocations = in.block.String(), r.allocations()
-	d.cluster.Range, d.cluster.Addresses = r.told(theCluster, in.gateways)
+	d.cluster.Range, d.cluster.Addresses = r.told(theCluster, in)
 	reason, message := v1alpha1.ReasonAllocated, "all connections to other clusters come from these addresses that no "+
 		"GlobalEgressIP says anything of"
 	if err := exhausted[theCluster]; err != nil {
@@ -85,14 +86,14 @@ func decide(in input) decision {
 // pools says of each GlobalEgressIP which addresses it has, and for which pods.
 func (d *decision) pools(in input, r *ranges, exhausted map[string]error, now time.Time) {
 	s := newSelection(d.objects, func(o v1alpha1.GlobalEgressIP) bool { first, _ := r.of(ownerOf(o)); return first > 0 })
-	of := s.assign(in.pods)
+	of, count := s.assign(in.pods, in.ipv6.IsValid())
 	for i := range d.objects {
 		o := &d.objects[i]
 		conditions := slices.Clone(o.Status.Conditions)
 		o.Status = v1alpha1.GlobalEgressIPStatus{Pods: of[i]}
-		o.Status.Range, o.Status.Addresses = r.told(ownerOf(*o), in.gateways)
+		o.Status.Range, o.Status.Addresses = r.told(ownerOf(*o), in)
 		reason, message := v1alpha1.ReasonAllocated, fmt.Sprintf("connections of %d pods come from these addresses",
-			len(of[i]))
+			count[i])
 		switch err := exhausted[ownerOf(*o)]; {
 		case s.invalid[i] != nil:
 			reason, message = v1alpha1.ReasonInvalidSelector, fmt.Sprintf("spec.podSelector: %v; correct it, until then no pod "+
@@ -110,12 +111,12 @@ func (d *decision) pools(in input, r *ranges, exhausted map[string]error, now ti
 }
 
 // told returns the range of an owner, and the addresses that it has on each gateway.
-func (r *ranges) told(owner string, gateways []v1alpha1.Gateway) (*v1alpha1.EgressRange, []v1alpha1.GatewayAddresses) {
+func (r *ranges) told(owner string, in input) (*v1alpha1.EgressRange, []v1alpha1.GatewayAddresses) {
 	first, last := r.of(owner)
 	if first == 0 {
 		return nil, nil
 	}
-	gateways = slices.Clone(gateways)
+	gateways := slices.Clone(in.gateways)
 	slices.SortFunc(gateways, func(a, b v1alpha1.Gateway) int { return cmp.Compare(a.Spec.Slot, b.Spec.Slot) })
 	var out []v1alpha1.GatewayAddresses
 	for _, g := range gateways {
@@ -123,7 +124,12 @@ func (r *ranges) told(owner string, gateways []v1alpha1.Gateway) (*v1alpha1.Egre
 			continue
 		}
 		from, to := globalnet.Egress(r.block, int(g.Spec.Slot), first, last)
-		out = append(out, v1alpha1.GatewayAddresses{Gateway: g.Name, First: from.String(), Last: to.String()})
+		a := v1alpha1.GatewayAddresses{Gateway: g.Name, First: from.String(), Last: to.String()}
+		if in.ipv6.IsValid() {
+			from, to = globalnet.Egress(in.ipv6, int(g.Spec.Slot), first, last)
+			a.FirstIPv6, a.LastIPv6 = from.String(), to.String()
+		}
+		out = append(out, a)
 	}
 	return &v1alpha1.EgressRange{First: int32(first), Last: int32(last)}, out
 }
@@ -195,35 +201,44 @@ func b2i(b bool) int {
 	return 0
 }
 
-// assign returns the addresses of each object's pods, sorted. The pods are all of the cluster: of two with one address
-// the first by pods.Compare has it, in whatever namespace.
-func (s *selection) assign(all []corev1.Pod) [][]string {
+// assign returns the addresses of each object's pods, sorted, and how many pods these are. The pods are all of the
+// cluster: of two with one address the first by pods.Compare has it, in whatever namespace. Those of IPv6 are among
+// them where the block has some.
+func (s *selection) assign(all []corev1.Pod, ipv6 bool) (out [][]string, count []int) {
 	order := make([]*corev1.Pod, len(all))
 	for i := range all {
 		order[i] = &all[i]
 	}
 	slices.SortFunc(order, pods.Compare)
-	out, taken := make([][]string, len(s.selectors)), make(map[netip.Addr]bool, len(all))
+	out, count = make([][]string, len(s.selectors)), make([]int, len(s.selectors))
+	taken := make(map[netip.Addr]bool, len(all))
 	for _, p := range order {
-		ip, ok := addressOf(p)
-		if !ok || taken[ip] {
+		own := slices.DeleteFunc(addressesOf(p), func(ip netip.Addr) bool {
+			return taken[ip] || !ip.Is4() && !ipv6
+		})
+		if len(own) == 0 {
 			continue
 		}
-		taken[ip] = true
+		for _, ip := range own {
+			taken[ip] = true
+		}
 		for _, i := range s.by[p.Namespace] {
 			if s.selectors[i] != nil && !s.selectors[i].Matches(labels.Set(p.Labels)) {
 				continue
 			}
-			if len(out[i]) == v1alpha1.MaxEgressPods {
+			if count[i] == v1alpha1.MaxEgressPods {
 				s.beyond[i]++
 				continue
 			}
-			out[i] = append(out[i], ip.String())
+			count[i]++
+			for _, ip := range own {
+				out[i] = append(out[i], ip.String())
+			}
 			break
 		}
 	}
 	for i := range out {
 		slices.Sort(out[i])
 	}
-	return out
+	return out, count
 }

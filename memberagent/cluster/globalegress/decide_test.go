@@ -124,8 +124,26 @@ func TestPriority(t *testing.T) {
 	w.expect("1-8 Allocated, a/all 9-9 Allocated [10.7.0.1], a/all-again 10-10 Allocated, a/db 11-12 " +
 		"InvalidPodSelector, " +
 		"a/db-again 13-13 Allocated [10.7.0.7], b/all 14-14 Allocated [10.7.0.2 10.7.0.3]")
-	if got := fmt.Sprint(w.object("a/db-again").Status.Addresses); got != "[{gw 120.1.8.13 120.1.8.13}]" {
+	if got := fmt.Sprint(w.object("a/db-again").Status.Addresses); got != "[{gw 120.1.8.13 120.1.8.13  }]" {
 		t.Errorf("addresses %s", got)
+	}
+}
+
+// TestPodsOfBothFamilies: where the block has something of IPv6 pods are known by that, too, and count once.
+func TestPodsOfBothFamilies(t *testing.T) {
+	w := newWorld(t, "120.1.0.0/20")
+	w.ipv6 = netip.MustParsePrefix("fd5e:a1a4:e242:7801::/116")
+	w.add("a/all", "", 2)
+	w.pod("a", "six", "db", "fd00::6")
+	w.pod("a", "both", "db", "fd00::7").Status.PodIPs = []corev1.PodIP{{IP: "fd00::7"}, {IP: "10.7.0.7"}, {IP: "fd00::8"}}
+	w.expect("1-8 Allocated, a/all 9-10 Allocated [10.7.0.7 fd00::6 fd00::7]")
+	o := w.object("a/all")
+	const want = "[{gw 120.1.8.9 120.1.8.10 fd5e:a1a4:e242:7801::809 fd5e:a1a4:e242:7801::80a}]"
+	if got := fmt.Sprint(o.Status.Addresses); got != want {
+		t.Errorf("addresses %s, want %s", got, want)
+	}
+	if got := o.Status.Conditions[0].Message; !strings.Contains(got, "of 2 pods") {
+		t.Error(got)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,19 +39,18 @@ func matters() predicate.Predicate {
 		if !ok || !also {
 			return true
 		}
-		was, had := addressOf(before)
-		is, has := addressOf(after)
-		return was != is || had != has || pods.Ending(before) != pods.Ending(after) ||
+		return !slices.Equal(addressesOf(before), addressesOf(after)) || pods.Ending(before) != pods.Ending(after) ||
 			!maps.Equal(before.Labels, after.Labels)
 	}}
 }
 
-// addressOf returns the IPv4 address of a pod that has one of its own and may connect.
-func addressOf(p *corev1.Pod) (netip.Addr, bool) {
+// addressesOf returns the addresses of a pod that has some of its own and may connect: one of each family at most.
+func addressesOf(p *corev1.Pod) []netip.Addr {
+	var out []netip.Addr
 	for _, ip := range pods.Addresses(p) {
-		if ip.Is4() {
-			return ip, true
+		if !slices.ContainsFunc(out, func(a netip.Addr) bool { return a.Is4() == ip.Is4() }) {
+			out = append(out, ip)
 		}
 	}
-	return netip.Addr{}, false
+	return out
 }

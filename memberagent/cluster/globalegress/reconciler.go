@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/globalnet"
 	"github.com/sealane-io/sealane/internal/netfacts"
 	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
@@ -64,6 +65,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	leaving := peering.Spec.Phase == v1alpha1.MemberLeaving
 	if block, err := netfacts.ParseGlobal(peering.Spec.GlobalCIDR); err == nil && !leaving {
 		in.block = block
+		if in.ipv6, err = globalnet.ParseIPv6(peering.Spec.GlobalIPv6CIDR, block); err != nil {
+			in.ipv6 = netip.Prefix{}
+		}
 	}
 	cluster, err := r.cluster(ctx, in.block.IsValid(), leaving)
 	if err != nil {

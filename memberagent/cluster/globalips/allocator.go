@@ -34,7 +34,9 @@ const (
 // built from is what is written in the allocations; beyond that it remembers what was decided and is not written yet,
 // and whose objects went without notice.
 type Allocator struct {
-	block  netip.Prefix
+	block netip.Prefix
+	// ipv6 is what the block has of IPv6; invalid if there is none.
+	ipv6   netip.Prefix
 	owners map[netip.Addr]types.NamespacedName
 	of     map[types.NamespacedName]netip.Addr
 	// freed are the addresses without owner that one had.
@@ -103,6 +105,15 @@ func podOf(service types.NamespacedName, name string) types.NamespacedName {
 
 // Block that the addresses are of.
 func (a *Allocator) Block() netip.Prefix { return a.block }
+
+// IPv6 returns the address of IPv6 that stands for one of the block's; "" if there is none.
+func (a *Allocator) IPv6(text string) string {
+	ip, err := netip.ParseAddr(text)
+	if err != nil || !ip.Is4() || !a.ipv6.IsValid() {
+		return ""
+	}
+	return globalnet.IPv6Addr(a.ipv6, ip).String()
+}
 
 func (a *Allocator) take(service types.NamespacedName, ip netip.Addr) {
 	a.owners[ip], a.of[service] = service, ip

@@ -215,7 +215,8 @@ func TestPorts(t *testing.T) {
 		AddressType: discoveryv1.AddressTypeIPv6, Ports: []discoveryv1.EndpointPort{{Name: name("web"), Port: number(8080)}},
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"fd07::10"}}},
 	}})
-	const want = "[{TCP 1 []} {TCP 80 [{10.7.1.10 8080} {10.7.1.11 8080}]} {UDP 53 [{10.7.1.10 5353} {10.7.1.11 5353}]}]"
+	const want = "[{TCP 1 []} {TCP 80 [{10.7.1.10 8080} {10.7.1.11 8080} {fd07::10 8080}]} " +
+		"{UDP 53 [{10.7.1.10 5353} {10.7.1.11 5353}]}]"
 	if text := fmt.Sprint(got); text != want {
 		t.Errorf("got %s\nwant %s", text, want)
 	}

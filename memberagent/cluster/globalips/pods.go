@@ -22,11 +22,12 @@ import (
 const maxPods = 1000
 
 // Pods returns the pods behind a headless Service that are ready, or serve while they end, by name and sorted by it:
-// those with an IPv4 address in the cluster's pod networks, and hosts outside that may be exported. names are those of
-// the pods of the Service's namespace by address, and empty for pods of others. What is none of these has no address of
-// its own: neither pods of the host network, which have their node's, nor what somebody has written into an
-// EndpointSlice, which may be another namespace's pod. Of two of one name that which is ready comes first, and then
-// that which does not end. The error says of the first host outside, by address, why it may not be exported.
+// those with an address in the cluster's pod networks, one of each family at most, and hosts outside that may be
+// exported. names are those of the pods of the Service's namespace by address, and empty for pods of others. What is none
+// of these has no address of its own: neither pods of the host network, which have their node's, nor what somebody has
+// written into an EndpointSlice, which may be another namespace's pod. Of two of one name and family that which is ready
+// comes first, and then that which does not end. The error says of the first host outside, by address, why it may not be
+// exported.
 func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string, names map[netip.Addr]string,
 	outside external.Hosts) ([]v1alpha1.GlobalPod, error) {
 	var networks []netip.Prefix
@@ -36,7 +37,8 @@ func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string, names map[ne
 		}
 	}
 	type pod struct {
-		v1alpha1.GlobalPod
+		name string
+		ip   netip.Addr
 		rank int
 	}
 	var all []pod
@@ -49,13 +51,13 @@ func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string, names map[ne
 			ip, err := netip.ParseAddr(e.Addresses[0])
 			inside := slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(ip) })
 			ready := ptr.Deref(e.Conditions.Ready, true)
-			if err != nil || !ip.Is4() || !ready && !ptr.Deref(e.Conditions.Serving, false) {
+			if err != nil || !ready && !ptr.Deref(e.Conditions.Serving, false) {
 				continue
 			}
 			name, isPod := names[ip]
 			switch {
 			case inside && name != "":
-			case inside || isPod || e.TargetRef != nil && e.TargetRef.Kind == "Pod" || !outside.Outside(ip):
+			case inside || isPod || e.TargetRef != nil && e.TargetRef.Kind == "Pod" || !ip.Is4() || !outside.Outside(ip):
 				continue
 			default:
 				if err := outside.Check(ip); err != nil {
@@ -64,7 +66,7 @@ func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string, names map[ne
 				}
 				name = ip.String()
 			}
-			p := pod{v1alpha1.GlobalPod{Name: name, IP: ip.String()}, 0}
+			p := pod{name, ip, 0}
 			if !ready {
 				p.rank += 2
 			}
@@ -75,18 +77,30 @@ func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string, names map[ne
 		}
 	}
 	slices.SortFunc(all, func(a, b pod) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.rank, b.rank), cmp.Compare(a.IP, b.IP))
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.rank, b.rank), a.ip.Compare(b.ip))
 	})
 	var out []v1alpha1.GlobalPod
 	for _, p := range all {
-		if len(out) == 0 || out[len(out)-1].Name != p.Name {
-			out = append(out, p.GlobalPod)
+		if len(out) == 0 || out[len(out)-1].Name != p.name {
+			out = append(out, v1alpha1.GlobalPod{Name: p.name})
+		}
+		last := &out[len(out)-1]
+		if own := ofFamily(last, p.ip); *own == "" {
+			*own = p.ip.String()
 		}
 	}
 	if len(refused) == 0 {
 		return out, nil
 	}
 	return out, refused[slices.MinFunc(slices.Collect(maps.Keys(refused)), netip.Addr.Compare)]
+}
+
+// ofFamily is where the address of a pod belongs.
+func ofFamily(p *v1alpha1.GlobalPod, ip netip.Addr) *string {
+	if ip.Is4() {
+		return &p.IP
+	}
+	return &p.IPv6
 }
 
 // assignPods gives each of a service's pods its address. before is what the service's object says. For who is not among
@@ -159,7 +173,7 @@ func release(a *Allocator, service types.NamespacedName, before, pods []v1alpha1
 			p.ReleasedAt = &at
 		}
 		a.Release(podOf(service, p.Name), p.ReleasedAt.Time)
-		p.IP = ""
+		p.IP, p.IPv6 = "", ""
 		gone = append(gone, p)
 	}
 	slices.SortStableFunc(gone, func(x, y v1alpha1.GlobalPod) int { return y.ReleasedAt.Compare(x.ReleasedAt.Time) })

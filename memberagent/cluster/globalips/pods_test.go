@@ -61,6 +61,60 @@ func TestPods(t *testing.T) {
 	}
 }
 
+// TestPodsOfBothFamilies: a pod is one, by its name, whichever addresses its slices have, and has global addresses of
+// one number.
+func TestPodsOfBothFamilies(t *testing.T) {
+	yes, no := true, false
+	pod := func(name, ip string, ready *bool) discoveryv1.Endpoint {
+		return discoveryv1.Endpoint{Addresses: []string{ip},
+			Conditions: discoveryv1.EndpointConditions{Ready: ready, Serving: &yes},
+			TargetRef:  &corev1.ObjectReference{Kind: "Pod", Name: name}}
+	}
+	pods, err := Pods([]discoveryv1.EndpointSlice{
+		{Endpoints: []discoveryv1.Endpoint{pod("web-1", "10.7.1.11", &yes), pod("web-0", "10.7.1.10", &yes)}},
+		{Endpoints: []discoveryv1.Endpoint{pod("web-1", "fd07::66", &no), pod("web-1", "fd07::11", &yes),
+			pod("web-2", "fd07::12", &yes), pod("web-3", "fd31::1", &yes)}},
+	}, []string{"10.7.0.0/16", "fd07::/48"}, map[netip.Addr]string{
+		netip.MustParseAddr("10.7.1.10"): "web-0", netip.MustParseAddr("10.7.1.11"): "web-1",
+		netip.MustParseAddr("fd07::66"): "web-1", netip.MustParseAddr("fd07::11"): "web-1",
+		netip.MustParseAddr("fd07::12"): "web-2", netip.MustParseAddr("fd31::1"): "web-3"}, external.Hosts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range pods {
+		got = append(got, p.Name+"="+p.IP+"+"+p.IPv6)
+	}
+	if want := "web-0=10.7.1.10+ web-1=10.7.1.11+fd07::11 web-2=+fd07::12"; strings.Join(got, " ") != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	spec := v1alpha1.PeeringSpec{GlobalCIDR: "242.1.0.0/16", GlobalIPv6CIDR: "fd5e:a1a4:e242:f201::/64"}
+	block, ipv6 := blocks(spec)
+	a, now := NewAllocator(block, nil), time.Unix(1e9, 0)
+	a.ipv6 = ipv6
+	v := decide(a, key(1), v1alpha1.IngressAllocation{}, wanted{exported: true, headless: true, pods: pods}, now)
+	for _, p := range v.Pods {
+		global := netip.MustParseAddr(p.GlobalIP).As4()
+		if want := fmt.Sprintf("fd5e:a1a4:e242:f201::%x", int(global[2])<<8|int(global[3])); p.GlobalIPv6 != want {
+			t.Errorf("%s has %s and %s, want %s", p.Name, p.GlobalIP, p.GlobalIPv6, want)
+		}
+	}
+	v = decide(a, key(2), v1alpha1.IngressAllocation{}, wanted{exported: true}, now)
+	if v.IPv6 != a.IPv6(v.IP) || v.IPv6 == "" {
+		t.Errorf("a service has %q and %q", v.IP, v.IPv6)
+	}
+	if gone := release(a, key(1), v.Pods, nil, now); len(gone) > 0 && gone[0].IPv6 != "" {
+		t.Errorf("a pod that went has %s", gone[0].IPv6)
+	}
+	for _, wrong := range []string{"fd5e:a1a4:e242:f202::/64", "fd5e:a1a4:e242:f201::/112", "2001:db8:1:f201::/64", "x",
+		""} {
+		spec.GlobalIPv6CIDR = wrong
+		if _, ipv6 := blocks(spec); ipv6.IsValid() {
+			t.Errorf("%s is taken for what 242.1.0.0/16 has of IPv6", wrong)
+		}
+	}
+}
+
 // render lists pods with their addresses; those that went have none of their own.
 func render(pods []v1alpha1.GlobalPod) string {
 	var out []string

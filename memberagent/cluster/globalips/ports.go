@@ -14,14 +14,14 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/exports"
 )
 
-// Limits of the CRD.
+// Limits of the CRD: there is room for as many backends of each family.
 const (
 	maxPorts    = 100
 	maxBackends = 1000
 )
 
-// Ports returns a Service's ports with the ready IPv4 backends of each, sorted by protocol and port. Of very many
-// backends the first by address are kept.
+// Ports returns a Service's ports with the ready backends of each, sorted by protocol and port. Of very many backends
+// of one family the first by address are kept.
 func Ports(service *corev1.Service, endpoints []discoveryv1.EndpointSlice) []v1alpha1.GlobalPort {
 	groups := exports.Backends(endpoints)
 	var out []v1alpha1.GlobalPort
@@ -36,14 +36,18 @@ func Ports(service *corev1.Service, endpoints []discoveryv1.EndpointSlice) []v1a
 				continue
 			}
 			for _, b := range g.Addresses {
-				if ip, err := netip.ParseAddr(b.IP); err == nil && ip.Is4() && b.Ready {
+				if ip, err := netip.ParseAddr(b.IP); err == nil && b.Ready {
 					backends = append(backends, netip.AddrPortFrom(ip, uint16(g.Ports[at].Port)))
 				}
 			}
 		}
 		slices.SortFunc(backends, netip.AddrPort.Compare)
 		backends = slices.Compact(backends)
-		for _, b := range backends[:min(len(backends), maxBackends)] {
+		count := map[bool]int{}
+		for _, b := range backends {
+			if count[b.Addr().Is4()]++; count[b.Addr().Is4()] > maxBackends {
+				continue
+			}
 			port.Backends = append(port.Backends, v1alpha1.GlobalBackend{IP: b.Addr().String(), Port: int32(b.Port())})
 		}
 		out = append(out, port)

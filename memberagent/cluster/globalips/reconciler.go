@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -150,7 +151,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || peering == nil {
 		return ctrl.Result{}, err // nothing is known, so nothing changes
 	}
-	allocator, err := r.addresses(ctx, peering.Spec.GlobalCIDR)
+	allocator, err := r.addresses(ctx, peering.Spec)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -257,8 +258,8 @@ func (r *Reconciler) tell(ctx context.Context, service types.NamespacedName, obj
 		}
 	}
 	changed := object.DeepCopy()
-	changed.Status = v1alpha1.GlobalIngressIPStatus{IP: v.IP, Ports: v.Ports, Pods: v.Pods, ReleasedAt: v.ReleasedAt,
-		Conditions: changed.Status.Conditions}
+	changed.Status = v1alpha1.GlobalIngressIPStatus{IP: v.IP, IPv6: v.IPv6, Ports: v.Ports, Pods: v.Pods,
+		ReleasedAt: v.ReleasedAt, Conditions: changed.Status.Conditions}
 	v.condition.ObservedGeneration = object.Generation
 	meta.SetStatusCondition(&changed.Status.Conditions, v.condition)
 	if equality.Semantic.DeepEqual(object.Status, changed.Status) {
@@ -279,14 +280,12 @@ func ignoreGone(meaning, err error) error {
 }
 
 // addresses returns the allocator of the cluster's block, which is made anew when the block is another.
-func (r *Reconciler) addresses(ctx context.Context, cidr string) (*Allocator, error) {
-	block, err := netfacts.ParseGlobal(cidr)
-	if err != nil {
-		block = netip.Prefix{}
-	}
+func (r *Reconciler) addresses(ctx context.Context, spec v1alpha1.PeeringSpec) (*Allocator, error) {
+	block, ipv6 := blocks(spec)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.allocator != nil && r.allocator.Block() == block {
+		r.allocator.ipv6 = ipv6
 		return r.allocator, nil
 	}
 	var list v1alpha1.GlobalAllocationList
@@ -294,7 +293,20 @@ func (r *Reconciler) addresses(ctx context.Context, cidr string) (*Allocator, er
 		return nil, fmt.Errorf("list GlobalAllocations: %w", err)
 	}
 	r.allocator = NewAllocator(block, list.Items)
+	r.allocator.ipv6 = ipv6
 	return r.allocator, nil
+}
+
+// blocks are the cluster's block and what it has of IPv6; invalid where there is none.
+func blocks(spec v1alpha1.PeeringSpec) (block, ipv6 netip.Prefix) {
+	block, err := netfacts.ParseGlobal(spec.GlobalCIDR)
+	if err != nil {
+		return netip.Prefix{}, netip.Prefix{}
+	}
+	if ipv6, err = globalnet.ParseIPv6(spec.GlobalIPv6CIDR, block); err != nil {
+		return block, netip.Prefix{}
+	}
+	return block, ipv6
 }
 
 func (r *Reconciler) object(ctx context.Context, key types.NamespacedName) (*v1alpha1.GlobalIngressIP, error) {
@@ -395,8 +407,19 @@ type verdict struct {
 	again     time.Duration
 }
 
-// decide returns what a service should have that had something before.
+// decide returns what a service should have that had something before. An address of IPv4 has its like of IPv6, which
+// nobody has to give out.
 func decide(allocator *Allocator, service types.NamespacedName, before v1alpha1.IngressAllocation, w wanted,
+	now time.Time) verdict {
+	v := decideIPv4(allocator, service, before, w, now)
+	v.IPv6 = allocator.IPv6(v.IP)
+	for i := range v.Pods {
+		v.Pods[i].GlobalIPv6 = allocator.IPv6(v.Pods[i].GlobalIP)
+	}
+	return v
+}
+
+func decideIPv4(allocator *Allocator, service types.NamespacedName, before v1alpha1.IngressAllocation, w wanted,
 	now time.Time) verdict {
 	v := verdict{IngressAllocation: v1alpha1.IngressAllocation{IP: before.IP}}
 	set := func(ok metav1.ConditionStatus, reason, message string) {
@@ -457,9 +480,10 @@ func decide(allocator *Allocator, service types.NamespacedName, before v1alpha1.
 }
 
 // Tell adds to an export the global address of its service or, if it is headless, those of its pods: those that are
-// in the cluster's block.
-func Tell(ctx context.Context, c client.Reader, e *v1alpha1.Export, cidr string) error {
-	if cidr == "" {
+// in the cluster's block, and of families that the service or the pod has.
+func Tell(ctx context.Context, c client.Reader, e *v1alpha1.Export, spec v1alpha1.PeeringSpec) error {
+	block, ipv6 := blocks(spec)
+	if !block.IsValid() {
 		return nil
 	}
 	o, err := Allocation(ctx, c, types.NamespacedName{Namespace: e.Namespace, Name: e.Name})
@@ -467,25 +491,30 @@ func Tell(ctx context.Context, c client.Reader, e *v1alpha1.Export, cidr string)
 		return err
 	}
 	has := o.Spec.Ingress
-	block, noBlock := netfacts.ParseGlobal(cidr)
-	inBlock := func(text string) bool {
+	in := func(block netip.Prefix, text string) bool {
 		ip, err := netip.ParseAddr(text)
-		if noBlock != nil || err != nil {
+		if !block.IsValid() || err != nil {
 			return false
 		}
 		_, ok := globalnet.Number(block, ip)
 		return ok
 	}
 	if e.Settings.Type == v1alpha1.ClusterSetIP {
-		if inBlock(has.IP) {
+		if in(block, has.IP) {
 			e.GlobalIP = has.IP
+		}
+		if in(ipv6, has.IPv6) && slices.Contains(e.Settings.IPFamilies, corev1.IPv6Protocol) {
+			e.GlobalIPv6 = has.IPv6
 		}
 		return nil
 	}
-	of := make(map[string]string, len(has.Pods))
+	of := make(map[string]string, 2*len(has.Pods))
 	for _, p := range has.Pods {
-		if p.ReleasedAt == nil && inBlock(p.GlobalIP) {
+		if p.ReleasedAt == nil && in(block, p.GlobalIP) {
 			of[p.IP] = p.GlobalIP
+		}
+		if p.ReleasedAt == nil && in(ipv6, p.GlobalIPv6) {
+			of[p.IPv6] = p.GlobalIPv6
 		}
 	}
 	for i := range e.Backends {

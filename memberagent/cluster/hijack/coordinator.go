@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/globalnet"
 	"github.com/sealane-io/sealane/internal/netfacts"
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
 )
@@ -65,6 +66,9 @@ func Networks(p *v1alpha1.Peering) []string {
 	for _, r := range p.Spec.RemoteClusters {
 		if block, err := netfacts.ParseGlobal(r.GlobalCIDR); err == nil {
 			all = append(all, block)
+			if ipv6, err := globalnet.ParseIPv6(r.GlobalIPv6CIDR, block); err == nil {
+				all = append(all, ipv6)
+			}
 		}
 		for _, cidr := range slices.Concat(r.Networks.PodCIDRs, r.Networks.ServiceCIDRs) {
 			if prefix, err := netfacts.ParsePrefix(cidr); err == nil {

@@ -203,7 +203,7 @@ func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle,
 			peering.Spec.Shards)) != bundle.Name {
 			continue
 		}
-		export, ok, err := r.describe(ctx, e, bundle.Status.Exports, routes, peering.Spec.GlobalCIDR)
+		export, ok, err := r.describe(ctx, e, bundle.Status.Exports, routes, peering.Spec)
 		if err != nil {
 			return out, err
 		}
@@ -242,7 +242,7 @@ func (r *Bundles) routes(ctx context.Context, peering *v1alpha1.Peering) (export
 
 // describe returns an export, unless its Service cannot be exported. last is what was reported last.
 func (r *Bundles) describe(ctx context.Context, e *mcs.ServiceExport, last []v1alpha1.Export,
-	routes func() (exports.Routes, error), globalCIDR string) (v1alpha1.Export, bool, error) {
+	routes func() (exports.Routes, error), peering v1alpha1.PeeringSpec) (v1alpha1.Export, bool, error) {
 	key := client.ObjectKeyFromObject(e)
 	service, err := index.Service(ctx, r, key)
 	if err != nil || !exports.Exportable(e, service) {
@@ -257,7 +257,7 @@ func (r *Bundles) describe(ctx context.Context, e *mcs.ServiceExport, last []v1a
 		return v1alpha1.Export{}, false, err
 	}
 	out := exports.Describe(e, service, endpoints, to, reported(last, e))
-	return out, true, globalips.Tell(ctx, r, &out, globalCIDR)
+	return out, true, globalips.Tell(ctx, r, &out, peering)
 }
 
 // reported returns what a report, which is sorted, says of a ServiceExport: nil where it says nothing of it. One that
