@@ -39,7 +39,7 @@ func well() *snapshot {
 			deployment("karmada", controllerName, "registry.example.org/controller:v1.2.3", 2)}},
 	}
 	for _, m := range f.members[:2] {
-		record := m.Member.DeepCopy()
+		record := m.DeepCopy()
 		record.Status.RollOut.State = v1alpha1.RollOutDone
 		s.karmada.objects = append(append(s.karmada.objects, record), carriedBy(m.Name)...)
 		at := metav1.NewTime(now.Add(-time.Second))

@@ -163,7 +163,7 @@ func (r reader) gvk(o runtime.Object) (schema.GroupVersionKind, error) {
 
 // kindOf is empty for a type that the scheme does not have.
 func (r reader) kindOf(o runtime.Object) string {
-	gvk, _ := r.gvk(o) //nolint:errcheck // see above
+	gvk, _ := r.gvk(o)
 	return gvk.Kind
 }
 

@@ -387,6 +387,7 @@ func (v *verified) interrupted(t *testing.T) {
 	defer stop()
 	began := time.Now()
 	go func() {
+		//nolint:contextcheck // it looks on when the command is interrupted
 		_ = until(ctx, func(context.Context) (bool, error) { return len(v.left(t)) == 2, nil })
 		stop()
 	}()
@@ -399,10 +400,10 @@ func (v *verified) interrupted(t *testing.T) {
 	}
 	// The same by the signal that Ctrl-C sends.
 	go func() {
+		//nolint:contextcheck // as above
 		_ = until(t.Context(), func(context.Context) (bool, error) { return len(v.left(t)) == 2, nil })
 		_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
 	}()
-	//nolint:contextcheck // the command makes its own, of the process
 	if out, code := v.plugin(t, "verify"); code != 1 || !strings.Contains(out, "interrupted") {
 		t.Errorf("exit code %d", code)
 	}

@@ -96,7 +96,7 @@ func start(t *testing.T, crds ...string) server {
 	s := server{config: apiserver.Start(t, crds...)}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme),
-		mcs.AddToScheme(scheme)); err != nil {
+		mcs.Install(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	var err error

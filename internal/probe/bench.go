@@ -163,8 +163,8 @@ func (b Bench) repeat(ctx context.Context, p Path, pause time.Duration, once fun
 		err := once(attempt)
 		took := time.Since(start)
 		cancel()
-		switch {
-		case err == nil:
+		switch err {
+		case nil:
 			if len(samples) == 0 {
 				end, failed, last = time.Now().Add(b.Duration), 0, nil
 			}
@@ -248,7 +248,7 @@ func (b Bench) throughput(ctx context.Context, p Path) Summary {
 	var flows sync.WaitGroup
 	for _, conn := range conns {
 		flows.Go(func() {
-			if err := receive(conn, &received); err != nil && ctx.Err() == nil {
+			if err := receive(conn, &received); ctx.Err() == nil {
 				failures <- err
 			}
 		})
@@ -302,6 +302,7 @@ func (b Bench) startDownload(ctx context.Context, p Path) (net.Conn, error) {
 	return conn, nil
 }
 
+// receive until the connection ends, and say how.
 func receive(conn net.Conn, received *atomic.Int64) error {
 	buffer := make([]byte, 256<<10)
 	for {

@@ -28,8 +28,8 @@ const (
 
 // Longest is how long a client takes for that many checks of which none succeeds.
 func Longest(checks int, patience time.Duration) time.Duration {
-	rounds := time.Duration(checks/atOnce + 2)
-	return patience + rounds*(oneTry+betweenTries)
+	const round = oneTry + betweenTries
+	return patience + time.Duration(checks/atOnce+2)*round
 }
 
 // Client runs checks.

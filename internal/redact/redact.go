@@ -121,7 +121,7 @@ func (r *Redactor) value(name string, v any) any {
 
 // environment takes the values out of a container's variables.
 func environment(v any) {
-	list, _ := v.([]any) //nolint:errcheck // of another shape it is no list of variables
+	list, _ := v.([]any) // of another shape it is no list of variables
 	for _, entry := range list {
 		if variable, ok := entry.(map[string]any); ok && variable["value"] != nil {
 			variable["value"] = Mark

@@ -23,11 +23,11 @@ const maxPods = 1000
 
 // Pods returns the pods behind a headless Service that are ready, or serve while they end, by name and sorted by it:
 // those with an address in the cluster's pod networks, one of each family at most, and hosts outside that may be
-// exported. names are those of the pods of the Service's namespace by address, and empty for pods of others. What is none
-// of these has no address of its own: neither pods of the host network, which have their node's, nor what somebody has
-// written into an EndpointSlice, which may be another namespace's pod. Of two of one name and family that which is ready
-// comes first, and then that which does not end. The error says of the first host outside, by address, why it may not be
-// exported.
+// exported. names are those of the pods of the Service's namespace by address, and empty for pods of others. What is
+// none of these has no address of its own: neither pods of the host network, which have their node's, nor what somebody
+// has written into an EndpointSlice, which may be another namespace's pod. Of two of one name and family that which is
+// ready comes first, and then that which does not end. The error says of the first host outside, by address, why it may
+// not be exported.
 func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string, names map[netip.Addr]string,
 	outside external.Hosts) ([]v1alpha1.GlobalPod, error) {
 	var networks []netip.Prefix
