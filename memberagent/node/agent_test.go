@@ -283,7 +283,9 @@ func (n *network) gatewayReboots(t *testing.T) {
 	m := n.gw1
 	m.stop(t, syscall.SIGKILL)
 	m.run(t, `for l in $(ip -o link | grep -o 'sl-[a-z0-9]*'); do ip link del $l; done
-		for f in -4 -6; do ip $f route flush table 5100; ip $f rule del pref 105; ip $f rule del pref 103 || true; done
+		for f in -4 -6; do
+			ip $f route flush table 5100; ip $f rule del pref 105; while ip $f rule del pref 103; do :; done
+		done
 		nft delete table ip sealane; nft delete table ip6 sealane`)
 	if err := os.Rename(m.path("cluster.json"), m.path("away.json")); err != nil {
 		t.Fatal(err)

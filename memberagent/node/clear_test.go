@@ -290,7 +290,9 @@ func (n *network) bootsClosed(t *testing.T, m *machine, packets func(comment str
 		t.Fatal(err)
 	}
 	m.run(t, `for l in $(ip -o link | grep -o 'sl-[a-z0-9]*'); do ip link del $l; done
-		for f in -4 -6; do ip $f route flush table 5100; ip $f rule del pref 105; ip $f rule del pref 103 || true; done
+		for f in -4 -6; do
+			ip $f route flush table 5100; ip $f rule del pref 105; while ip $f rule del pref 103; do :; done
+		done
 		nft delete table ip sealane; nft delete table ip6 sealane; iptables-nft -F FORWARD; ip6tables-nft -F FORWARD`)
 	m.forwardsItsPods(t)
 	for _, c := range []string{inClear, inClear6} {
