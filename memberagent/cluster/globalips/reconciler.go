@@ -18,22 +18,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/external"
 	"github.com/sealane-io/sealane/internal/globalnet"
 	"github.com/sealane-io/sealane/internal/netfacts"
-	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/memberagent/cluster/exports"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
-	"github.com/sealane-io/sealane/memberagent/cluster/pods"
 )
 
 // Reconciler keeps the GlobalAllocation of every exported service, which holds the service's address or, if it is
@@ -47,100 +40,6 @@ type Reconciler struct {
 
 	mu        sync.Mutex
 	allocator *Allocator
-}
-
-// SetupWithManager registers the controller. One service is looked at at a time.
-func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) error {
-	o.MaxConcurrentReconciles = 1
-	return ctrl.NewControllerManagedBy(m).Named("globalingressip").
-		For(&v1alpha1.GlobalIngressIP{}).
-		Watches(&v1alpha1.GlobalAllocation{}, handler.EnqueueRequestsFromMapFunc(ownerRequest)).
-		Watches(&mcs.ServiceExport{}, &handler.EnqueueRequestForObject{}).
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.exported)).
-		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.exportedSlice)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.beforePod), builder.WithPredicates(pods.Moved())).
-		Watches(&v1alpha1.Peering{}, handler.EnqueueRequestsFromMapFunc(r.all),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(o).Complete(raced.Reconciler(r))
-}
-
-func (r *Reconciler) exported(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.ifExported(ctx, client.ObjectKeyFromObject(o))
-}
-
-func (r *Reconciler) exportedSlice(ctx context.Context, o client.Object) []reconcile.Request {
-	if key, ok := index.ServiceOfSlice(o); ok {
-		return r.ifExported(ctx, key)
-	}
-	return nil
-}
-
-// beforePod are the headless services of a pod's namespace that are exported, if pods have addresses at all: the pod
-// may be heard of later than the EndpointSlice that it is in.
-func (r *Reconciler) beforePod(ctx context.Context, o client.Object) []reconcile.Request {
-	peering, err := index.Peering(ctx, r)
-	if err != nil || peering == nil || peering.Spec.GlobalCIDR == "" {
-		return nil
-	}
-	var list mcs.ServiceExportList
-	if r.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy) != nil {
-		return nil
-	}
-	var out []reconcile.Request
-	for i := range list.Items {
-		key := client.ObjectKeyFromObject(&list.Items[i])
-		if s, err := index.Service(ctx, r, key); err == nil && s != nil && s.Spec.ClusterIP == corev1.ClusterIPNone {
-			out = append(out, reconcile.Request{NamespacedName: key})
-		}
-	}
-	return out
-}
-
-func (r *Reconciler) ifExported(ctx context.Context, key types.NamespacedName) []reconcile.Request {
-	if r.Get(ctx, key, &mcs.ServiceExport{}) != nil {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: key}}
-}
-
-// ownerRequest is the service that an allocation is for.
-func ownerRequest(_ context.Context, o client.Object) []reconcile.Request {
-	if service, ok := ServiceOf(o); ok {
-		return []reconcile.Request{{NamespacedName: service}}
-	}
-	return nil
-}
-
-// ServiceOf returns the service that an allocation is for, if it is one of a service.
-func ServiceOf(o client.Object) (types.NamespacedName, bool) {
-	a, ok := o.(*v1alpha1.GlobalAllocation)
-	if !ok || a.Spec.Owner.Kind != v1alpha1.GlobalIngress {
-		return types.NamespacedName{}, false
-	}
-	return types.NamespacedName{Namespace: a.Spec.Owner.Namespace, Name: a.Spec.Owner.Name}, true
-}
-
-// all are the services that are exported, those that have an address, and those that are said to have one.
-func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
-	var list mcs.ServiceExportList
-	var ips v1alpha1.GlobalIngressIPList
-	var allocations v1alpha1.GlobalAllocationList
-	for _, l := range []client.ObjectList{&list, &ips, &allocations} {
-		if r.List(ctx, l, client.UnsafeDisableDeepCopy) != nil {
-			return nil
-		}
-	}
-	var out []reconcile.Request
-	for i := range list.Items {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	for i := range ips.Items {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&ips.Items[i])})
-	}
-	for i := range allocations.Items {
-		out = append(out, ownerRequest(ctx, &allocations.Items[i])...)
-	}
-	return out
 }
 
 // Reconcile makes, updates or removes the allocation of one service, and the GlobalIngressIP that tells of it. An
@@ -398,85 +297,6 @@ func (r *Reconciler) outside(ctx context.Context, peering *v1alpha1.PeeringSpec)
 
 func (r *Reconciler) graceOver(a *v1alpha1.IngressAllocation) bool {
 	return a.IP == "" && len(a.Pods) == 0 || a.ReleasedAt != nil && r.Now().Sub(a.ReleasedAt.Time) >= Grace
-}
-
-// verdict is what a service is to have, why, and after how long to look again.
-type verdict struct {
-	v1alpha1.IngressAllocation
-	condition metav1.Condition
-	again     time.Duration
-}
-
-// decide returns what a service should have that had something before. An address of IPv4 has its like of IPv6, which
-// nobody has to give out.
-func decide(allocator *Allocator, service types.NamespacedName, before v1alpha1.IngressAllocation, w wanted,
-	now time.Time) verdict {
-	v := decideIPv4(allocator, service, before, w, now)
-	v.IPv6 = allocator.IPv6(v.IP)
-	for i := range v.Pods {
-		v.Pods[i].GlobalIPv6 = allocator.IPv6(v.Pods[i].GlobalIP)
-	}
-	return v
-}
-
-func decideIPv4(allocator *Allocator, service types.NamespacedName, before v1alpha1.IngressAllocation, w wanted,
-	now time.Time) verdict {
-	v := verdict{IngressAllocation: v1alpha1.IngressAllocation{IP: before.IP}}
-	set := func(ok metav1.ConditionStatus, reason, message string) {
-		v.condition = metav1.Condition{Type: v1alpha1.GlobalIPAllocated, Status: ok, Reason: reason, Message: message,
-			LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
-	}
-	if !allocator.Block().IsValid() {
-		v.IP = ""
-		set(metav1.ConditionFalse, v1alpha1.ReasonNoBlock, "the cluster has no block of global addresses")
-		return v
-	}
-	var without int
-	var why error
-	v.Pods, without, v.again, why = assignPods(allocator, service, before.Pods, w.pods, now)
-	switch {
-	case !w.exported:
-		v.ReleasedAt = before.ReleasedAt
-		if v.ReleasedAt == nil {
-			at := metav1.NewTime(now.Truncate(time.Second))
-			v.ReleasedAt = &at
-		}
-		allocator.Release(service, v.ReleasedAt.Time)
-		if !allocator.keeps(v.IP, service) {
-			v.IP = "" // another has it, where none was left
-		}
-		v.again = max(Grace-now.Sub(v.ReleasedAt.Time), time.Second)
-		set(metav1.ConditionFalse, v1alpha1.ReasonReleased, fmt.Sprintf(
-			"the service is not exported; for %s it gets the same address again", Grace))
-	case w.headless:
-		allocator.Release(service, now)
-		v.IP = ""
-		if without > 0 {
-			message := fmt.Sprintf("%d of %d pods have no global address", without, len(w.pods))
-			if why == nil {
-				why = fmt.Errorf("at most %d pods of a service have one", maxPods)
-			}
-			v.again = time.Minute
-			set(metav1.ConditionFalse, v1alpha1.ReasonBlockExhausted, message+": "+why.Error())
-			return v
-		}
-		if w.refused != nil {
-			v.again = time.Minute
-			set(metav1.ConditionFalse, v1alpha1.ReasonHostRefused, w.refused.Error())
-			return v
-		}
-		set(metav1.ConditionTrue, v1alpha1.ReasonAllocated, "other clusters reach each pod by its address")
-	default:
-		ip, err := allocator.Assign(service, now)
-		if err != nil {
-			v.IP, v.again = "", time.Minute
-			set(metav1.ConditionFalse, v1alpha1.ReasonBlockExhausted, err.Error())
-			return v
-		}
-		v.IP, v.Ports = ip.String(), w.ports
-		set(metav1.ConditionTrue, v1alpha1.ReasonAllocated, "other clusters reach the service by the address")
-	}
-	return v
 }
 
 // Tell adds to an export the global address of its service or, if it is headless, those of its pods: those that are
