@@ -96,7 +96,9 @@ func newAPI(config *rest.Config, contextName string) (*api, error) {
 		return nil, err
 	}
 	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = 100, 200
+	// The API server's own fairness bounds it: a client that bounds itself says in words of its own, and not by the
+	// context's error, that it would have to wait beyond the deadline.
+	config.QPS = -1
 	config.UserAgent = fieldManager
 	config.WarningHandler = rest.NoWarnings{}
 	c, err := client.New(config, client.Options{Scheme: scheme})
