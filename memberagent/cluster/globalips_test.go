@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -238,6 +239,7 @@ func TestTenantNamesAnothersPod(t *testing.T) {
 	slice.Endpoints[1].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "sample", Name: "db-0"}
 	m.create(slice)
 	m.export("sample", "db")
+	time.Sleep(1100 * time.Millisecond) // objects tell the second in which they were made
 	m.running("late", "db", "10.7.0.4")
 	m.running("own", "db", "10.7.0.7")
 	m.globalIP("db", v1alpha1.ReasonAllocated, func(s v1alpha1.GlobalIngressIPStatus) error {
