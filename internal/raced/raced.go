@@ -7,6 +7,7 @@ package raced
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,18 +15,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Lag is when to look again: by then the event of what was written has reached the cache, or nearly.
-const Lag = 20 * time.Millisecond
+const (
+	// Lag is when to look again: by then the event of what was written has reached the cache, or nearly.
+	Lag = 20 * time.Millisecond
+	// maxLag is for what is lost again and again, as to an object that no cache shows.
+	maxLag = 5 * time.Second
+)
 
 // Reconciler calls one whose errors may be of lost races. Where all that went wrong is that, it is called again after
-// Lag; an error with anything else in it is handed on whole.
+// Lag, and after twice as long each time that it loses once more; an error with anything else in it is handed on whole.
 func Reconciler[R comparable](r reconcile.TypedReconciler[R]) reconcile.TypedReconciler[R] {
+	var mu sync.Mutex
+	last := map[R]time.Duration{}
 	return reconcile.TypedFunc[R](func(ctx context.Context, req R) (ctrl.Result, error) {
 		result, err := r.Reconcile(ctx, req)
+		mu.Lock()
+		defer mu.Unlock()
 		if err == nil || !Lost(err) {
+			delete(last, req)
 			return result, err
 		}
-		return ctrl.Result{RequeueAfter: Lag}, nil
+		last[req] = min(max(Lag, 2*last[req]), maxLag)
+		return ctrl.Result{RequeueAfter: last[req]}, nil
 	})
 }
 

@@ -52,3 +52,34 @@ func TestReconciler(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatIsLostAgainAndAgainWaitsLonger: an object that no cache shows is not asked for fifty times a second.
+func TestWhatIsLostAgainAndAgainWaitsLonger(t *testing.T) {
+	exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "services"}, "a")
+	loses := true
+	r := Reconciler(reconcile.TypedFunc[string](func(context.Context, string) (ctrl.Result, error) {
+		if loses {
+			return ctrl.Result{}, exists
+		}
+		return ctrl.Result{}, nil
+	}))
+	expect := func(req string, want time.Duration) {
+		t.Helper()
+		if got, err := r.Reconcile(t.Context(), req); err != nil || got.RequeueAfter != want {
+			t.Errorf("%s again after %s, %v; want %s", req, got.RequeueAfter, err, want)
+		}
+	}
+	expect("one", Lag)
+	expect("one", 2*Lag)
+	expect("another", Lag)
+	for range 10 {
+		if _, err := r.Reconcile(t.Context(), "one"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("one", maxLag)
+	loses = false
+	expect("one", 0)
+	loses = true
+	expect("one", Lag)
+}

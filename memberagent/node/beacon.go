@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"sync"
@@ -112,7 +111,7 @@ func (b *beacons) unheard(now time.Time) map[netip.Addr]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := map[netip.Addr]bool{}
-	for a, at := range maps.All(b.heard) {
+	for a, at := range b.heard {
 		if now.Sub(at) > unheardAfter {
 			out[a] = true
 		}
