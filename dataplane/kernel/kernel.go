@@ -3,7 +3,8 @@
 // Package kernel reads and writes the network state of this node. Observe returns what is there as a
 // plan, Do applies changes. What is Sealane's can be told by looking: links named "sl-…" and what is on
 // them, our routing tables and the rules that look them up, our nftables tables, and our accepts in the
-// FORWARD chains, by their comment. Nothing is remembered between calls.
+// FORWARD chains, by their comment. What was programmed is not remembered: the kernel is asked what there is, or, of
+// nftables, what has changed since it was last asked.
 package kernel
 
 import (
@@ -50,7 +51,10 @@ func New(drivers map[string]Driver, sysctlDir string) (*Kernel, error) {
 }
 
 // Close the kernel; what was done stays.
-func (k *Kernel) Close() { k.netlink.Close() }
+func (k *Kernel) Close() {
+	k.netlink.Close()
+	k.firewall.close()
+}
 
 // IPv6 says whether links can have IPv6 addresses.
 func (k *Kernel) IPv6() bool {

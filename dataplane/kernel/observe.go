@@ -26,8 +26,12 @@ func (k *Kernel) Observe(ctx context.Context) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
+	rules, err := k.firewall.rules.observe(ctx)
+	if err != nil {
+		return plan.Plan{}, err
+	}
 	for _, f := range k.families {
-		err := errors.Join(k.observeRoutes(&p, f, names), k.observeRules(&p, f), k.observeFirewall(ctx, &p, f))
+		err := errors.Join(k.observeRoutes(&p, f, names), k.observeRules(&p, f), k.observeFirewall(&p, f, rules))
 		if err != nil {
 			return plan.Plan{}, err
 		}
@@ -192,15 +196,11 @@ func (k *Kernel) observeRules(p *plan.Plan, f plan.Family) error {
 	return nil
 }
 
-func (k *Kernel) observeFirewall(ctx context.Context, p *plan.Plan, f plan.Family) error {
-	table, ok, err := k.firewall.table(ctx, f)
-	if err != nil {
-		return err
-	}
-	if ok {
+func (k *Kernel) observeFirewall(p *plan.Plan, f plan.Family, rules observed) error {
+	if table, ok := rules.tables[f]; ok {
 		p.Tables = append(p.Tables, table)
 	}
-	accepted, err := k.firewall.accepted(f)
+	accepted, err := k.firewall.accepted(f, rules.forwards[f])
 	if err != nil {
 		return err
 	}
