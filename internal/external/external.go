@@ -25,7 +25,7 @@ func Parse(text string) (netip.Prefix, error) {
 	p, err := netfacts.ParsePrefix(text)
 	if err == nil && !p.Addr().Is4() {
 		return netip.Prefix{}, &netfacts.Error{Reason: netfacts.ReasonInvalidCIDR,
-			Message: fmt.Sprintf("%s is of IPv6, and global addresses are of IPv4", p)}
+			Message: fmt.Sprintf("%s is of IPv6, and hosts outside are reached by IPv4 alone", p)}
 	}
 	return p, err
 }

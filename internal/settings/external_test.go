@@ -20,7 +20,7 @@ func TestExternalCIDRs(t *testing.T) {
 		"224.0.0.0/24":       "multicast",
 		"100.100.100.200/32": "metadata",
 		"172.31.5.7/24":      "host bits",
-		"fd00:9::/64":        "global addresses are of IPv4",
+		"fd00:9::/64":        "hosts outside are reached by IPv4 alone",
 		"the database":       "is not a CIDR",
 		"120.7.0.0/16":       "overlaps 120.0.0.0/8, of the pool of global addresses",
 		"10.7.3.0/24":        "overlaps 10.7.0.0/16, of cluster c1",
