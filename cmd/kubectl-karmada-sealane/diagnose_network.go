@@ -167,6 +167,9 @@ func checkNetworks(s *snapshot) []checked {
 			text := fmt.Sprintf("pods %s; services %s", clip.List(n.PodCIDRs, 5), clip.List(n.ServiceCIDRs, 5))
 			if m.Status.GlobalCIDR != "" {
 				text += "; known by " + m.Status.GlobalCIDR
+				if m.Status.GlobalIPv6CIDR != "" {
+					text += " and " + m.Status.GlobalIPv6CIDR
+				}
 			}
 			found = append(found, p.fine(subjectNetworks, "%s", text))
 		}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/external"
 	"github.com/sealane-io/sealane/internal/globalnet"
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
@@ -59,6 +60,7 @@ const (
 const (
 	globalService = "Service"
 	globalPod     = "Pod"
+	globalHost    = "Host"
 )
 
 type globalIPRow struct {
@@ -66,12 +68,16 @@ type globalIPRow struct {
 	// Address, or the first and the last of a range.
 	Address string `json:"address,omitempty"`
 	Last    string `json:"lastAddress,omitempty"`
-	// Kind is Service, Pod, GlobalEgressIP or ClusterGlobalEgressIP. Name is that of the service, or of the object;
-	// Pod is that of the pod behind a headless service.
+	// IPv6 and LastIPv6 are those of IPv6 that stand for them; empty where the cluster gives none.
+	IPv6     string `json:"ipv6Address,omitempty"`
+	LastIPv6 string `json:"lastIPv6Address,omitempty"`
+	// Kind is Service, Pod, Host, GlobalEgressIP or ClusterGlobalEgressIP. Name is that of the service, or of the object.
+	// Behind a headless service, Pod is the name of the pod, or Host the address of the host outside the clusters.
 	Kind      string `json:"kind,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	Pod       string `json:"pod,omitempty"`
+	Host      string `json:"host,omitempty"`
 	// State is InUse, Kept for an hour for who had the address, None of who has none, or why the cluster was not asked.
 	State string `json:"state"`
 	// Gateway whose connections have the address, of those that connections come from.
@@ -82,20 +88,25 @@ type globalIPRow struct {
 }
 
 func (r globalIPRow) cells() []string {
-	address, name := r.Address, r.Name
-	if r.Last != "" && r.Last != r.Address {
-		address += "-" + r.Last
+	name := r.Name
+	if behind := cmp.Or(r.Pod, r.Host); behind != "" {
+		name += "/" + behind
 	}
-	if r.Pod != "" {
-		name += "/" + r.Pod
+	return []string{r.Cluster, fromTo(r.Address, r.Last), fromTo(r.IPv6, r.LastIPv6), r.Kind, r.Namespace, name, r.State,
+		r.Message, r.Gateway, list(r.PodIPs), list(r.Ports)}
+}
+
+// fromTo is an address, or the range to the last one.
+func fromTo(first, last string) string {
+	if last == "" || last == first {
+		return first
 	}
-	return []string{r.Cluster, address, r.Kind, r.Namespace, name, r.State, r.Message, r.Gateway, list(r.PodIPs),
-		list(r.Ports)}
+	return first + "-" + last
 }
 
 func globalIPTable(f *fleet) table {
-	t := newTable("globalips", globalIPRows(f), 7, "CLUSTER", "ADDRESS", "KIND", "NAMESPACE", "NAME", "STATE", "MESSAGE",
-		"GATEWAY", "PODS", "PORTS")
+	t := newTable("globalips", globalIPRows(f), 8, "CLUSTER", "ADDRESS", "IPV6", "KIND", "NAMESPACE", "NAME", "STATE",
+		"MESSAGE", "GATEWAY", "PODS", "PORTS")
 	t.within = f.within()
 	return t
 }
@@ -113,7 +124,8 @@ func globalIPRows(f *fleet) []globalIPRow {
 		own = append(own, withoutRows(m, own)...)
 		slices.SortStableFunc(own, func(a, b globalIPRow) int {
 			return cmp.Or(compareAddresses(a.Address, b.Address), cmp.Compare(a.Kind, b.Kind),
-				cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Pod, b.Pod))
+				cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Pod, b.Pod),
+				cmp.Compare(a.Host, b.Host))
 		})
 		rows = append(rows, own...)
 	}
@@ -135,7 +147,7 @@ func compareAddresses(a, b string) int {
 	return x.Compare(y)
 }
 
-// allocatedRows are the addresses of services, of their pods, and of GlobalEgressIPs.
+// allocatedRows are the addresses of services, of their pods and hosts, and of GlobalEgressIPs.
 func allocatedRows(f *fleet, m *fleetMember) []globalIPRow {
 	if m.globals == nil {
 		return nil
@@ -158,12 +170,12 @@ func allocatedRows(f *fleet, m *fleetMember) []globalIPRow {
 	return rows
 }
 
-// ingressRows are the addresses of a service: its own, and those of its pods if it is headless.
+// ingressRows are the addresses of a service: its own, and those of its pods and hosts if it is headless.
 func ingressRows(row globalIPRow, has *v1alpha1.IngressAllocation) []globalIPRow {
 	var rows []globalIPRow
 	if has.IP != "" {
 		service := row
-		service.Kind, service.Address = globalService, has.IP
+		service.Kind, service.Address, service.IPv6 = globalService, has.IP, has.IPv6
 		if has.ReleasedAt != nil {
 			service.State, service.Message = globalKept, "exported no more"
 		}
@@ -178,18 +190,27 @@ func ingressRows(row globalIPRow, has *v1alpha1.IngressAllocation) []globalIPRow
 		rows = append(rows, service)
 	}
 	for _, p := range has.Pods {
-		pod := row
-		pod.Kind, pod.Pod, pod.Address = globalPod, p.Name, p.GlobalIP
+		one := row
+		one.Address, one.IPv6 = p.GlobalIP, p.GlobalIPv6
+		host, ok := external.HostOf(p)
+		if ok {
+			one.Kind, one.Host = globalHost, host.String()
+		} else {
+			one.Kind, one.Pod = globalPod, p.Name
+		}
 		switch {
 		case p.GlobalIP == "":
-			pod.State, pod.Message = globalNone, "no address of the cluster's block is left"
+			one.State, one.Message = globalNone, "no address of the cluster's block is left"
 		case p.ReleasedAt != nil || has.ReleasedAt != nil:
-			pod.State, pod.Message = globalKept, "for the pod of that name, if it comes back"
+			one.State = globalKept
+			one.Message = "for the " + strings.ToLower(one.Kind) + " of that name, if it comes back"
 		}
-		if p.IP != "" {
-			pod.PodIPs = []string{p.IP}
+		for _, ip := range []string{p.IP, p.IPv6} {
+			if ip != "" && ip != one.Host {
+				one.PodIPs = append(one.PodIPs, ip)
+			}
 		}
-		rows = append(rows, pod)
+		rows = append(rows, one)
 	}
 	return rows
 }
@@ -230,6 +251,10 @@ func rangeRows(row globalIPRow, m *fleetMember, r v1alpha1.EgressRange) []global
 			first, last := globalnet.Egress(block, int(g.Spec.Slot), int(r.First), int(r.Last))
 			one := row
 			one.Gateway, one.Address, one.Last = g.Name, first.String(), last.String()
+			if ipv6, err := globalnet.ParseIPv6(m.Status.GlobalIPv6CIDR, block); err == nil {
+				first, last = globalnet.Egress(ipv6, int(g.Spec.Slot), int(r.First), int(r.Last))
+				one.IPv6, one.LastIPv6 = first.String(), last.String()
+			}
 			rows = append(rows, one)
 		}
 	}
@@ -253,7 +278,7 @@ func withoutRows(m *fleetMember, shown []globalIPRow) []globalIPRow {
 		}
 		if !slices.ContainsFunc(shown, func(r globalIPRow) bool {
 			return r.Namespace == o.GetNamespace() && r.Name == o.GetName() && (kind == r.Kind || kind == globalService &&
-				r.Kind == globalPod)
+				(r.Kind == globalPod || r.Kind == globalHost))
 		}) {
 			rows = append(rows, withoutAddress(globalIPRow{Cluster: m.Name, Kind: kind, Namespace: o.GetNamespace(),
 				Name: o.GetName()}, conditions))

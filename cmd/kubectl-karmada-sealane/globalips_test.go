@@ -14,8 +14,8 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// globalsOf is a member with the block 242.1.0.0/24: a service, one that is kept, a headless one, a namespace's
-// addresses and the cluster's, and a service and a namespace that have none.
+// globalsOf is a member with the block 242.1.0.0/24: a service of both families, one that is kept, a headless one with
+// pods and hosts outside, a namespace's addresses and the cluster's, and a service and a namespace that have none.
 func globalsOf(now time.Time) *memberGlobals {
 	gone := metav1.NewTime(now.Add(-time.Minute))
 	without := func(reason, message string) []metav1.Condition {
@@ -23,15 +23,19 @@ func globalsOf(now time.Time) *memberGlobals {
 			Message: message}}
 	}
 	web := v1alpha1.NewGlobalAllocation(v1alpha1.GlobalOwner{Kind: v1alpha1.GlobalIngress, Namespace: "shop", Name: "web"})
-	web.Spec.Ingress = &v1alpha1.IngressAllocation{IP: "242.1.0.17", Ports: []v1alpha1.GlobalPort{
-		{Protocol: corev1.ProtocolTCP, Port: 80, Backends: []v1alpha1.GlobalBackend{{IP: "10.8.0.4", Port: 8080}}},
-		{Protocol: corev1.ProtocolTCP, Port: 443, Backends: []v1alpha1.GlobalBackend{{IP: "10.8.0.4", Port: 8443}}}}}
+	web.Spec.Ingress = &v1alpha1.IngressAllocation{IP: "242.1.0.17", IPv6: "fd5e:a1a4:e242:f201::11",
+		Ports: []v1alpha1.GlobalPort{{Protocol: corev1.ProtocolTCP, Port: 80,
+			Backends: []v1alpha1.GlobalBackend{{IP: "10.8.0.4", Port: 8080}, {IP: "fd08::4", Port: 8080}}},
+			{Protocol: corev1.ProtocolTCP, Port: 443, Backends: []v1alpha1.GlobalBackend{{IP: "10.8.0.4", Port: 8443}}}}}
 	old := v1alpha1.NewGlobalAllocation(v1alpha1.GlobalOwner{Kind: v1alpha1.GlobalIngress, Namespace: "shop", Name: "old"})
 	old.Spec.Ingress = &v1alpha1.IngressAllocation{IP: "242.1.0.9", ReleasedAt: &gone}
 	db := v1alpha1.NewGlobalAllocation(v1alpha1.GlobalOwner{Kind: v1alpha1.GlobalIngress, Namespace: "data", Name: "db"})
 	db.Spec.Ingress = &v1alpha1.IngressAllocation{Pods: []v1alpha1.GlobalPod{
-		{Name: "db-0", IP: "10.8.0.5", GlobalIP: "242.1.0.100"}, {Name: "db-1", GlobalIP: "242.1.0.20", ReleasedAt: &gone},
-		{Name: "db-2", IP: "10.8.0.7"}}}
+		{Name: "10.8.0.6", IP: "10.8.0.9", GlobalIP: "242.1.0.103"}, // a pod may be called so
+		{Name: "172.31.5.7", IP: "172.31.5.7", GlobalIP: "242.1.0.101", GlobalIPv6: "fd5e:a1a4:e242:f201::65"},
+		{Name: "172.31.5.8", GlobalIP: "242.1.0.102", ReleasedAt: &gone}, {Name: "172.31.5.9", IP: "172.31.5.9"},
+		{Name: "db-0", IP: "10.8.0.5", IPv6: "fd08::5", GlobalIP: "242.1.0.100", GlobalIPv6: "fd5e:a1a4:e242:f201::64"},
+		{Name: "db-1", GlobalIP: "242.1.0.20", ReleasedAt: &gone}, {Name: "db-2", IP: "10.8.0.7"}}}
 	clients := v1alpha1.NewGlobalAllocation(v1alpha1.GlobalOwner{Kind: v1alpha1.GlobalEgress, Namespace: "shop",
 		Name: "clients"})
 	clients.Spec.Egress = &v1alpha1.PodEgressAllocation{EgressRange: v1alpha1.EgressRange{First: 5, Last: 6},
@@ -62,27 +66,38 @@ func TestWhoHasWhichGlobalAddress(t *testing.T) {
 		}
 		return strings.Join(lines, "\n")
 	}
-	const ofShop = "c1|242.1.0.9|Service|shop|old|Kept|exported no more|||\n" +
-		"c1|242.1.0.17|Service|shop|web|InUse|||10.8.0.4|80/TCP,443/TCP\n"
-	want := ofShop + "c1|242.1.0.20|Pod|data|db/db-1|Kept|for the pod of that name, if it comes back|||\n" +
-		"c1|242.1.0.100|Pod|data|db/db-0|InUse|||10.8.0.5|\n" +
-		"c1|242.1.0.129-242.1.0.132|ClusterGlobalEgressIP||default|InUse||c1-gw||\n" +
-		"c1|242.1.0.133-242.1.0.134|GlobalEgressIP|shop|clients|InUse||c1-gw|10.8.0.8,10.8.0.9|\n" +
-		"c1||GlobalEgressIP|data|many|None|GlobalEgressExhausted: no range is left|||\n" +
-		"c1||Pod|data|db/db-2|None|no address of the cluster's block is left||10.8.0.7|\n" +
-		"c1||Service|shop|late|None|GlobalCIDRExhausted: no address is left|||"
+	const ofShop = "c1|242.1.0.9||Service|shop|old|Kept|exported no more|||\n" +
+		"c1|242.1.0.17|fd5e:a1a4:e242:f201::11|Service|shop|web|InUse|||10.8.0.4,fd08::4|80/TCP,443/TCP\n"
+	const six = "fd5e:a1a4:e242:f201::"
+	want := ofShop + "c1|242.1.0.20||Pod|data|db/db-1|Kept|for the pod of that name, if it comes back|||\n" +
+		"c1|242.1.0.100|" + six + "64|Pod|data|db/db-0|InUse|||10.8.0.5,fd08::5|\n" +
+		"c1|242.1.0.101|" + six + "65|Host|data|db/172.31.5.7|InUse||||\n" +
+		"c1|242.1.0.102||Host|data|db/172.31.5.8|Kept|for the host of that name, if it comes back|||\n" +
+		"c1|242.1.0.103||Pod|data|db/10.8.0.6|InUse|||10.8.0.9|\n" +
+		"c1|242.1.0.129-242.1.0.132|" + six + "81-" + six + "84|ClusterGlobalEgressIP||default|InUse||c1-gw||\n" +
+		"c1|242.1.0.133-242.1.0.134|" + six + "85-" + six + "86|GlobalEgressIP|shop|clients|InUse||c1-gw|" +
+		"10.8.0.8,10.8.0.9|\n" +
+		"c1|||GlobalEgressIP|data|many|None|GlobalEgressExhausted: no range is left|||\n" +
+		"c1|||Host|data|db/172.31.5.9|None|no address of the cluster's block is left|||\n" +
+		"c1|||Pod|data|db/db-2|None|no address of the cluster's block is left||10.8.0.7|\n" +
+		"c1|||Service|shop|late|None|GlobalCIDRExhausted: no address is left|||"
 	if got := text(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	second := f.members[0].gateways[0]
 	second.Name, second.Spec.Slot = "c1-gw2", 1
 	f.members[0].gateways = append(f.members[0].gateways, second)
-	if !strings.Contains(text(), "c1|242.1.0.141-242.1.0.142|GlobalEgressIP|shop|clients|InUse||c1-gw2|") {
+	if !strings.Contains(text(), "c1|242.1.0.141-242.1.0.142|"+six+"8d-"+six+"8e|GlobalEgressIP|shop|clients|InUse||"+
+		"c1-gw2|") {
 		t.Errorf("two gateways:\n%s", text())
 	}
+	f.members[0].Status.GlobalIPv6CIDR = "" // of a version before blocks had any
+	if !strings.Contains(text(), "c1|242.1.0.141-242.1.0.142||GlobalEgressIP|shop|clients|InUse||c1-gw2|") {
+		t.Errorf("a block without IPv6:\n%s", text())
+	}
 	f.members[0].gateways = nil
-	if !strings.Contains(text(), "c1||GlobalEgressIP|shop|clients|InUse|numbers 5 to 6 of each gateway's share, of which "+
-		"there is none|") {
+	if !strings.Contains(text(), "c1|||GlobalEgressIP|shop|clients|InUse|numbers 5 to 6 of each gateway's share, of "+
+		"which there is none|") {
 		t.Errorf("no gateway:\n%s", text())
 	}
 	// Of objects of a namespace the API server tells no others.

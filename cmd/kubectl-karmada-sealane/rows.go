@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -156,6 +157,8 @@ type networkRow struct {
 	PodCIDRs     []string `json:"podCIDRs,omitempty"`
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 	GlobalCIDR   string   `json:"globalCIDR,omitempty"`
+	// GlobalIPv6CIDR is what that block has of IPv6.
+	GlobalIPv6CIDR string `json:"globalIPv6CIDR,omitempty"`
 	// OverlappingClusters know the cluster by its global CIDR, and so do all if GlobalScope is All.
 	GlobalScope         string   `json:"globalScope,omitempty"`
 	OverlappingClusters []string `json:"overlappingClusters,omitempty"`
@@ -165,7 +168,8 @@ type networkRow struct {
 }
 
 func (r networkRow) cells() []string {
-	return []string{r.Cluster, list(r.PodCIDRs), list(r.ServiceCIDRs), r.GlobalCIDR, r.Accepted, r.Message, r.ClusterSet,
+	blocks := slices.DeleteFunc([]string{r.GlobalCIDR, r.GlobalIPv6CIDR}, func(text string) bool { return text == "" })
+	return []string{r.Cluster, list(r.PodCIDRs), list(r.ServiceCIDRs), list(blocks), r.Accepted, r.Message, r.ClusterSet,
 		list(r.NodeCIDRs), list(r.OverlappingClusters)}
 }
 

@@ -38,7 +38,7 @@ func showSubjects() []shown {
 			connectionTable},
 		{"endpoints", "gateways as the other clusters see them", gateways, endpointTable},
 		{"gateways", "gateway nodes and their part in their cluster", gateways, gatewayTable},
-		{"networks", "pod and service networks of each member", subjects{}, networkTable},
+		{"networks", "pod and service networks of each member, and its block of global addresses", subjects{}, networkTable},
 		{"rollout", "how far each member has come with new node agents, whose turn it is, and what holds it up", subjects{},
 			rollOutTable},
 		{"services", "exported services: from which clusters, how far each export has come, and who imports it",
@@ -48,7 +48,9 @@ func showSubjects() []shown {
 			subjects{gateways: true, bundles: true, exports: true, services: true}, problemTable},
 		{"imports", "imported services in each member: addresses, source clusters, endpoints, and what is missing",
 			subjects{bundles: true, services: true}, importTable},
-		{"globalips", "global addresses of each member, and whose they are: services, pods, namespaces, the cluster",
+		{"globalips",
+			"global addresses of each member, of both families, and whose they are: services, pods, hosts outside, " +
+				"namespaces, the cluster",
 			subjects{gateways: true, globals: true}, globalIPTable},
 	}
 }

@@ -105,6 +105,7 @@ func connectedMember(reported time.Time, name, remote, pods, services, ip string
 	m.bundles = []v1alpha1.Bundle{memberBundle(name)}
 	if name == "c1" {
 		m.globals = globalsOf(reported)
+		m.Status.GlobalCIDR, m.Status.GlobalIPv6CIDR = "242.1.0.0/24", "fd5e:a1a4:e242:f201::/120"
 	}
 	m.Status.RollOut = &v1alpha1.MemberRollOut{State: v1alpha1.RollOutWaiting, Message: "it is the turn of c2",
 		Report:       v1alpha1.RollOutReport{Revision: "7d9f", Nodes: 3, Outdated: 3},

@@ -302,9 +302,9 @@ func networkRows(f *fleet) []networkRow {
 		row := networkRow{
 			Cluster: m.Name, ClusterSet: m.Spec.ClusterSet, PodCIDRs: m.Status.Networks.PodCIDRs,
 			ServiceCIDRs: m.Status.Networks.ServiceCIDRs, NodeCIDRs: m.Status.NodeCIDRs,
-			GlobalCIDR: m.Status.GlobalCIDR, GlobalScope: string(m.Status.GlobalScope),
-			OverlappingClusters: m.Status.OverlappingClusters,
-			Accepted:            string(metav1.ConditionUnknown),
+			GlobalCIDR: m.Status.GlobalCIDR, GlobalIPv6CIDR: m.Status.GlobalIPv6CIDR,
+			GlobalScope: string(m.Status.GlobalScope), OverlappingClusters: m.Status.OverlappingClusters,
+			Accepted: string(metav1.ConditionUnknown),
 		}
 		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MemberAccepted); c != nil {
 			row.Accepted = string(c.Status)

@@ -30,6 +30,15 @@ func Parse(text string) (netip.Prefix, error) {
 	return p, err
 }
 
+// Name is what a host outside has in the ledger of global addresses in the place of a pod's name: its address.
+func Name(ip netip.Addr) string { return ip.Unmap().String() }
+
+// HostOf returns the host outside that has a global address, and false of a pod. Who is gone has a name alone.
+func HostOf(p v1alpha1.GlobalPod) (netip.Addr, bool) {
+	ip, err := netip.ParseAddr(p.Name)
+	return ip, err == nil && Name(ip) == p.Name && (p.IP == p.Name || p.IP == "" && p.IPv6 == "")
+}
+
 // Hosts are those that a cluster may export. The zero value has none.
 type Hosts struct {
 	cluster string

@@ -88,6 +88,28 @@ func TestOutside(t *testing.T) {
 	}
 }
 
+// TestHostOf: a host outside has its address as name, and a pod may be named like one.
+func TestHostOf(t *testing.T) {
+	host := external.Name(netip.MustParseAddr("::ffff:172.31.1.50"))
+	for _, c := range []struct {
+		name, ip, ipv6 string
+		want           bool
+	}{
+		{host, host, "", true},
+		{host, "", "", true}, // it is gone
+		{"db-0", "10.7.0.5", "", false},
+		{"db-0", "", "", false},
+		{"10.7.0.5", "10.7.0.6", "", false},
+		{"10.7.0.5", "", "fd07::5", false},
+		{"", "", "", false},
+	} {
+		ip, ok := external.HostOf(v1alpha1.GlobalPod{Name: c.name, IP: c.ip, IPv6: c.ipv6})
+		if ok != c.want || ok && ip != netip.MustParseAddr("172.31.1.50") {
+			t.Errorf("%+v is the host %s, %t", c, ip, ok)
+		}
+	}
+}
+
 // TestRanges: gateways let through what is allowed and nobody's, and say what cannot be.
 func TestRanges(t *testing.T) {
 	hosts, errs := external.For(peering("10.6.0.0/15", "172.31.1.0/24", "172.31.1.64/26", "0.0.0.0/0", "10.0.0.1/8",

@@ -39,7 +39,7 @@ func TestPodsOfTwinsHaveNames(t *testing.T) {
 				if a, err := netip.ParseAddr(ip); err != nil || !block.Contains(a) {
 					t.Errorf("%s has the global address %q, expected one of %s", pod.Name, ip, block)
 				}
-				if row := regexp.MustCompile(to + ` +` + regexp.QuoteMeta(ip) + ` +Pod +` + s.Name + ` +web/` + pod.Name +
+				if row := regexp.MustCompile(to + ` +` + regexp.QuoteMeta(ip) + ` +\S+ +Pod +` + s.Name + ` +web/` + pod.Name +
 					` +InUse`); !row.MatchString(shown) {
 					t.Errorf("%s with %s is not among the global addresses that are shown:\n%s", pod.Name, ip, shown)
 				}

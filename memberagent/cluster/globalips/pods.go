@@ -64,7 +64,7 @@ func Pods(endpoints []discoveryv1.EndpointSlice, podCIDRs []string, names map[ne
 					refused[ip] = err
 					continue
 				}
-				name = ip.String()
+				name = external.Name(ip)
 			}
 			p := pod{name, ip, 0}
 			if !ready {
