@@ -60,6 +60,8 @@ type network struct {
 	health v1alpha1.HealthCheckSpec
 	// networks of clusters that have others than usual.
 	networks map[string]v1alpha1.Networks
+	// lastPort is the number of ports that TestGlobalThroughput has used.
+	lastPort int
 }
 
 // Name servers of every machine: two that are behind other networks, and one among the nodes.

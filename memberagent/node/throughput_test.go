@@ -196,22 +196,36 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// compare measures two ways in turns, for the machine's load may rise or fall. It returns the median of the rounds'
-// ratios.
-func compare(t *testing.T, what string, a, b func() float64) float64 {
-	t.Helper()
-	var as, bs, ratios []float64
+// inTurns measures several ways, one after the other in each round, for the machine's load may rise or fall, and in
+// each round another one first. It returns the rates by way and round.
+func inTurns(ways ...func() float64) [][]float64 {
+	rates := make([][]float64, len(ways))
 	for i := range *rounds {
-		if i%2 == 0 {
-			as, bs = append(as, a()), append(bs, b())
-		} else {
-			bs, as = append(bs, b()), append(as, a())
+		for j := range ways {
+			w := (i + j) % len(ways)
+			rates[w] = append(rates[w], ways[w]())
 		}
-		ratios = append(ratios, as[len(as)-1]/bs[len(bs)-1])
+	}
+	return rates
+}
+
+// ratio returns the median of the ratios of two ways in the same rounds.
+func ratio(t *testing.T, what string, as, bs []float64) float64 {
+	t.Helper()
+	var ratios []float64
+	for i, a := range as {
+		ratios = append(ratios, a/bs[i])
 	}
 	t.Logf("%s: %.0f and %.0f Mbit/s, ratio %.2f (%.0f, %.0f, %.2f)", what, median(as), median(bs), median(ratios), as,
 		bs, ratios)
 	return median(ratios)
+}
+
+// compare measures two ways in turns and returns the median of the rounds' ratios.
+func compare(t *testing.T, what string, a, b func() float64) float64 {
+	t.Helper()
+	rates := inTurns(a, b)
+	return ratio(t, what, rates[0], rates[1])
 }
 
 // TestThroughput measures, with -throughput rounds, what two gateways in each cluster that both carry let through,
