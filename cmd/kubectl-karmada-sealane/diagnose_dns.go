@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/miekg/dns"
 	"golang.org/x/sync/errgroup"
@@ -54,8 +55,11 @@ func (d *diagnose) follow(ctx context.Context, karmada *api, f *fleet, m *fleetM
 	f.tell(facts, m)
 	ctx, cancel := context.WithTimeout(ctx, 4*d.memberTimeout)
 	defer cancel()
-	if err := c.lookAround(ctx, facts); err != nil {
+	if err := lookAround(ctx, c, facts); err != nil {
 		return nil, fmt.Errorf("look around in %s: %w", m.Name, err)
+	}
+	if facts.Peering != nil {
+		c.askAround(ctx, facts)
 	}
 	return dnspath.Follow(facts), nil
 }
@@ -111,21 +115,25 @@ func exportFact(e exportRow) dnspath.Export {
 	return out
 }
 
-// lookAround reads what else decides in the member, and asks its DNS.
-func (a *api) lookAround(ctx context.Context, facts *dnspath.Facts) error {
-	if err := a.readPeering(ctx, facts); err != nil || facts.Peering == nil {
+// lookAround reads what else decides in the member. Where there is no Peering, nothing does.
+func lookAround(ctx context.Context, c client.Reader, facts *dnspath.Facts) error {
+	if err := readPeering(ctx, c, facts); err != nil || facts.Peering == nil {
 		return err
 	}
-	if err := a.readClusterDNS(ctx, facts); err != nil {
-		return err
-	}
-	asked := serviceOf(facts.ClusterDNS.Found)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return a.readSealaneDNS(ctx, facts) })
-	g.Go(func() error { return a.readDerived(ctx, facts) })
-	g.Go(func() error { facts.Answers = a.answers(ctx, asked, facts); return nil })
-	g.Go(func() error { facts.Direct = a.answers(ctx, sealaneDNS(), facts); return nil })
+	g.Go(func() error { return readClusterDNS(ctx, c, facts) })
+	g.Go(func() error { return readSealaneDNS(ctx, c, facts) })
+	g.Go(func() error { return readDerived(ctx, c, facts) })
 	return g.Wait()
+}
+
+// askAround asks the member's own DNS, and Sealane's.
+func (a *api) askAround(ctx context.Context, facts *dnspath.Facts) {
+	asked := serviceOf(facts.ClusterDNS.Found)
+	var both sync.WaitGroup
+	both.Go(func() { facts.Answers = a.answers(ctx, asked, facts) })
+	both.Go(func() { facts.Direct = a.answers(ctx, sealaneDNS(), facts) })
+	both.Wait()
 }
 
 func sealaneDNS() client.ObjectKey {
@@ -133,16 +141,16 @@ func sealaneDNS() client.ObjectKey {
 }
 
 // readPeering reads the Peering and the Bundle that carries the service.
-func (a *api) readPeering(ctx context.Context, facts *dnspath.Facts) error {
+func readPeering(ctx context.Context, c client.Reader, facts *dnspath.Facts) error {
 	var peering v1alpha1.Peering
-	if found, err := a.find(ctx, client.ObjectKey{Name: v1alpha1.PeeringName}, &peering); err != nil || !found {
+	if found, err := find(ctx, c, client.ObjectKey{Name: v1alpha1.PeeringName}, &peering); err != nil || !found {
 		return err
 	}
 	facts.Peering = &peering
 	n := &facts.Name
 	var bundle v1alpha1.Bundle
 	shard := v1alpha1.Shard(n.Namespace, n.Service, peering.Spec.Shards)
-	found, err := a.find(ctx, client.ObjectKey{Name: v1alpha1.BundleName(shard)}, &bundle)
+	found, err := find(ctx, c, client.ObjectKey{Name: v1alpha1.BundleName(shard)}, &bundle)
 	if found {
 		facts.Bundle = &bundle
 	}
@@ -166,9 +174,9 @@ func find(ctx context.Context, c client.Reader, key client.ObjectKey, object cli
 }
 
 // readClusterDNS finds what configures the cluster's DNS, as the cluster agent does, and whether that runs.
-func (a *api) readClusterDNS(ctx context.Context, facts *dnspath.Facts) error {
+func readClusterDNS(ctx context.Context, c client.Reader, facts *dnspath.Facts) error {
 	var agent appsv1.Deployment
-	found, err := a.find(ctx, client.ObjectKey{Namespace: v1alpha1.Namespace, Name: clusterAgentName}, &agent)
+	found, err := find(ctx, c, client.ObjectKey{Namespace: v1alpha1.Namespace, Name: clusterAgentName}, &agent)
 	if err != nil {
 		return err
 	}
@@ -177,13 +185,13 @@ func (a *api) readClusterDNS(ctx context.Context, facts *dnspath.Facts) error {
 	}
 	d := &facts.ClusterDNS
 	d.Wiring = clusterdns.Wiring{ConfigMap: configMapOf(&agent), Service: sealaneDNS()}
-	if d.Found, err = d.Wiring.Find(ctx, a); err != nil {
+	if d.Found, err = d.Wiring.Find(ctx, c); err != nil {
 		return fmt.Errorf("look for what configures the cluster's DNS: %w", err)
 	}
 	if d.Service = d.Found.Service; d.Service == "" {
 		return nil
 	}
-	d.Ready, err = a.readyBehind(ctx, serviceOf(d.Found))
+	d.Ready, err = readyBehind(ctx, c, serviceOf(d.Found))
 	return err
 }
 
@@ -210,9 +218,9 @@ func workload(d *appsv1.Deployment) dnspath.Workload {
 }
 
 // readyBehind counts the ready endpoints of a Service: of both families, those of the one with more.
-func (a *api) readyBehind(ctx context.Context, service client.ObjectKey) (int, error) {
+func readyBehind(ctx context.Context, c client.Reader, service client.ObjectKey) (int, error) {
 	var list discoveryv1.EndpointSliceList
-	err := a.List(ctx, &list, client.InNamespace(service.Namespace),
+	err := c.List(ctx, &list, client.InNamespace(service.Namespace),
 		client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
 	if err != nil {
 		return 0, fmt.Errorf("list endpoints of Service %s: %w", service, err)
@@ -228,9 +236,9 @@ func (a *api) readyBehind(ctx context.Context, service client.ObjectKey) (int, e
 	return max(counts[discoveryv1.AddressTypeIPv4], counts[discoveryv1.AddressTypeIPv6]), nil
 }
 
-func (a *api) readSealaneDNS(ctx context.Context, facts *dnspath.Facts) error {
+func readSealaneDNS(ctx context.Context, c client.Reader, facts *dnspath.Facts) error {
 	var service corev1.Service
-	found, err := a.find(ctx, sealaneDNS(), &service)
+	found, err := find(ctx, c, sealaneDNS(), &service)
 	if err != nil {
 		return err
 	}
@@ -238,23 +246,23 @@ func (a *api) readSealaneDNS(ctx context.Context, facts *dnspath.Facts) error {
 		facts.DNS.IP = ip
 	}
 	var d appsv1.Deployment
-	if found, err = a.find(ctx, sealaneDNS(), &d); err != nil || !found {
+	if found, err = find(ctx, c, sealaneDNS(), &d); err != nil || !found {
 		return err
 	}
 	facts.DNS.Workload = workload(&d)
-	facts.DNS.Ready, err = a.readyBehind(ctx, sealaneDNS())
+	facts.DNS.Ready, err = readyBehind(ctx, c, sealaneDNS())
 	return err
 }
 
 // readDerived finds the derived Service of the import.
-func (a *api) readDerived(ctx context.Context, facts *dnspath.Facts) error {
+func readDerived(ctx context.Context, c client.Reader, facts *dnspath.Facts) error {
 	n := &facts.Name
 	if n.Kind == dnspath.Version {
 		return nil
 	}
 	var list corev1.ServiceList
 	derived := client.MatchingLabels{v1alpha1.LabelImport: n.Service}
-	if err := a.List(ctx, &list, client.InNamespace(n.Namespace), derived); err != nil {
+	if err := c.List(ctx, &list, client.InNamespace(n.Namespace), derived); err != nil {
 		return fmt.Errorf("list the derived Service: %w", err)
 	}
 	if len(list.Items) > 0 {

@@ -179,10 +179,8 @@ func (s *snapshot) places() []gatheredPlace {
 		out = append(out, gatheredPlace{path.Join(membersDir, s.members[i].name), &s.members[i], []source{
 			listed("Lease", func() client.ObjectList { return &coordinationv1.LeaseList{} },
 				client.InNamespace(v1alpha1.Namespace)),
-			listed("GlobalAllocation", func() client.ObjectList { return &v1alpha1.GlobalAllocationList{} }),
 			listed("GlobalIngressIP", func() client.ObjectList { return &v1alpha1.GlobalIngressIPList{} }),
 			listed("GlobalEgressIP", func() client.ObjectList { return &v1alpha1.GlobalEgressIPList{} }),
-			listed("ClusterGlobalEgressIP", func() client.ObjectList { return &v1alpha1.ClusterGlobalEgressIPList{} }),
 		}})
 	}
 	return out

@@ -185,20 +185,20 @@ func listed(counts map[string]int) string {
 // lookUp: the cluster's own DNS answers what follows from all that.
 func lookUp(f *Facts) []Step {
 	if why := f.Answers.Unasked; why != "" {
-		return []Step{note(stepLookUp, "the cluster's own DNS was not asked from here: %s", why)}
+		return []Step{note(LookUp, "the cluster's own DNS was not asked from here: %s", why)}
 	}
 	want, text := f.answer()
 	if f.judge(&f.Answers, want) {
-		return []Step{ok(stepLookUp, "the cluster's own DNS answers %s", f.Answers.text())}
+		return []Step{ok(LookUp, "the cluster's own DNS answers %s", f.Answers.text())}
 	}
 	expected := "the cluster's own DNS to answer " + text
 	found := f.Answers.text() + "\nSealane's DNS, asked directly, answers " + f.Direct.text()
 	if f.judge(&f.Direct, want) {
-		return []Step{broken(stepLookUp, expected, found,
+		return []Step{broken(LookUp, expected, found,
 			fmt.Sprintf("the way from the one to the other is cut: a NetworkPolicy, kube-proxy for %s, or another server "+
 				"block in the Corefile; %s -n kube-system logs -l k8s-app=kube-dns", f.DNS.IP, f.Kubectl))}
 	}
-	return []Step{broken(stepLookUp, expected, found,
+	return []Step{broken(LookUp, expected, found,
 		fmt.Sprintf("ask again in a few seconds; if it stays so: %s -n %s logs deploy/sealane-dns", f.Kubectl,
 			v1alpha1.Namespace))}
 }

@@ -39,7 +39,8 @@ const (
 	stepTunnel        = "tunnel"
 	stepNodes         = "nodes"
 	stepEndpoints     = "endpoints"
-	stepLookUp        = "look-up"
+	// LookUp is the last step: what the cluster's own DNS answers.
+	LookUp = "look-up"
 )
 
 // Step of the path.
