@@ -125,7 +125,7 @@ func (b *beacons) run(ctx context.Context) error {
 	defer stop()
 	ended := make(chan error, len(b.conns))
 	for _, conn := range b.conns {
-		go func() { ended <- b.receiveFrom(conn) }()
+		go func() { ended <- receiveFrom(conn, make([]byte, beaconBytes), b.receive) }()
 	}
 	err := <-ended
 	if ctx.Err() != nil {
@@ -134,20 +134,13 @@ func (b *beacons) run(ctx context.Context) error {
 	return err
 }
 
-func (b *beacons) receiveFrom(conn net.PacketConn) error {
-	buffer := make([]byte, beaconBytes)
-	for {
-		_, from, err := conn.ReadFrom(buffer)
-		if err != nil {
-			return fmt.Errorf("receive beacons: %w", err)
-		}
-		source, isIP := from.(*net.IPAddr)
-		if !isIP {
-			continue
-		}
-		address, _ := netip.AddrFromSlice(source.IP)
-		b.note(address.Unmap(), time.Now())
+func (b *beacons) receive(_ []byte, from net.Addr) {
+	source, isIP := from.(*net.IPAddr)
+	if !isIP {
+		return
 	}
+	address, _ := netip.AddrFromSlice(source.IP)
+	b.note(address.Unmap(), time.Now())
 }
 
 func (b *beacons) note(from netip.Addr, now time.Time) {

@@ -76,6 +76,12 @@ const (
 	probeBytes = ipv6.HeaderLen + echoBytes
 )
 
+// A socket that gives an error is read again after receiveAgain, receiveTries times at most.
+const (
+	receiveAgain = 100 * time.Millisecond
+	receiveTries = 50
+)
+
 // NewProber opens the sockets, of IPv6 if the kernel has that. changed is called when a target comes up or goes down,
 // or the size changes that passes to it, and must not block.
 func NewProber(ipv6 bool, changed func()) (*Prober, error) {
@@ -244,7 +250,7 @@ func (p *Prober) Run(ctx context.Context) error {
 	go p.send(inner)
 	ended := make(chan error, len(p.conns))
 	for _, conn := range p.conns {
-		go func() { ended <- p.receiveFrom(conn) }()
+		go func() { ended <- receiveFrom(conn, make([]byte, 1<<16), p.receive) }()
 	}
 	err := <-ended
 	if ctx.Err() == nil {
@@ -253,15 +259,20 @@ func (p *Prober) Run(ctx context.Context) error {
 	return nil
 }
 
-// receiveFrom a socket until it is closed.
-func (p *Prober) receiveFrom(conn net.PacketConn) error {
-	buffer := make([]byte, 1<<16)
-	for {
+// receiveFrom hands over what a socket gets, until it is closed. A kernel that is short of memory says so to whoever
+// reads and works on: only a socket that gives nothing but errors for receiveTries in succession is given up.
+func receiveFrom(conn net.PacketConn, buffer []byte, got func(packet []byte, from net.Addr)) error {
+	for failures := 0; ; {
 		n, from, err := conn.ReadFrom(buffer)
-		if err != nil {
+		if err == nil {
+			failures = 0
+			got(buffer[:n], from)
+			continue
+		}
+		if failures++; failures == receiveTries || errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("receive probes: %w", err)
 		}
-		p.receive(buffer[:n], from)
+		time.Sleep(receiveAgain)
 	}
 }
 
