@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sealane-io/sealane/e2e/fleet"
+	"github.com/sealane-io/sealane/e2e/lab"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil)))
+	os.Exit(m.Run())
+}
+
+var size = fleet.Size{Clusters: 10, Services: 100, Exporters: 2, Backends: 3, Namespaces: 10}
+
+// The real controller serves ten clusters with a hundred services, and writes what a change asks for and nothing else.
+func TestCostOfAFleet(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	root, err := lab.SourceRoot(ctx)
+	must(t, err)
+	dir := t.TempDir()
+	program, err := fleet.Build(ctx, root, dir)
+	must(t, err)
+	f, err := fleet.Launch(ctx, size)
+	must(t, err)
+	t.Cleanup(f.Stop)
+	b := start(ctx, t, f, program, dir)
+	report := func(row fleet.Row, err error) fleet.Row {
+		t.Helper()
+		must(t, err)
+		t.Logf("%s: %s, latency %s to %s, %d writes, %d KiB, CPU %s, %d MiB", row.Scenario, row.Took,
+			row.Quantile(0.5), row.Quantile(1), row.Writes, row.Bytes>>10, row.CPU, row.RSS>>10)
+		return row
+	}
+	report(f.Run(ctx, b, "converge from empty", func() ([]*fleet.Arrival, error) { return nil, f.Connect(ctx) }))
+
+	const changes = 5
+	row := report(f.Run(ctx, b, "a pod is replaced", f.Change(changes)))
+	if want := int64(changes * (size.Clusters - 1)); row.Writes != want || row.Late > 0 {
+		t.Errorf("%d pods replaced: %d writes, %d changes late; want %d, one for each importer, and none late", changes,
+			row.Writes, row.Late, want)
+	}
+	row = report(f.Run(ctx, b, "a gateway has another address", f.MoveGateway(1)))
+	if want := int64(size.Clusters - 1); row.Writes != want || row.Late > 0 {
+		t.Errorf("a gateway has another address: %d writes, %d late; want %d, one for each other cluster", row.Writes,
+			row.Late, want)
+	}
+	report(f.Run(ctx, b, "a cluster's pods go", f.Withdraw(0, true)))
+	report(f.Run(ctx, b, "they return", f.Withdraw(0, false)))
+
+	must(t, b.Kill())
+	b = start(ctx, t, f, program, dir)
+	row = report(f.Run(ctx, b, "the controller restarts", func() ([]*fleet.Arrival, error) {
+		return nil, b.Settled(ctx)
+	}))
+	if row.Writes != 0 {
+		t.Errorf("the controller restarts: %d writes, though nothing has changed", row.Writes)
+	}
+	// That it works again is what makes the zero mean something.
+	row = report(f.Run(ctx, b, "a pod is replaced after that", f.Change(1)))
+	if row.Late > 0 || row.Writes != int64(size.Clusters-1) {
+		t.Errorf("after the restart: %d writes, %d late; want %d and none late", row.Writes, row.Late, size.Clusters-1)
+	}
+}
+
+func start(ctx context.Context, t *testing.T, f *fleet.Fleet, program, dir string) *fleet.Broker {
+	t.Helper()
+	b, err := f.Start(ctx, program, dir)
+	must(t, err)
+	t.Cleanup(func() {
+		if errs, err := b.Errors(); err != nil || len(errs) > 0 {
+			t.Errorf("the controller logs errors: %q, %v", errs, err)
+		}
+		_ = b.Kill()
+	})
+	must(t, b.Ready(ctx))
+	return b
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

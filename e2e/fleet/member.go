@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+// Karmada needs oneWay to write to a member what a Work says, and as long again to write the member's status back.
+const (
+	oneWayLeast = 80 * time.Millisecond
+	oneWayMost  = 100 * time.Millisecond
+)
+
+func oneWay() time.Duration { return oneWayLeast + rand.N(oneWayMost-oneWayLeast) }
+
+// member is a cluster that exists on the wire alone.
+type member struct {
+	size   Size
+	number int
+	has    map[string]bool // namespaces
+
+	mu sync.Mutex
+	// pods of each service that it exports, as offsets in its pods' network; next is the first that no pod had.
+	pods  map[int][]int
+	next  int
+	facts v1alpha1.PeeringStatus
+}
+
+func newMember(size Size, number int) *member {
+	m := &member{size: size, number: number, has: size.present(number), pods: map[int][]int{}, next: 256,
+		facts: facts(number)}
+	for i := range size.Services {
+		if size.exports(number, i) {
+			for range size.Backends {
+				m.pods[i] = append(m.pods[i], m.next)
+				m.next++
+			}
+		}
+	}
+	return m
+}
+
+// replacePod replaces one pod of a service, and returns the address of the new one.
+func (m *member) replacePod(service int) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	offsets := m.pods[service]
+	if len(offsets) == 0 {
+		return "", fmt.Errorf("cluster %d has no pod of service %d", m.number, service)
+	}
+	if m.next++; m.next >= 1<<16 {
+		m.next = 256
+	}
+	// The oldest goes.
+	m.pods[service] = append(slices.Clone(offsets[1:]), m.next)
+	return at(pods(m.number), m.next).String(), nil
+}
+
+// withdrawPods takes the pods of all services away, or brings new ones.
+func (m *member) withdrawPods(away bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range m.pods {
+		m.pods[i] = nil
+		for range m.size.Backends {
+			if away {
+				break
+			}
+			m.pods[i] = append(m.pods[i], m.next)
+			m.next++
+		}
+	}
+}
+
+// report is what the member's agent writes into the status of what a Work carries.
+func (m *member) report(kind string, shard int32, revision int64) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if kind == propagation.KindPeering {
+		status := m.facts
+		status.ObservedRevision = revision
+		return json.Marshal(status)
+	}
+	status := v1alpha1.BundleStatus{ObservedRevision: revision}
+	missing := map[string][]string{}
+	for i := range m.size.Services {
+		namespace, name := m.size.service(i)
+		if v1alpha1.Shard(namespace, name, shards) != shard {
+			continue
+		}
+		if offsets, exported := m.pods[i]; exported {
+			status.Exports = append(status.Exports, m.size.export(m.number, i, offsets))
+		}
+		if !m.has[namespace] && revision > 1 {
+			missing[namespace] = append(missing[namespace], name)
+		}
+	}
+	slices.SortFunc(status.Exports, func(a, b v1alpha1.Export) int {
+		return bytes.Compare([]byte(a.Namespace+"/"+a.Name), []byte(b.Namespace+"/"+b.Name))
+	})
+	for _, namespace := range slices.Sorted(mapKeys(missing)) {
+		slices.Sort(missing[namespace])
+		status.Imports = append(status.Imports, v1alpha1.ImportProblem{Namespace: namespace, Names: missing[namespace],
+			Reason: "NamespaceMissing", Message: "the namespace does not exist"})
+	}
+	return json.Marshal(status)
+}
+
+// answering is one Work as Karmada and the member treat it.
+type answering struct {
+	member *member
+	key    client.ObjectKey
+	kind   string
+	shard  int32
+	id     workv1alpha1.ResourceIdentifier
+	// down is poked when the Work has changed, up when the member has; ended ends both.
+	down, up, ended chan struct{}
+
+	mu       sync.Mutex
+	revision int64 // of the Work
+	said     []byte
+}
+
+func newAnswering(m *member, work *workv1alpha1.Work) *answering {
+	kind := work.Labels[propagation.LabelKind]
+	shard, _ := strconv.ParseInt(work.Labels[propagation.LabelShard], 10, 32)
+	return &answering{
+		member: m, key: client.ObjectKeyFromObject(work), kind: kind, shard: int32(shard),
+		id: workv1alpha1.ResourceIdentifier{Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
+			Kind: kind, Name: work.Name},
+		down: make(chan struct{}, 1), up: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (a *answering) end() { close(a.ended) }
+
+// arrived notes what the broker has written. What Karmada wrote is no news.
+func (a *answering) arrived(work *workv1alpha1.Work) {
+	revision := revisionOf(work)
+	a.mu.Lock()
+	news := revision != a.revision
+	a.revision = revision
+	a.mu.Unlock()
+	if news {
+		poke(a.down)
+	}
+}
+
+// revisionOf reads the revision of what a Work carries, without decoding the rest.
+func revisionOf(work *workv1alpha1.Work) int64 {
+	if len(work.Spec.Workload.Manifests) != 1 {
+		return 0
+	}
+	raw, label := work.Spec.Workload.Manifests[0].Raw, []byte(`"revision":`)
+	at := bytes.LastIndex(raw, label)
+	if at < 0 {
+		return 0
+	}
+	var revision int64
+	for _, c := range raw[at+len(label):] {
+		if c < '0' || c > '9' {
+			break
+		}
+		revision = 10*revision + int64(c-'0')
+	}
+	return revision
+}
+
+// run answers each change after the time that Karmada takes; several within it are answered at once.
+func (a *answering) run(ctx context.Context, f *Fleet) {
+	for {
+		wait := oneWay()
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.ended:
+			return
+		case <-a.down:
+			wait += oneWay()
+		case <-a.up:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		if err := a.answer(ctx, f); err != nil && ctx.Err() == nil {
+			f.Tally.fail(err)
+			poke(a.up) // once more
+		}
+	}
+}
+
+func (a *answering) answer(ctx context.Context, f *Fleet) error {
+	a.mu.Lock()
+	revision := a.revision
+	a.mu.Unlock()
+	raw, err := a.member.report(a.kind, a.shard, revision)
+	if err != nil {
+		return fmt.Errorf("encode a report: %w", err)
+	}
+	if bytes.Equal(raw, a.said) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"manifestStatuses": []any{
+		map[string]any{"identifier": a.id, "status": json.RawMessage(raw)},
+	}}})
+	if err != nil {
+		return fmt.Errorf("encode a report: %w", err)
+	}
+	work := &workv1alpha1.Work{}
+	work.Namespace, work.Name = a.key.Namespace, a.key.Name
+	f.Tally.reports(raw, time.Now())
+	err = f.client.Status().Patch(ctx, work, client.RawPatch(types.MergePatchType, patch))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the status of the Work %s: %w", a.key, err)
+	}
+	a.said = raw
+	return nil
+}
+
+// poke lets a member report anew: all its shards, or one.
+func (f *Fleet) poke(cluster string, concerns func(a *answering) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, a := range f.answers {
+		if a.member == f.members[cluster] && concerns(a) {
+			poke(a.up)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+// quietFor is how long nothing is written once a fleet is at rest: longer than a change takes there and back.
+const quietFor = 2 * time.Second
+
+// Converged waits until every member has been told of all others and of all services, and nothing is written any more.
+// It returns when the last write was.
+func (f *Fleet) Converged(ctx context.Context, b *Broker) (time.Time, error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	why := error(nil)
+	for {
+		if quiet := f.Tally.Quiet(); quiet > quietFor {
+			last := time.Now().Add(-quiet)
+			if why = f.complete(ctx); why == nil {
+				return last, f.Tally.Err()
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return time.Time{}, fmt.Errorf("wait for the fleet: %w; last: %w", ctx.Err(), why)
+		case <-b.done:
+			return time.Time{}, b.ended()
+		case <-tick.C:
+		}
+	}
+}
+
+// complete compares what every member is told with what the fleet is.
+func (f *Fleet) complete(ctx context.Context) error {
+	for n := range f.Size.Clusters {
+		if err := f.completeFor(ctx, n); err != nil {
+			return fmt.Errorf("%s: %w", f.Size.cluster(n), err)
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) completeFor(ctx context.Context, n int) error {
+	var list workv1alpha1.WorkList
+	if err := f.works.List(ctx, &list, client.InNamespace("karmada-es-"+f.Size.cluster(n)),
+		client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the Works: %w", err)
+	}
+	remotes, imports := 0, 0
+	for i := range list.Items {
+		if list.Items[i].Labels[propagation.LabelKind] == propagation.KindPeering {
+			var spec v1alpha1.PeeringSpec
+			if err := propagation.Spec(&list.Items[i], &spec); err != nil {
+				return err
+			}
+			remotes = len(spec.RemoteClusters)
+			continue
+		}
+		var spec v1alpha1.BundleSpec
+		if err := propagation.Spec(&list.Items[i], &spec); err != nil {
+			return err
+		}
+		imports += len(spec.Imports)
+		for k := range spec.Imports {
+			if err := f.completeImport(n, &spec.Imports[k]); err != nil {
+				return err
+			}
+		}
+	}
+	if want := f.Size.Clusters - 1; remotes != want {
+		return fmt.Errorf("told of %d clusters, not of %d", remotes, want)
+	}
+	if imports != f.Size.Services {
+		return fmt.Errorf("told of %d services, not of %d", imports, f.Size.Services)
+	}
+	return nil
+}
+
+// completeImport says whether an import has all its exporters, and all the pods of those that are elsewhere.
+func (f *Fleet) completeImport(n int, i *v1alpha1.Import) error {
+	if len(i.Clusters) != f.Size.Exporters {
+		return fmt.Errorf("%s/%s comes from %d clusters, not from %d", i.Namespace, i.Name, len(i.Clusters), f.Size.Exporters)
+	}
+	for k := range i.Clusters {
+		got := 0
+		for _, g := range i.Clusters[k].Backends {
+			got += len(g.Addresses)
+		}
+		if want := f.members[i.Clusters[k].Cluster].podsOf(i.Namespace, i.Name); i.Clusters[k].Cluster != f.Size.cluster(n) &&
+			got != want {
+			return fmt.Errorf("%s/%s has %d pods in %s, not %d", i.Namespace, i.Name, got, i.Clusters[k].Cluster, want)
+		}
+	}
+	return nil
+}
+
+func (m *member) podsOf(namespace, name string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, offsets := range m.pods {
+		if ns, n := m.size.service(i); ns == namespace && n == name {
+			return len(offsets)
+		}
+	}
+	return 0
+}
+
+// ReplacePod replaces a pod of service i in its first exporter, and returns the change on its way to all others.
+func (f *Fleet) ReplacePod(i int) (*Arrival, error) {
+	cluster := f.Size.cluster(f.Size.exporters(i)[0])
+	address, err := f.members[cluster].replacePod(i)
+	if err != nil {
+		return nil, err
+	}
+	a := f.Tally.expect(address, f.Size.Clusters-1)
+	f.pokeService(cluster, i)
+	return a, nil
+}
+
+// pokeService lets a member report on one service.
+func (f *Fleet) pokeService(cluster string, i int) {
+	namespace, name := f.Size.service(i)
+	shard := v1alpha1.Shard(namespace, name, shards)
+	f.poke(cluster, func(a *answering) bool { return a.kind == propagation.KindBundle && a.shard == shard })
+}

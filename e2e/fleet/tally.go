@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"bytes"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/propagation"
+)
+
+// shards of the ClusterSet, its default.
+const shards = 4
+
+func mapKeys[K comparable, V any](m map[K]V) iter.Seq[K] { return maps.Keys(m) }
+
+// Tally counts what the broker writes, and takes the time of changes.
+type Tally struct {
+	mu          sync.Mutex
+	generations map[client.ObjectKey]int64
+	counts      Counts
+	last        time.Time
+	arrivals    map[*Arrival]bool
+	errs        []error
+}
+
+// Counts of writes on Works, and of the bytes of what these carry.
+type Counts struct {
+	Writes, Bytes int64
+	// Written are the writes by cluster.
+	Written map[string]int64
+}
+
+// Arrival is a change on its way: from the write of the exporter's status to the Works of the others.
+type Arrival struct {
+	needle   []byte
+	reported time.Time
+	// took by cluster.
+	took map[string]time.Duration
+	done chan struct{}
+	want int
+}
+
+func newTally() *Tally {
+	return &Tally{generations: map[client.ObjectKey]int64{}, counts: Counts{Written: map[string]int64{}},
+		arrivals: map[*Arrival]bool{}}
+}
+
+// Take returns what was counted since the last call.
+func (t *Tally) Take() Counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := t.counts
+	t.counts = Counts{Written: map[string]int64{}}
+	return out
+}
+
+// Quiet says for how long nothing has been written.
+func (t *Tally) Quiet() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Since(t.last)
+}
+
+// Err joins what went wrong in the simulation.
+func (t *Tally) Err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return errors.Join(t.errs...)
+}
+
+func (t *Tally) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	const most = 10
+	if len(t.errs) < most {
+		t.errs = append(t.errs, err)
+	}
+}
+
+// saw a Work. Each write of its spec has raised its generation by one, whether or not it was seen.
+func (t *Tally) saw(work *workv1alpha1.Work, now time.Time) {
+	if len(work.Spec.Workload.Manifests) != 1 {
+		return
+	}
+	raw, key := work.Spec.Workload.Manifests[0].Raw, client.ObjectKeyFromObject(work)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	writes := work.Generation - t.generations[key]
+	if writes <= 0 {
+		return
+	}
+	t.generations[key] = work.Generation
+	t.last = now
+	cluster := propagation.ClusterOf(work)
+	t.counts.Writes += writes
+	t.counts.Bytes += writes * int64(len(raw))
+	t.counts.Written[cluster] += writes
+	for a := range t.arrivals {
+		if a.reported.IsZero() || !bytes.Contains(raw, a.needle) {
+			continue
+		}
+		if _, before := a.took[cluster]; before {
+			continue
+		}
+		a.took[cluster] = now.Sub(a.reported)
+		if len(a.took) == a.want {
+			delete(t.arrivals, a)
+			close(a.done)
+		}
+	}
+}
+
+// reports notes that a member's status is being written.
+func (t *Tally) reports(raw []byte, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for a := range t.arrivals {
+		if a.reported.IsZero() && bytes.Contains(raw, a.needle) {
+			a.reported = now
+		}
+	}
+}
+
+// expect an address to arrive in the Works of so many clusters.
+func (t *Tally) expect(address string, clusters int) *Arrival {
+	a := &Arrival{needle: []byte(`"` + address + `"`), took: map[string]time.Duration{}, done: make(chan struct{}),
+		want: clusters}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.arrivals[a] = true
+	return a
+}
+
+// Took is how long the change took to each cluster that it has reached, sorted.
+func (t *Tally) Took(a *Arrival) []time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Sorted(maps.Values(a.took))
+}
+
+// Done is closed when the change has arrived everywhere.
+func (a *Arrival) Done() <-chan struct{} { return a.done }
