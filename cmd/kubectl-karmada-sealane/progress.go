@@ -29,9 +29,12 @@ func newProgress(out io.Writer) *progress {
 }
 
 // colourful says whether what is written there may have colours.
-func colourful(out io.Writer) bool {
+func colourful(out io.Writer) bool { return isTerminal(out) && wantsColour(os.Getenv) }
+
+// isTerminal says whether somebody sees what is written there as it is written.
+func isTerminal(out io.Writer) bool {
 	f, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) && wantsColour(os.Getenv)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // wantsColour heeds what users say in the environment: see https://no-color.org.

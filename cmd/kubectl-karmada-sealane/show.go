@@ -19,6 +19,7 @@ type show struct {
 	// context of a member to ask.
 	context string
 	output  string
+	watch   bool
 	host    hostCluster
 }
 
@@ -62,17 +63,23 @@ func newShow(o *options) *cobra.Command {
 		Short: "Show the state of the network",
 		Long: `Show the state of the network, from the Karmada API and from the members' own Gateways. A member is asked
 through the kubeconfig context of its name, if there is one, else through Karmada's cluster proxy; what a
-member that cannot be reached last reported is shown, and marked.`,
+member that cannot be reached last reported is shown, and marked.
+
+With --watch it is read again every 2 seconds, until Ctrl-C, or for --timeout if that is given. A terminal shows the
+latest tables in place of the ones before. Elsewhere the tables are printed once, and then a line, with the time, for
+each row that has come (+) or gone (-); a row that changes is both. With -o json and yaml, all is printed at each
+change.`,
 	}
 	f := cmd.PersistentFlags()
 	f.StringSliceVarP(&s.clusters, "clusters", "C", nil, "members to show (default: all)")
 	f.StringVarP(&s.output, "output", "o", outputTable, "output format: table, wide, json or yaml")
 	f.DurationVar(&s.memberTimeout, "member-timeout", defaultMemberTimeout, "how long to wait for each member")
+	f.BoolVarP(&s.watch, "watch", "w", false, "show it again whenever it changes")
 	s.host.addFlags(f)
 	for _, subject := range showSubjects() {
 		c := &cobra.Command{
 			Use: subject.name, Short: "Show " + subject.short, Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), false, subject) },
+			RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd, false, subject) },
 		}
 		if subject.need.services || subject.need.globals {
 			s.addNamespace(c)
@@ -84,14 +91,14 @@ member that cannot be reached last reported is shown, and marked.`,
 	}
 	all := &cobra.Command{
 		Use: "all", Short: "Show everything", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), true, showSubjects()...) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd, true, showSubjects()...) },
 	}
 	s.addNamespace(all)
 	cmd.AddCommand(
 		all,
 		&cobra.Command{
 			Use: "versions", Short: "Show versions of the controller and of the members' agents", Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), true) },
+			RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd, true) },
 		},
 	)
 	return cmd
@@ -104,34 +111,67 @@ func (s *show) addNamespace(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 }
 
-func (s *show) run(ctx context.Context, versions bool, list ...shown) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
+// run shows subjects, and versions if these are asked for.
+func (s *show) run(cmd *cobra.Command, versions bool, list ...shown) error {
+	var last *fleet
+	err := s.present(cmd, func(ctx context.Context) ([]table, error) {
+		tables, f, err := s.read(ctx, versions, list...)
+		last = f
+		return tables, err
+	})
+	if err == nil && !s.watch && len(list) == 1 && list[0].need.globals {
+		return last.asked() // what a member that cannot be asked would show nobody else knows
+	}
+	return err
+}
+
+// present writes the tables that a function reads, once or, with --watch, again and again.
+func (s *show) present(cmd *cobra.Command, read func(context.Context) ([]table, error)) error {
 	if err := checkOutput(s.output); err != nil {
 		return err
 	}
-	karmada, err := s.karmada()
+	if s.watch {
+		ctx, cancel := cmd.Context(), context.CancelFunc(func() {})
+		if cmd.Flags().Changed("timeout") {
+			ctx, cancel = context.WithTimeout(ctx, s.timeout)
+		}
+		defer cancel()
+		return follow(ctx, newDisplay(s.Out, s.output), read)
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), s.timeout)
+	defer cancel()
+	tables, err := read(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.installed(ctx, karmada); err != nil {
-		return err
+	return write(s.Out, s.output, tables...)
+}
+
+// read reads what subjects need, and makes their tables.
+func (s *show) read(ctx context.Context, versions bool, list ...shown) ([]table, *fleet, error) {
+	karmada, err := s.karmada()
+	if err != nil {
+		return nil, nil, err
 	}
+	if err := s.installed(ctx, karmada); err != nil {
+		return nil, nil, err
+	}
+	within := s.scope
 	if s.context != "" {
-		if err := s.aim(ctx, s.options, s.context); err != nil {
-			return err
+		if err := within.aim(ctx, s.options, s.context); err != nil {
+			return nil, nil, err
 		}
 	}
 	need := subjects{gateways: versions}
 	for _, subject := range list {
 		need = need.or(subject.need)
 	}
-	f, err := s.gather(ctx, karmada, need, s.scope)
+	f, err := s.gather(ctx, karmada, need, within)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if err := f.known(s.clusters, s.invocation); err != nil {
-		return err
+	if err := f.known(within.clusters, s.invocation); err != nil {
+		return nil, nil, err
 	}
 	var tables []table
 	for _, subject := range list {
@@ -140,13 +180,7 @@ func (s *show) run(ctx context.Context, versions bool, list ...shown) error {
 	if versions {
 		tables = append(tables, versionTable(s.versions(ctx, karmada, &s.host, f)))
 	}
-	if err := write(s.Out, s.output, tables...); err != nil {
-		return err
-	}
-	if len(list) == 1 && list[0].need.globals {
-		return f.asked() // what a member that cannot be asked would show nobody else knows
-	}
-	return nil
+	return tables, f, nil
 }
 
 func clusterSetTable(f *fleet) table {

@@ -81,21 +81,11 @@ func (t table) write(out io.Writer, wide bool) error {
 		_, err := fmt.Fprintf(out, "no %s%s\n", t.subject, t.within)
 		return err
 	}
-	n := t.narrow
-	if wide {
-		n = len(t.columns)
-	}
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 8, 3, ' ', 0)
-	fmt.Fprintln(w, strings.Join(t.columns[:n], "\t"))
+	fmt.Fprintln(w, strings.Join(t.columns[:t.width(wide)], "\t"))
 	for _, cells := range t.cells {
-		shown := make([]string, n)
-		for i := range n {
-			if shown[i] = oneLine(cells[i]); shown[i] == "" {
-				shown[i] = "-"
-			}
-		}
-		fmt.Fprintln(w, strings.Join(shown, "\t"))
+		fmt.Fprintln(w, strings.Join(t.shown(cells, wide), "\t"))
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("write table: %w", err)
@@ -106,6 +96,25 @@ func (t table) write(out io.Writer, wide bool) error {
 		}
 	}
 	return nil
+}
+
+// width is how many columns are shown.
+func (t table) width(wide bool) int {
+	if wide {
+		return len(t.columns)
+	}
+	return t.narrow
+}
+
+// shown are the cells of a row as they are printed.
+func (t table) shown(cells []string, wide bool) []string {
+	shown := make([]string, t.width(wide))
+	for i := range shown {
+		if shown[i] = oneLine(cells[i]); shown[i] == "" {
+			shown[i] = "-"
+		}
+	}
+	return shown
 }
 
 // oneLine keeps a cell in its row, and a member from writing to the terminal what is not text.

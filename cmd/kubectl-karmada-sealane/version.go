@@ -25,7 +25,7 @@ func newVersion(o *options) *cobra.Command {
 			if clientOnly {
 				return s.client()
 			}
-			return s.run(cmd.Context(), true)
+			return s.run(cmd, true)
 		},
 	}
 	f := cmd.Flags()

@@ -29,22 +29,39 @@ type readiness struct {
 	text string
 }
 
+// stage is a condition of a member on its way to being ready.
+type stage struct{ condition, waiting, reached string }
+
+// stages in the order in which they come true.
+func stages() []stage {
+	return []stage{
+		{v1alpha1.MemberAccepted, "waiting for the facts of its agent", "accepted"},
+		{v1alpha1.MemberConnected, "accepted, waiting for its tunnels", "connected"},
+		{v1alpha1.PeeringNodesProgrammed, "connected, waiting for its nodes", "connected, its nodes are programmed"},
+		{v1alpha1.PeeringDNSConfigured, "connected, waiting for its cluster DNS to forward the clusterset's names",
+			"connected, its cluster DNS forwards the clusterset's names"},
+	}
+}
+
 // memberReadiness judges a member by its conditions, in the order in which they come true.
 func memberReadiness(m *v1alpha1.Member) readiness {
+	return memberReaches(m, v1alpha1.PeeringDNSConfigured)
+}
+
+// memberReaches judges a member by the conditions up to one.
+func memberReaches(m *v1alpha1.Member, last string) readiness {
 	r := readiness{name: m.Name}
 	if m.Spec.Phase == v1alpha1.MemberLeaving {
 		r.refused, r.text = true, "is leaving; wait until it left, then join it again"
 		return r
 	}
-	stages := []struct{ condition, waiting string }{
-		{v1alpha1.MemberAccepted, "waiting for the facts of its agent"},
-		{v1alpha1.MemberConnected, "accepted, waiting for its tunnels"},
-		{v1alpha1.PeeringNodesProgrammed, "connected, waiting for its nodes"},
-		{v1alpha1.PeeringDNSConfigured, "connected, waiting for its cluster DNS to forward the clusterset's names"},
-	}
-	for _, stage := range stages {
+	for _, stage := range stages() {
 		c := meta.FindStatusCondition(m.Status.Conditions, stage.condition)
 		if c != nil && c.Status == metav1.ConditionTrue {
+			r.text = stage.reached
+			if stage.condition == last {
+				break
+			}
 			continue
 		}
 		r.text = stage.waiting
@@ -60,7 +77,7 @@ func memberReadiness(m *v1alpha1.Member) readiness {
 		}
 		return r
 	}
-	r.ready, r.text = true, "connected, its cluster DNS forwards the clusterset's names"
+	r.ready = true
 	return r
 }
 
