@@ -21,7 +21,8 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newClusterCommand(), newNodeCommand(), newProbeCommand(), newStateCommand(), newVersionCommand())
+	root.AddCommand(newClusterCommand(), newNodeCommand(), newProbeCommand(), newStateCommand(), newPlanCommand(),
+		newVersionCommand())
 	if err := root.ExecuteContext(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)

@@ -162,6 +162,7 @@ func (f *nodeFlags) run(ctx context.Context, stop func()) error {
 	// The other agent's addresses are free now. The certificate that metrics need is made while the node works again.
 	time.AfterFunc(metricsAfter, func() { securemetrics.Serve(ctx, securemetrics.Options(f.metrics, f.certDir, config)) })
 	serve(ctx, f.health, healthHandler(agent))
+	servePlan(ctx, f.options.StateDir, agent)
 	return errors.Join(agent.Run(ctx), wireGuard.Close())
 }
 

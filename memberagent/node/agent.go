@@ -60,6 +60,8 @@ type Agent struct {
 	poke          chan struct{}
 	// turned says that a gateway that was alive is dead, or the other way round.
 	turned chan struct{}
+	// asked are those who want to know what is planned.
+	asked chan chan<- Planned
 
 	// What goroutines of their own write, which may wait for the API server, and for the disk.
 	states    latest[NodeState]
@@ -128,6 +130,7 @@ func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 		node: o.Node, version: o.Version, revision: o.Revision, deaths: o.Deaths, keys: o.Keys, newKey: o.NewKey,
 		kernel: k, metrics: m,
 		snapshot: newSnapshot(o.StateDir), poke: make(chan struct{}, 1), turned: make(chan struct{}, 1),
+		asked:  make(chan chan<- Planned),
 		states: newLatest[NodeState](), turns: newLatest[Turn](), statuses: newLatest[gatewayReport](),
 		snapshots: newLatest[Objects](),
 		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(), attempts: attempts{}, hearing: hearing{},
@@ -289,6 +292,9 @@ func (a *Agent) loop(ctx context.Context, failed chan error) {
 		case <-a.turned:
 			a.failOver(ctx)
 			continue
+		case answer := <-a.asked:
+			answer <- a.planned(ctx)
+			continue
 		case <-a.poke:
 		case <-resync.C:
 		case <-retry.C:
@@ -438,30 +444,6 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	a.probe()
 	done.Key, done.NodesReached = a.key(), nodesReached(a.mesh)
 	return done, err
-}
-
-// refused says what was left out of a topology and why, as many as there is room for; empty if nothing.
-func refused(problems []topology.Problem) string {
-	var out strings.Builder
-	for i, p := range problems {
-		text := fmt.Sprintf("%s: %s: %s", p.Ref, p.Reason, p.Message)
-		if i > 0 {
-			text = "; " + text
-		}
-		if out.Len()+len(text) > maxRefused {
-			fmt.Fprintf(&out, "; and %d more", len(problems)-i)
-			break
-		}
-		out.WriteString(text)
-	}
-	return strings.ToValidUTF8(out.String(), "?")
-}
-
-func (a *Agent) logProblems(ctx context.Context, top topology.Topology) {
-	for _, p := range top.Problems {
-		logr.FromContextOrDiscard(ctx).V(1).Info("left out of the network", "object", p.Ref, "reason", p.Reason,
-			"message", p.Message)
-	}
 }
 
 // apply changes what of the kernel differs from the plan.
