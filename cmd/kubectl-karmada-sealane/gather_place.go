@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,17 +17,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/utils/ptr"
 )
 
 const (
 	// atOnce are places, and requests to each.
 	atOnce = 4
-	// maxEvents of a namespace, and maxState bytes of a node's state.
+	// maxEvents of a namespace.
 	maxEvents = 5000
-	maxState  = 8 << 20
 )
 
 // placeReader reads of a place what no check goes by.
@@ -170,30 +166,5 @@ func (r *placeReader) log(ctx context.Context, pod *corev1.Pod, container string
 
 // state has the node agent in a pod print what its node's kernel has of Sealane.
 func (r *placeReader) state(ctx context.Context, pod *corev1.Pod) (string, error) {
-	request := r.clientset.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
-		SubResource("exec").VersionedParams(&corev1.PodExecOptions{
-		Container: "node", Command: []string{"/sealane-agent", "state"}, Stdout: true, Stderr: true,
-	}, scheme.ParameterCodec)
-	executor, err := remotecommand.NewSPDYExecutor(r.place.api.config, "POST", request.URL())
-	if err != nil {
-		return "", fmt.Errorf("execute sealane-agent state: %w", err)
-	}
-	out, said := &bounded{limit: maxState}, &bounded{limit: 1 << 10}
-	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: said}); err != nil {
-		return out.String(), fmt.Errorf("execute sealane-agent state: %w: %s", err,
-			oneLine(cmp.Or(said.String(), "no output")))
-	}
-	return out.String(), nil
-}
-
-// bounded keeps the start of what is written to it.
-type bounded struct {
-	bytes.Buffer
-	limit int
-}
-
-// Write takes all, so that who writes goes on.
-func (b *bounded) Write(data []byte) (int, error) {
-	b.Buffer.Write(data[:min(len(data), max(b.limit-b.Len(), 0))])
-	return len(data), nil
+	return inAgent(ctx, r.place.api, pod, "state")
 }

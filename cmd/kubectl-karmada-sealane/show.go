@@ -95,7 +95,7 @@ change.`,
 	}
 	s.addNamespace(all)
 	cmd.AddCommand(
-		all, newOverlap(s),
+		all, newOverlap(s), newShowPlan(s),
 		&cobra.Command{
 			Use: "versions", Short: "Show versions of the controller and of the members' agents", Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd, true) },
