@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane"
@@ -320,16 +321,22 @@ func (c *controller) deploy(ctx context.Context, host *api, server string, kubec
 	}
 	p.say("controller: Deployment %s/%s on the host (context %q), Karmada API at %s", c.host.namespace, controllerName,
 		host.context, server)
+	return c.waitAvailable(ctx, host, p)
+}
+
+// waitAvailable waits until the controller's Deployment has only pods of its newest template, and one is available.
+func (c *controller) waitAvailable(ctx context.Context, host *api, p *progress) error {
 	var last string
-	err = until(ctx, func(ctx context.Context) (bool, error) {
+	err := until(ctx, func(ctx context.Context) (bool, error) {
 		var d appsv1.Deployment
 		if err := host.Get(ctx, client.ObjectKey{Namespace: c.host.namespace, Name: controllerName}, &d); err != nil {
 			return false, err
 		}
-		last = fmt.Sprintf("%d of %d replicas updated, %d available", d.Status.UpdatedReplicas, c.replicas,
+		want := ptr.Deref(d.Spec.Replicas, 1)
+		last = fmt.Sprintf("%d of %d replicas updated, %d available", d.Status.UpdatedReplicas, want,
 			d.Status.AvailableReplicas)
 		p.state("controller", last)
-		return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= c.replicas &&
+		return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= want &&
 			d.Status.AvailableReplicas >= 1, nil
 	})
 	if err != nil {
@@ -370,6 +377,12 @@ func (c *controller) hostObjects(kubeconfig []byte, token string) ([]*unstructur
 
 // renderedOnHost are the objects of the host without the Secret: it holds a token, which only install makes.
 func (c *controller) renderedOnHost() ([]*unstructured.Unstructured, error) {
+	return c.upgradedOnHost("")
+}
+
+// upgradedOnHost are the objects of the host without the Secret, which stays as it is, and so does the sum of what it
+// holds.
+func (c *controller) upgradedOnHost(sum string) ([]*unstructured.Unstructured, error) {
 	objects, err := c.host.objects()
 	if err != nil {
 		return nil, err
@@ -379,7 +392,7 @@ func (c *controller) renderedOnHost() ([]*unstructured.Unstructured, error) {
 		if object.GetKind() != "Deployment" {
 			continue
 		}
-		if err := c.fill(object, ""); err != nil {
+		if err := c.fill(object, sum); err != nil {
 			return nil, fmt.Errorf("fill %s: %w", describe(object), err)
 		}
 	}

@@ -70,7 +70,7 @@ func newRoot(arg0 string, streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetErr(streams.ErrOut)
 	o.addFlags(root.PersistentFlags())
 	root.AddCommand(
-		newPreflight(o), newInstall(o), newUninstall(o),
+		newPreflight(o), newInstall(o), newUpgrade(o), newUninstall(o),
 		newJoin(o), newLeave(o),
 		newExport(o), newUnexport(o),
 		newStatus(o), newShow(o), newDiagnose(o), newExplain(o), newGather(o), newVerify(o), newBench(o), newRotateKeys(o),
