@@ -37,6 +37,7 @@ build: ## Build every binary into bin/.
 	go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
 	@ln -sf kubectl-karmada-sealane bin/kubectl-sealane
 	@ln -sf kubectl-karmada-sealane bin/karmadactl-sealane
+	@install -m 755 cmd/kubectl-karmada-sealane/completion/kubectl_complete-karmada-sealane bin/
 
 .PHONY: images
 images: ## Build all images for amd64 and arm64 as OCI archives in dist/images (VERSION=v1.2.3 ARCH=amd64,arm64).

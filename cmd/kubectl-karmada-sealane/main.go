@@ -80,6 +80,7 @@ func newRoot(arg0 string, streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetHelpCommand(newHelp(root))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
+	o.complete(root)
 	refuseUnknown(root)
 	checkUsage(root)
 	return root

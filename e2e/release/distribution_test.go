@@ -105,9 +105,11 @@ func TestDistribution(t *testing.T) {
 			t.Errorf("%s: the archive at %s has the sum %s, the manifest says %s", of, p.URI, got, p.SHA256)
 		}
 		got := contentOf(t, p.URI, archive)
-		if len(got) != 2 || got["-rwxr-xr-x "+p.Bin] != "plugin for "+of.String() ||
+		if len(got) != 3 || got["-rwxr-xr-x "+p.Bin] != "plugin for "+of.String() ||
+			!strings.Contains(got["-rwxr-xr-x "+of.completion()], plugin+" __complete ") ||
 			!strings.Contains(got["-rw-r--r-- LICENSE"], "Apache License") {
-			t.Errorf("%s: expected the program %s and a licence, found %q", of, p.Bin, slices.Collect(maps.Keys(got)))
+			t.Errorf("%s: expected the program %s, its completion and a licence, found %q", of, p.Bin,
+				slices.Collect(maps.Keys(got)))
 		}
 	}
 	check := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "--quiet", sumsFile)

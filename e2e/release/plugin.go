@@ -51,11 +51,20 @@ func (p Platform) archive(version string) string {
 	return strings.Join([]string{plugin, version, p.OS, p.Arch}, "-") + extension
 }
 
-// archivePlugin writes the archive of the plugin for a platform: the program, and the licence.
+// completion is the program that kubectl asks how to complete the plugin's command line.
+func (p Platform) completion() string {
+	if p.OS == "windows" {
+		return "kubectl_complete-karmada-sealane.cmd"
+	}
+	return "kubectl_complete-karmada-sealane"
+}
+
+// archivePlugin writes the archive of the plugin for a platform: the program, how to complete it, and the licence.
 func (d Distribution) archivePlugin(dir string, p Platform, program string) (path string, err error) {
 	path = filepath.Join(dir, p.archive(d.Version))
 	return path, write(path, d.Created, []member{
 		{name: "LICENSE", mode: 0o644, path: filepath.Join(d.Root, "LICENSE")},
+		{name: p.completion(), mode: 0o755, path: filepath.Join(d.Root, "cmd", plugin, "completion", p.completion())},
 		{name: p.program(plugin), mode: 0o755, path: program},
 	})
 }
