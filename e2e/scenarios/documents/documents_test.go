@@ -23,7 +23,9 @@ import (
 // last command of the installation guide is uninstall.
 var documents = []struct{ path, context string }{
 	{"README.md", "karmada-apiserver"},
+	{"CONTRIBUTING.md", ""},
 	{"docs/lab.md", ""},
+	{"docs/requirements.md", "karmada-apiserver"},
 	{"docs/troubleshooting.md", "c1"},
 	{"docs/high-availability.md", "karmada-apiserver"},
 	{"docs/install.md", "karmada-apiserver"},
@@ -138,8 +140,10 @@ func newReader(t *testing.T, root, current, namespace string) *reader {
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	const completion = "kubectl_complete-karmada-sealane"
 	for name, program := range map[string]string{
 		"kubectl": suite.Lab().Tool("kubectl"), "kubectl-karmada-sealane": suite.PluginPath(),
+		completion: filepath.Join(root, "cmd", "kubectl-karmada-sealane", "completion", completion),
 	} {
 		if err := os.Symlink(program, filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conventions
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// pages are the documents of the source tree, relative to it.
+func pages(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "e2e/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, found...)
+	}
+	if len(out) < 20 {
+		t.Fatalf("found %d documents", len(out))
+	}
+	return out
+}
+
+// TestDocumentsNameTestsThatExist: what a document says that a test shows, one does.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)\w+)\(`)
+	there := map[string]bool{}
+	for _, file := range goFiles(t) {
+		if !strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range function.FindAllSubmatch(text, -1) {
+			there[string(name[1])] = true
+		}
+	}
+	named := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile("`((?:Test|Benchmark)[A-Z]\\w*)`").FindAllSubmatch(text, -1) {
+			if named++; !there[string(name[1])] {
+				t.Errorf("%s names %s, which is no test", page, name[1])
+			}
+		}
+	}
+	if named < 30 {
+		t.Errorf("documents name %d tests, expected docs/capabilities.md alone to name more", named)
+	}
+}
+
+// TestLinksOfDocumentsLeadSomewhere within the source tree.
+func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
+	links := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range regexp.MustCompile(`\]\(([^)\s#:]+)(#[^)]*)?\)`).FindAllSubmatch(text, -1) {
+			links++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(link[1]))); err != nil {
+				t.Errorf("%s links to %s: %v", page, link[1], err)
+			}
+		}
+	}
+	if links < 50 {
+		t.Errorf("found %d links", links)
+	}
+}
