@@ -22,14 +22,16 @@ const (
 	oneTry = 4 * time.Second
 	// betweenTries is how long it waits before it asks again.
 	betweenTries = 300 * time.Millisecond
-	// atOnce is how many checks are tried at a time.
+	// atOnce is how many checks are tried at a time, for whose answers a client has waited no longer than prompt: one that
+	// waits costs nobody anything.
 	atOnce = 16
+	prompt = 500 * time.Millisecond
 )
 
-// Longest is how long a client takes for that many checks of which none succeeds.
+// Longest is how long a client takes for that many checks of which none succeeds: all that wait for their last try when
+// the patience is over begin it within so many turns.
 func Longest(checks int, patience time.Duration) time.Duration {
-	const round = oneTry + betweenTries
-	return patience + time.Duration(checks/atOnce+2)*round
+	return patience + time.Duration(checks/atOnce+1)*prompt + oneTry + betweenTries
 }
 
 // Client runs checks.
@@ -69,10 +71,13 @@ func (c Client) settle(ctx context.Context, check Check, deadline time.Time, slo
 	r := Result{ID: check.ID}
 	for {
 		slots <- struct{}{}
+		leave := sync.OnceFunc(func() { <-slots })
+		late := time.AfterFunc(prompt, leave)
 		began := time.Now()
 		err := c.try(ctx, check)
 		r.Tries, r.Took = r.Tries+1, time.Since(began)
-		<-slots
+		late.Stop()
+		leave()
 		if err == nil {
 			r.OK, r.Error = true, ""
 			return r

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -124,6 +125,65 @@ func TestACheckIsTriedAgainWithinThePatience(t *testing.T) {
 	})
 	if r := ask(t, token, time.Minute, check)[0]; !r.OK || r.Tries < 2 {
 		t.Errorf("with patience: %+v", r)
+	}
+}
+
+// TestADeadPathIsGivenUpInTime: checks that wait for an answer do not wait for each other, too.
+func TestADeadPathIsGivenUpInTime(t *testing.T) {
+	t.Parallel()
+	var listen net.ListenConfig
+	silent, err := listen.ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close() //nolint:errcheck // nobody reads it
+	alive := all(start(t, Server{Name: "alive", Token: token}), "alive")
+	var checks []Check
+	for id := len(alive); id < 5*atOnce; id++ {
+		checks = append(checks, Check{ID: id, Network: "udp4", Address: silent.LocalAddr().String(), Server: "dead"})
+	}
+	checks = append(checks, alive...)
+	began := time.Now()
+	for id, r := range ask(t, token, 0, checks...) {
+		if r.OK != (id < len(alive)) || r.Tries != 1 {
+			t.Errorf("check %d: %+v", id, r)
+		}
+	}
+	took, most := time.Since(began), Longest(len(checks), 0)
+	t.Logf("%d checks took %s, at most %s expected", len(checks), took, most)
+	if took > most || most > 2*oneTry {
+		t.Errorf("%d checks of which none is answered took %s, at most %s expected: two tries are %s", len(checks), took,
+			most, 2*oneTry)
+	}
+}
+
+// TestFewChecksAreTriedAtATime as long as answers come promptly.
+func TestFewChecksAreTriedAtATime(t *testing.T) {
+	t.Parallel()
+	var listen net.ListenConfig
+	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // the test is over
+	var open, most atomic.Int64
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			most.Store(max(most.Load(), open.Add(1)))
+			time.AfterFunc(prompt/10, func() { open.Add(-1); _ = conn.Close() })
+		}
+	}()
+	checks := make([]Check, 5*atOnce)
+	for id := range checks {
+		checks[id] = Check{ID: id, Network: "tcp4", Address: l.Addr().String(), Server: "hasty"}
+	}
+	ask(t, token, 0, checks...)
+	if got := most.Load(); got > atOnce || got < atOnce/4 {
+		t.Errorf("%d checks at a time, expected up to %d", got, atOnce)
 	}
 }
 
