@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,6 +73,52 @@ func BuildImages(ctx context.Context, root, archive string, list []Image) error 
 	if err := buildPrograms(ctx, root, bin, list); err != nil {
 		return err
 	}
+	of, err := madeOf(ctx, bin, list)
+	if err != nil {
+		return err
+	}
+	record := archive + ".madeof"
+	if old, err := os.ReadFile(record); err == nil && string(old) == of {
+		return nil
+	}
+	if err := assembleAll(ctx, bin, archive, list); err != nil {
+		return err
+	}
+	return writeFile(record, []byte(of), 0o644)
+}
+
+// madeOf changes with anything that changes the images, and costs a tenth of what they do: the programs, Debian's
+// archives, whose names have versions, the recipes, and the program that runs, which follows them.
+func madeOf(ctx context.Context, bin string, list []Image) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find the program that runs: %w", err)
+	}
+	files := []string{self}
+	h := sha256.New()
+	for _, image := range list {
+		files = append(files, filepath.Join(bin, filepath.Base(image.Package)))
+		archives, err := image.packages(ctx)
+		if err != nil {
+			return "", fmt.Errorf("image %s: %w", image.Ref, err)
+		}
+		fmt.Fprintf(h, "%+v %s\n", image, archives)
+	}
+	for _, path := range files {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", fmt.Errorf("read what images are made of: %w", err)
+		}
+		_, err = io.Copy(h, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return "", fmt.Errorf("read what images are made of: %w", err)
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)), nil
+}
+
+// assembleAll makes the images of programs in bin, and writes the archive if they are others than those in it.
+func assembleAll(ctx context.Context, bin, archive string, list []Image) error {
 	refs := map[name.Reference]v1.Image{}
 	var digests []string
 	for _, image := range list {
@@ -132,13 +180,31 @@ func programDir(root string) (dir string, unlock func(), err error) {
 	return dir, unlock, err
 }
 
-// assemble makes the image of a program in bin, with what was downloaded of Debian before, if there is that.
-func (image Image) assemble(ctx context.Context, bin string) (v1.Image, error) {
+// debianCache is what was downloaded of Debian before, if anything was.
+func debianCache() (release.Debian, error) {
 	cache, err := cacheDir()
+	return release.Debian{Dir: filepath.Join(cache, "debian"), Arch: runtime.GOARCH}, err
+}
+
+// packages are the paths of the archives of Debian's packages in the image.
+func (image Image) packages(ctx context.Context) ([]string, error) {
+	if len(image.Debian) == 0 {
+		return nil, nil
+	}
+	d, err := debianCache()
 	if err != nil {
 		return nil, err
 	}
-	content, err := image.Content(ctx, release.Debian{Dir: filepath.Join(cache, "debian"), Arch: runtime.GOARCH})
+	return d.Fetch(ctx, image.Debian...)
+}
+
+// assemble makes the image of a program in bin.
+func (image Image) assemble(ctx context.Context, bin string) (v1.Image, error) {
+	d, err := debianCache()
+	if err != nil {
+		return nil, err
+	}
+	content, err := image.Content(ctx, d)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestImagesAreMadeOnce: again only when what they are made of has changed.
+func TestImagesAreMadeOnce(t *testing.T) {
+	root, err := SourceRoot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := images()[:1]
+	archive := filepath.Join(t.TempDir(), "lab.tar")
+	build := func(list []Image) (size int64) {
+		t.Helper()
+		if err := BuildImages(t.Context(), root, archive, list); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	whole := build(list)
+	// One that is made again is whole again.
+	if err := os.WriteFile(archive, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if again := build(list); again != 0 {
+		t.Errorf("nothing has changed, and %d bytes are written", again)
+	}
+	list[0].Ref = "localhost/sealane/renamed:dev"
+	if renamed := build(list); renamed == 0 {
+		t.Errorf("an image has changed, and none of %d bytes is written", whole)
+	}
+	of, err := madeOf(t.Context(), t.TempDir(), list)
+	if err == nil {
+		t.Errorf("a program that is not there makes %s", of)
+	}
+}
