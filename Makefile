@@ -13,7 +13,7 @@ GOLANGCI    := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.
 SCENARIOS   ?= ./scenarios/...
 RUN         ?=
 # The packages whose tests take longest begin first: one that begins last keeps all waiting.
-LONGEST     := ./memberagent/node ./memberagent/cluster ./controllers
+LONGEST     := ./memberagent/node ./cmd/kubectl-karmada-sealane ./memberagent/cluster ./controllers .
 LAB_TEST    ?= .lab-test
 
 include e2e/lab.mk
