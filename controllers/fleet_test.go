@@ -80,6 +80,8 @@ type fleet struct {
 	config *rest.Config
 	client client.Client
 	stop   func()
+	// registry has the metrics of the broker that runs.
+	registry *prometheus.Registry
 
 	mu     sync.Mutex
 	writes map[string]int // PUT and POST of Works by cluster and name
@@ -157,7 +159,8 @@ func (f *fleet) start() {
 	broker.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counter{next: next, fleet: f} })
 	mgr, err := ctrl.NewManager(broker, options)
 	f.must(err)
-	f.must(controllers.Setup(mgr, prometheus.NewRegistry()))
+	f.registry = prometheus.NewRegistry()
+	f.must(controllers.Setup(mgr, f.registry))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
@@ -183,6 +186,24 @@ func (c *counter) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.fleet.mu.Unlock()
 	}
 	return c.next.RoundTrip(req)
+}
+
+// decided is how often the broker's controller of a name has decided.
+func (f *fleet) decided(controller string) (times uint64) {
+	f.t.Helper()
+	families, err := f.registry.Gather()
+	f.must(err)
+	for _, family := range families {
+		if family.GetName() != "sealane_decide_duration_seconds" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if m.GetLabel()[0].GetValue() == controller {
+				times += m.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	return times
 }
 
 // counted returns the writes since the last call.

@@ -169,8 +169,7 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet,
 	var again time.Duration
 	for i := range state.Members {
 		record := &state.Members[i]
-		if record.Spec.ClusterSet != set.Name || record.Spec.Phase != v1alpha1.MemberActive ||
-			!meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.MemberAccepted) {
+		if record.Spec.ClusterSet != set.Name || !takesPart(record) {
 			continue
 		}
 		m, t, after, err := r.gatherMember(ctx, state, record, shard)
@@ -236,16 +235,27 @@ func (r *Reconciler) gatherScheduled(ctx context.Context, in *Input, services []
 	return nil
 }
 
-func (r *Reconciler) gatherMember(ctx context.Context, state fleet.State, record *v1alpha1.Member,
-	shard int32) (Member, target, time.Duration, error) {
-	now := r.Now()
-	t := target{cluster: record.Name, mem: r.memory(record, shard), writable: state.WireApplied(record.Name)}
-	m := Member{
+// takesPart says whether the services of a member are decided on.
+func takesPart(record *v1alpha1.Member) bool {
+	return record.Spec.Phase == v1alpha1.MemberActive &&
+		meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.MemberAccepted)
+}
+
+// memberOf is what a record says that services are decided by. Other changes of it decide nothing (decisive).
+func memberOf(record *v1alpha1.Member) Member {
+	return Member{
 		Cluster: record.Name, UID: record.UID, Accepted: acceptedSince(record),
 		Pods: prefixes(record.Status.Networks.PodCIDRs), Services: prefixes(record.Status.Networks.ServiceCIDRs),
 		Nodes:  prefixes(record.Status.NodeCIDRs),
 		Global: globalOf(record.Status),
 	}
+}
+
+func (r *Reconciler) gatherMember(ctx context.Context, state fleet.State, record *v1alpha1.Member,
+	shard int32) (Member, target, time.Duration, error) {
+	now := r.Now()
+	t := target{cluster: record.Name, mem: r.memory(record, shard), writable: state.WireApplied(record.Name)}
+	m := memberOf(record)
 	if c := state.Cluster(record.Name); c != nil {
 		m.Labels = c.Labels
 	}

@@ -4,6 +4,7 @@ package services
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -11,11 +12,13 @@ import (
 	networkingv1alpha1 "github.com/karmada-io/karmada/pkg/apis/networking/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -34,10 +37,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(controller.TypedOptions[Shard]{MaxConcurrentReconciles: parallelShards}).
 		Watches(&v1alpha1.ClusterSet{}, toShards(func(ctx context.Context, o client.Object) []Shard {
 			return all(ctx, o.GetName())
-		})).
+		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Member{}, toShards(func(ctx context.Context, o client.Object) []Shard {
 			return all(ctx, o.(*v1alpha1.Member).Spec.ClusterSet)
-		})).
+		}), builder.WithPredicates(decisive())).
 		Watches(&workv1alpha1.Work{}, toShards(r.shardsOfWork)).
 		Watches(&workv1alpha2.ClusterResourceBinding{}, toShards(func(ctx context.Context, _ client.Object) []Shard {
 			return all(ctx, fleet.Sets(ctx, r.Client)...)
@@ -52,7 +55,41 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1alpha1.Cluster{}, toShards(r.shardsOfCluster),
 			builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&clusterv1alpha1.Cluster{}, toShards(func(ctx context.Context, o client.Object) []Shard {
+			return all(ctx, fleet.SetOf(ctx, r.Client, o.GetName())...)
+		}), builder.WithPredicates(turned())).
 		Complete(raced.Reconciler(reconcile.TypedFunc[Shard](r.Reconcile)))
+}
+
+// decisive passes Members that come and go, and changes of what services are decided by. The rest of a record changes
+// with each report: where one cluster is lost, all others say so, and none of that concerns a service.
+func decisive() predicate.Predicate {
+	type basis struct {
+		Member
+		set       string
+		takesPart bool
+	}
+	of := func(o client.Object) (basis, bool) {
+		record, ok := o.(*v1alpha1.Member)
+		if !ok {
+			return basis{}, false
+		}
+		return basis{memberOf(record), record.Spec.ClusterSet, takesPart(record)}, true
+	}
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := of(e.ObjectOld)
+		after, also := of(e.ObjectNew)
+		return !ok || !also || !reflect.DeepEqual(before, after)
+	}}
+}
+
+// turned passes clusters that Karmada begins or ceases to reach: what they have not answered is sent anew.
+func turned() predicate.Predicate {
+	ready := func(o client.Object) bool {
+		c, ok := o.(*clusterv1alpha1.Cluster)
+		return ok && meta.IsStatusConditionTrue(c.Status.Conditions, clusterv1alpha1.ClusterConditionReady)
+	}
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return ready(e.ObjectOld) != ready(e.ObjectNew) }}
 }
 
 func toShards(f handler.TypedMapFunc[client.Object, Shard]) handler.TypedEventHandler[client.Object, Shard] {
