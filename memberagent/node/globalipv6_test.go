@@ -64,6 +64,7 @@ func TestTwinClustersOfIPv6(t *testing.T) {
 					t.Errorf("%s: %d packets came with an address that is not global", m.name, shown)
 				}
 			}
+			t.Run("headers of extensions", n.extensionsOfIPv6)
 			t.Run("a hostile twin", n.hostileByIPv6)
 			t.Run("nothing is left", func(t *testing.T) {
 				n.tellTwins(t, v1alpha1.MemberLeaving, nil)

@@ -3,8 +3,11 @@
 package node_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -60,6 +63,7 @@ func TestPodsOfTwinClusters(t *testing.T) {
 			t.Errorf("%v: %s", err, text)
 		}
 	})
+	t.Run("both connect at once", n.bothConnect)
 	t.Run("pods come and go", n.podsComeAndGo)
 	for _, m := range []*machine{n.gw1, n.gw2} {
 		if shown := m.counted(t, "shown"); shown != 0 {
@@ -103,6 +107,70 @@ func (n *twins) podsBothWays(t *testing.T) {
 		service := map[string]string{"c1": serviceOfTwin2, "c2": serviceOfTwin1}[c.cluster]
 		if _, client, err := ask(t, c.from, "tcp4", service+":80"); err != nil || c.own != "" && client.String() != c.own {
 			t.Errorf("from %s to a service: it sees %s, %v", c.name, client, err)
+		}
+	}
+}
+
+// bothConnect: two pods open one connection to each other at the same time (RFC 9293, simultaneous open). Each one's
+// first segment is on its way when the other's arrives, so both gateways see the beginning of a flow from either side.
+func (n *twins) bothConnect(t *testing.T) {
+	ends := []struct {
+		pod  *exec.Cmd
+		port int
+		to   string
+	}{{n.worker1.pod, 9101, "120.2.0.21:9102"}, {n.worker2.pod, 9102, "120.1.0.21:9101"}}
+	for _, e := range ends {
+		// The first segments are lost, and both are sent again.
+		if out, err := within(e.pod, `nft add table ip lost
+			nft add chain ip lost pre '{ type filter hook prerouting priority 0; }'
+			nft add rule ip lost pre tcp dport { 9101, 9102 } counter drop comment lost`).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	type end struct {
+		c   net.Conn
+		err error
+	}
+	opened := make(chan end, len(ends))
+	for _, e := range ends {
+		go func() {
+			var got end
+			inNetworkOf(t, e.pod, func() error {
+				d := net.Dialer{LocalAddr: &net.TCPAddr{Port: e.port}, Timeout: 10 * time.Second}
+				got.c, got.err = d.DialContext(context.WithoutCancel(t.Context()), "tcp4", e.to)
+				return nil
+			})
+			opened <- got
+		}()
+	}
+	for _, e := range ends {
+		eventually(t, 5*time.Second, "a first segment is lost", func() bool {
+			return counted(t, within(e.pod, "nft list table ip lost"), "lost") > 0
+		})
+	}
+	for _, e := range ends {
+		if out, err := within(e.pod, "nft delete table ip lost").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	var conns []net.Conn
+	for range ends {
+		got := <-opened
+		if got.err != nil {
+			t.Fatal(got.err)
+		}
+		t.Cleanup(func() { _ = got.c.Close() })
+		conns = append(conns, got.c)
+	}
+	for i, c := range conns {
+		if _, err := fmt.Fprint(c, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		other := conns[1-i]
+		_ = other.SetDeadline(time.Now().Add(patience))
+		buffer := make([]byte, 5)
+		if _, err := io.ReadFull(other, buffer); err != nil || string(buffer) != "hello" {
+			t.Errorf("%s hears %q, %v", other.LocalAddr(), buffer, err)
 		}
 	}
 }

@@ -71,7 +71,10 @@ func fragments(packet []byte, first int) (head, tail []byte) {
 }
 
 // byCable sends IPv4 packets by a cable, past everything that the node would do with them.
-func byCable(packets ...[]byte) func() error {
+func byCable(packets ...[]byte) func() error { return sendByCable(unix.ETH_P_IP, packets...) }
+
+// sendByCable does that with packets of any protocol of Ethernet.
+func sendByCable(protocol uint16, packets ...[]byte) func() error {
 	return func() error {
 		link, err := net.InterfaceByName("sl-c0")
 		if err != nil {
@@ -82,7 +85,7 @@ func byCable(packets ...[]byte) func() error {
 			return err
 		}
 		defer func() { _ = unix.Close(fd) }()
-		to := &unix.SockaddrLinklayer{Ifindex: link.Index, Protocol: unix.ETH_P_IP>>8 | unix.ETH_P_IP<<8&0xff00}
+		to := &unix.SockaddrLinklayer{Ifindex: link.Index, Protocol: protocol>>8 | protocol<<8}
 		for _, p := range packets {
 			if err := unix.Sendto(fd, p, 0, to); err != nil {
 				return err
