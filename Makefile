@@ -55,8 +55,7 @@ release: ## Build all that a version is published as in dist/release (VERSION=v1
 
 .PHONY: generate
 generate: ## Regenerate deepcopy code, CRDs and the command reference.
-	go tool controller-gen object paths=./api/...
-	go tool controller-gen crd paths=./api/... output:crd:dir=artifacts/crds
+	go tool controller-gen object crd paths=./api/... output:crd:dir=artifacts/crds
 	go run ./cmd/kubectl-karmada-sealane docs >docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 
 .PHONY: lint
@@ -75,7 +74,7 @@ verify: ## Check formatting, go vet, modules, import directions, line length and
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	git ls-files --cached --others --exclude-standard | while read -r file; do [ ! -e "$$file" ] || echo "$$file"; done | \
 	  xargs cp --parents -t "$$tmp"; \
-	$(MAKE) --no-print-directory -C "$$tmp" generate >/dev/null; \
+	GOFLAGS=-trimpath $(MAKE) --no-print-directory -C "$$tmp" generate >/dev/null; \
 	for dir in api artifacts docs; do diff -rq "$$tmp/$$dir" $$dir || \
 	  { echo "generated files are stale: run 'make generate' and commit the result" >&2; exit 1; }; done
 
