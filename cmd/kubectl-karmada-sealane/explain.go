@@ -30,14 +30,15 @@ func newExplain(o *options) *cobra.Command {
 		Use:   "explain SOURCE DESTINATION",
 		Short: "Follow a packet from a pod or node to a service, a pod or an address, and its answer back",
 		Long: `Follow a packet from a pod or node to a service, a pod or an address, and its answer back, hop by hop: what the
-name is answered with, which clusters serve and why, what kube-proxy makes of it, the route, the overlay to the gateway,
-the cable, what the other cluster's guard and gateway do with it, and where it is delivered. Each step is ok, warn or
-fail. At a step that fails, where the packet is lost, the command says what was expected, what was found and what to do,
-and it ends there. The exit code is 0 if the packet arrives and its answer too, and 1 otherwise.
+name is answered with, which clusters serve and why, what kube-proxy makes of it, the route, the overlay to the
+gateway, the cable, what the other cluster's guard and gateway do with it, and where it is delivered. Each step is ok,
+warn or fail. At a step that fails, where the packet is lost, the command says what was expected, what was found and
+what to do, and it ends there. The exit code is 0 if the packet arrives and its answer too, and 1 otherwise.
 
-SOURCE is ` + explain.Shapes + `. DESTINATION is the same, a name of the clusterset or an address, with
-:PORT or :PORT/PROTOCOL behind it (default: the first port of the service; tcp). A short name is completed as in
-diagnose dns, with the source's namespace. Of several backends, one in each cluster is followed.
+SOURCE is ` + explain.Shapes + `.
+DESTINATION is the same, a name of the clusterset or an address, with :PORT or :PORT/PROTOCOL behind it (default: the
+first port of the service; tcp). A short name is completed as in diagnose dns, with the source's namespace. Of several
+backends, one in each cluster is followed.
 
 No packet is sent. The way follows from the objects that members hold, by the code that the node agents and Sealane's
 DNS run themselves. What no object tells is not seen: a NetworkPolicy, a firewall that drops other packets than
