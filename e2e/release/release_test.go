@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http/httptest"
 	"os"
@@ -25,11 +26,26 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
+// cache keeps what one test builds and downloads for the next one.
+var cache string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if cache, err = os.MkdirTemp("", "sealane-release-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer func() { _ = os.RemoveAll(cache) }()
+		return m.Run()
+	}())
+}
+
 // TestPackagesOfBothProcessors: the agent's packages are those of the processor, whatever this machine's is, with all
 // that they need and nothing that nobody reads.
 func TestPackagesOfBothProcessors(t *testing.T) {
 	agent := recipe(t, "agent")
-	dir := t.TempDir()
+	dir := filepath.Join(cache, "debian")
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
 		content, err := agent.Content(t.Context(), Debian{Dir: dir, Arch: arch})
 		if err != nil {
@@ -76,7 +92,7 @@ func TestImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := Build{Release: Release{Version: "v1.2.3", Revision: strings.Repeat("a", 40), Created: time.Unix(1e9, 0)},
-		Root: root, Arches: []string{runtime.GOARCH}, Cache: t.TempDir(), Out: t.TempDir()}
+		Root: root, Arches: []string{runtime.GOARCH}, Cache: cache, Out: t.TempDir()}
 	archives, err := b.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
