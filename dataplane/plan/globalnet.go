@@ -78,13 +78,14 @@ func (v *view) globalSets(f Family, add func(name string, elements []netip.Prefi
 	add(setGlobalRemote, routed(f, knowing(v.Remotes, true)))
 	add(setTracked, v.tracked(f))
 	if v.toExternal(f) {
-		add(setExternal, disjoint(slices.Clone(v.Local.External)))
+		add(setExternal, disjoint(slices.Clone(inFamily(f, v.Local.External))))
 	}
 }
 
 // toExternal says whether the node is a gateway that translates for hosts outside all clusters.
 func (v *view) toExternal(f Family) bool {
-	return v.translates(f) && len(v.slots) > 0 && len(v.Local.External) > 0 && reaches(f, knowing(v.Remotes, true))
+	return v.translates(f) && len(v.slots) > 0 && len(inFamily(f, v.Local.External)) > 0 &&
+		reaches(f, knowing(v.Remotes, true))
 }
 
 // forwardExternal lets pass, on a gateway, what other clusters send to hosts outside by their global addresses, what
