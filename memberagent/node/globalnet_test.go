@@ -32,6 +32,8 @@ type twins struct {
 	onlyIPv6 bool
 	// external are where hosts outside may be exported, by cluster.
 	external map[string][]string
+	// outside is the host outside of TestTranslationsWalk.
+	outside *machine
 	// absent are the machines that are no gateways for the time being.
 	absent map[*machine]bool
 	// lastPort is the number of ports that TestGlobalThroughput has used.
