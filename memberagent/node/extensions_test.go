@@ -45,7 +45,12 @@ func fragment6(offset uint16, more bool) extension {
 
 // packet6 is an IPv6 packet with a payload behind extensions.
 func packet6(from, to string, protocol byte, payload []byte, extensions ...extension) []byte {
-	p := make([]byte, 40)
+	const header = 40
+	size := header + len(payload)
+	for _, e := range extensions {
+		size += len(e.data)
+	}
+	p := append(make([]byte, 0, size), make([]byte, header)...)
 	p[0], p[7] = 6<<4, 64
 	copy(p[8:], net.ParseIP(from))
 	copy(p[24:], net.ParseIP(to))
@@ -57,7 +62,7 @@ func packet6(from, to string, protocol byte, payload []byte, extensions ...exten
 	}
 	p[next] = protocol
 	p = append(p, payload...)
-	binary.BigEndian.PutUint16(p[4:], uint16(len(p)-40))
+	binary.BigEndian.PutUint16(p[4:], uint16(len(p)-header))
 	return p
 }
 

@@ -36,8 +36,6 @@ type twins struct {
 	outside *machine
 	// absent are the machines that are no gateways for the time being.
 	absent map[*machine]bool
-	// lastPort is the number of ports that TestGlobalThroughput has used.
-	lastPort int
 }
 
 // The blocks of the two, and the addresses that each one's gateway sends the flows of pods from.
