@@ -37,7 +37,7 @@ func TestTheLabServesAnotherSuite(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	image := imageOf(t, program)
+	image, loaded := imageOf(t, program), []string{}
 	for ref, write := range map[string]func(*testing.T, string, string, v1.Image){
 		"registry.example/suite/docker:v1": writeDocker,
 		"registry.example/suite/oci:v2":    writeOCI,
@@ -48,7 +48,13 @@ func TestTheLabServesAnotherSuite(t *testing.T) {
 		if err := suite.Lab().LoadImages(t.Context(), archive); err != nil {
 			t.Fatalf("%s: %v", ref, err)
 		}
-		t.Run(ref, func(t *testing.T) { runsEverywhere(t, ref) })
+		loaded = append(loaded, ref)
+	}
+	for _, ref := range loaded {
+		t.Run(ref, func(t *testing.T) {
+			t.Parallel()
+			runsEverywhere(t, ref)
+		})
 	}
 }
 
