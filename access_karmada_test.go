@@ -104,7 +104,7 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 		{"a Member", done, creates(t, member)},
 		{"a Member's status", done, patchStatus(t, member, `{"status":{"agentVersion":"v"}}`)},
 		{"a ClusterSet's status", done, patchStatus(t, set, `{"status":{"members":1}}`)},
-		{"a ClusterSet's finalizer", done, patchUpdate(t, set,
+		{"a ClusterSet's finalizer", done, patchUpdateAs(t, set,
 			func(s *v1alpha1.ClusterSet) { s.Finalizers = []string{"sealane.io/members"} })},
 		{"the policy of the bundle", done, creates(t, installed)},
 		{"the members that it goes to", done, patchUpdate(t, installed, func(p *policyv1alpha1.ClusterPropagationPolicy) {
@@ -132,11 +132,11 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 		{"another's Work, deleted", byPolicy, deletes(t, users)},
 		{"another's Work with our label, deleted", byPolicy, deletes(t, relabelled)},
 		{"an owner of a ClusterSet", byPolicy,
-			patchUpdate(t, set, func(s *v1alpha1.ClusterSet) { s.OwnerReferences = owner })},
-		{"an annotation of a ClusterSet", byPolicy, patchUpdate(t, set, func(s *v1alpha1.ClusterSet) {
+			patchUpdateAs(t, set, func(s *v1alpha1.ClusterSet) { s.OwnerReferences = owner })},
+		{"an annotation of a ClusterSet", byPolicy, patchUpdateAs(t, set, func(s *v1alpha1.ClusterSet) {
 			s.Annotations = map[string]string{"argocd.argoproj.io/tracking-id": "x"}
 		})},
-		{"another's finalizer of a ClusterSet", byPolicy, patchUpdate(t, set, func(s *v1alpha1.ClusterSet) {
+		{"another's finalizer of a ClusterSet", byPolicy, patchUpdateAs(t, set, func(s *v1alpha1.ClusterSet) {
 			s.Finalizers = append(s.Finalizers, "example.org/f")
 		})},
 		{"an owner of its policy", byPolicy, patchUpdate(t, installed,
@@ -146,8 +146,9 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "sealane-controller"}},
 				credential.Request(8*24*time.Hour))
 		}},
-		{"the settings of a ClusterSet", byPolicy, patchUpdate(t, set,
+		{"the settings of a ClusterSet", byPolicy, patchUpdateAs(t, set,
 			func(s *v1alpha1.ClusterSet) { s.Spec.Cable.Port = 4600 })},
+		{"a ClusterSet as a whole", noRight, patchUpdate(t, set, func(s *v1alpha1.ClusterSet) { s.Finalizers = nil })},
 		{"a ClusterSet", noRight, creates(t, &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "mine"}})},
 		{"where a Cluster is reached", noRight, patch(t, cluster, `{"spec":{"apiEndpoint":"https://example.org"}}`)},
 		{"a label of a Cluster", noRight, patch(t, cluster, `{"metadata":{"labels":{"env":"prod"}}}`)},

@@ -533,14 +533,15 @@ func testClusterZones(t *testing.T, admin, agent client.Client) {
 	expect(t, admin, []write{{"the user restores it", done, writesCorefile(t, stock)}})
 }
 
-// patchUpdateAs reads a ConfigMap, changes it and sends the difference as a merge patch, as the agent does.
-func patchUpdateAs(t *testing.T, o *corev1.ConfigMap, change func(*corev1.ConfigMap)) func(client.Client) error {
+// patchUpdateAs reads an object, changes it and sends the difference as a merge patch, as the controller and the agents
+// do with what others have written, too.
+func patchUpdateAs[T client.Object](t *testing.T, o T, change func(T)) func(client.Client) error {
 	return func(c client.Client) error {
-		have := o.DeepCopy()
+		have := o.DeepCopyObject().(T)
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), have); err != nil {
 			return err
 		}
-		changed := have.DeepCopy()
+		changed := have.DeepCopyObject().(T)
 		change(changed)
 		return c.Patch(t.Context(), changed, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{}))
 	}

@@ -247,20 +247,27 @@ func (r *Reconciler) rebalance(ctx context.Context) error {
 
 func (r *Reconciler) hold(ctx context.Context, state fleet.State, names []string) error {
 	for _, name := range names {
-		set := state.Set(name).DeepCopy()
-		set.Finalizers = append(set.Finalizers, Finalizer)
-		if err := r.Client.Update(ctx, set); err != nil {
+		set := state.Set(name)
+		if err := r.setFinalizers(ctx, set, append(slices.Clone(set.Finalizers), Finalizer)); err != nil {
 			return fmt.Errorf("add the finalizer to ClusterSet %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
+// setFinalizers changes nothing else of what a user has written: an update writes it as this version spells it, with
+// what was left out as "{}" and without what it does not know.
+func (r *Reconciler) setFinalizers(ctx context.Context, set *v1alpha1.ClusterSet, finalizers []string) error {
+	changed := set.DeepCopy()
+	changed.Finalizers = finalizers
+	return r.Client.Patch(ctx, changed, client.MergeFromWithOptions(set, client.MergeFromWithOptimisticLock{}))
+}
+
 func (r *Reconciler) release(ctx context.Context, state fleet.State, d Decision) error {
 	for _, name := range d.Release {
-		set := state.Set(name).DeepCopy()
-		set.Finalizers = slices.DeleteFunc(set.Finalizers, func(f string) bool { return f == Finalizer })
-		if err := r.Client.Update(ctx, set); client.IgnoreNotFound(err) != nil {
+		set := state.Set(name)
+		left := slices.DeleteFunc(slices.Clone(set.Finalizers), func(f string) bool { return f == Finalizer })
+		if err := r.setFinalizers(ctx, set, left); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove the finalizer from ClusterSet %s: %w", name, err)
 		}
 		log.FromContext(ctx).Info("clusterset released", "clusterSet", name)
