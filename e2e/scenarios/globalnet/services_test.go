@@ -27,9 +27,11 @@ func memberSays(t *testing.T, cluster, field string) string {
 // address of a pod where it is known by its own networks.
 func seenFrom(t *testing.T, cluster, pod string, byBlock bool) []netip.Prefix {
 	t.Helper()
-	text := suite.PodIP(t, cluster, pod) + "/32"
+	text := ""
 	if byBlock {
 		text = memberSays(t, cluster, "globalCIDR")
+	} else {
+		text = suite.PodIP(t, cluster, pod) + "/32"
 	}
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
