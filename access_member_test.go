@@ -4,7 +4,6 @@ package sealane_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -13,7 +12,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/mcs-api/config/crd"
@@ -320,20 +318,6 @@ func testServiceWrites(t *testing.T, agent client.Client, users, taken *corev1.S
 	})
 }
 
-// patchUpdate reads an object, changes it and writes it whole.
-func patchUpdate[T client.Object](t *testing.T, o T, change func(T)) func(client.Client) error {
-	return func(c client.Client) error {
-		return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			have := o.DeepCopyObject().(T)
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), have); err != nil {
-				return err
-			}
-			change(have)
-			return c.Update(t.Context(), have)
-		})
-	}
-}
-
 func testSliceWrites(t *testing.T, admin, agent client.Client, users *discoveryv1.EndpointSlice) {
 	name := derived + "-01234567-0"
 	own := derivedSlice(name, derived)
@@ -396,153 +380,4 @@ func testImportWrites(t *testing.T, admin, agent client.Client) {
 		{"Karmada's", byPolicy, patchUpdate(t, propagated, func(i *mcs.ServiceImport) { i.Spec.Ports[0].Port = 81 })},
 		{"its end", done, deletes(t, own)},
 	})
-}
-
-func testCorefileWrites(t *testing.T, admin, agent client.Client) {
-	set := func(text string) func(client.Client) error {
-		return patchUpdateAs(t, corefile(""), func(c *corev1.ConfigMap) { c.Data["Corefile"] = text })
-	}
-	block := func(zone string) string { return strings.ReplaceAll(ours, "clusterset.local:53", zone) }
-	expect(t, agent, []write{
-		{"the block is added", done, set(ours + stock)},
-		{"it forwards elsewhere", done, set(strings.ReplaceAll(ours, "10.96.0.7", "fd00::7") + stock)},
-		{"it serves two domains", done, set(block("clusterset.local:53 supercluster.local:53") + stock)},
-		{"it is removed", done, set(stock)},
-		{
-			"the rest is changed", byPolicy,
-			set(ours + strings.ReplaceAll(stock, "reload", "reload\n    forward . 192.0.2.1")),
-		},
-		{"the rest is removed", byPolicy, set(ours)},
-		{"a second block", byPolicy, set(ours + stock + block("example.org:53"))},
-		{
-			"text between the marks that is not a forward", byPolicy,
-			set(strings.ReplaceAll(ours, "    errors\n", "    rewrite name a.b c.d\n") + stock),
-		},
-		{"the cluster's own domain", byPolicy, set(block("cluster.local:53") + stock)},
-		{"a domain below it", byPolicy, set(block("svc.cluster.local:53") + stock)},
-		{"a domain below it, in capitals", byPolicy, set(block("svc.Cluster.Local:53") + stock)},
-		{"a parent of it", byPolicy, set(block("local:53") + stock)},
-		{"the reverse zone", byPolicy, set(block("10.in-addr.arpa:53") + stock)},
-		{"everything", byPolicy, set(block(".:53") + stock)},
-		{"addresses that the cluster does not answer", byPolicy, set(block("clusterset.local:53 a.arpa:53") + stock)},
-		{
-			"another key", byPolicy,
-			patchUpdateAs(t, corefile(""), func(c *corev1.ConfigMap) { c.Data["other.db"] = "mine" }),
-		},
-		{
-			"another key less", byPolicy,
-			patchUpdateAs(t, corefile(""), func(c *corev1.ConfigMap) { delete(c.Data, "other.db") }),
-		},
-		{
-			"its labels", byPolicy,
-			patchUpdateAs(t, corefile(""), func(c *corev1.ConfigMap) { c.Labels = map[string]string{"a": "b"} }),
-		},
-	})
-	reverse := func(old, new string) string {
-		return strings.Replace(ours, "# END", strings.ReplaceAll(reverseBlock, old, new)+"# END", 1)
-	}
-	const zone, v6 = "96.10.in-addr.arpa:53", "8.8.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa:53"
-	expect(t, agent, []write{
-		{"the names of addresses", done, set(reverse("", "") + stock)},
-		{"in several networks", done, set(reverse(zone, zone+" 97.10.in-addr.arpa:53 "+v6) + stock)},
-		{"in one network twice", byPolicy, set(reverse(zone, zone+" "+zone) + stock)},
-		{"in a larger network than Services have", byPolicy, set(reverse("96.10.in-addr", "10.in-addr") + stock)},
-		{"without the cluster's own answers", byPolicy, set(reverse(ownAnswers, "") + stock)},
-		{"with fewer of the cluster's own answers", byPolicy, set(reverse("!sealane.io/import", "!app") + stock)},
-		{
-			"with names of another domain", byPolicy,
-			set(reverse("kubernetes cluster.local", "kubernetes example.org") + stock),
-		},
-		{
-			"of another cluster", byPolicy,
-			set(reverse("        fallthrough", "        kubeconfig /a\n        fallthrough") + stock),
-		},
-		{"twice", byPolicy, set(strings.Replace(reverse("", ""), "# END", reverseBlock+"# END", 1) + stock)},
-		{"no longer", done, set(ours + stock)},
-	})
-	const reversed = stock + "10.in-addr.arpa:53 168.192.in-addr.arpa {\n    forward . 192.0.2.1\n}\n"
-	expect(t, admin, []write{{"a user serves a reverse zone", done, set(reversed)}})
-	expect(t, agent, []write{
-		{"the names of addresses within", byPolicy, set(reverse("", "") + reversed)},
-		{"the names of addresses beside", done, set(reverse("96.10.in-addr", "16.172.in-addr") + reversed)},
-		{"the block is gone", done, set(reversed)},
-	})
-	const served = stock + "example.org:53 {\n    forward . 192.0.2.1\n}\n"
-	expect(t, admin, []write{{"a user adds a server block", done, set(served)}})
-	expect(t, agent, []write{
-		{"the block beside it", done, set(ours + served)},
-		{"a domain that is served already", byPolicy, set(block("clusterset.local:53 example.org:53") + served)},
-	})
-	const below = stock + "(snippet) {\n    errors\n}\nexample.org:53, dns://Corp.example.:1053 {\n    import snippet\n}\n"
-	expect(t, admin, []write{{"a user adds a server block of two keys", done, set(below)}})
-	expect(t, agent, []write{
-		{"the block beside those", done, set(ours + below)},
-		{"a domain below the first", byPolicy, set(block("api.example.org:53") + below)},
-		{"a domain below the second", byPolicy, set(block("api.corp.example:53") + below)},
-		{"a domain above", byPolicy, set(block("corp.example:53") + below)},
-		{"one that ends like it", done, set(block("other-example.org:53") + below)},
-	})
-	expect(t, admin, []write{{"the user takes it out", done, set(stock)}})
-	testClusterZones(t, admin, agent)
-	expect(t, admin, []write{{"a user moves the block to the end", done, set(served + ours)}})
-	expect(t, agent, []write{
-		{"it is changed there", done, set(served + strings.ReplaceAll(ours, "10.96.0.7", "10.96.0.8"))},
-		{"it is removed there", done, set(served)},
-	})
-	elsewhere, proxy := corefile(stock), corefile("")
-	proxy.Name = "kube-proxy"
-	elsewhere.Namespace = "default"
-	create(t, admin, elsewhere)
-	expect(t, agent, []write{
-		{
-			"a ConfigMap of that name elsewhere", byPolicy,
-			patch(t, elsewhere, `{"data":{"Corefile":"`+strings.ReplaceAll(ours+stock, "\n", `\n`)+`"}}`),
-		},
-		{
-			"another ConfigMap", noRight,
-			patch(t, proxy, `{"data":{}}`),
-		},
-	})
-}
-
-// testClusterZones: the cluster's own domain is known however the plugin kubernetes has it.
-func testClusterZones(t *testing.T, admin, agent client.Client) {
-	for name, line := range map[string]string{
-		"after tabs":          "\tkubernetes\tcluster.local\tin-addr.arpa\tip6.arpa {",
-		"with a port":         "    kubernetes cluster.local:53 in-addr.arpa ip6.arpa {",
-		"with a scheme":       "    kubernetes dns://cluster.local in-addr.arpa ip6.arpa {",
-		"with a trailing dot": "    kubernetes Cluster.Local. in-addr.arpa. ip6.arpa. {",
-		"before a comment": "    kubernetes cluster.local in-addr.arpa ip6.arpa # not clusterset.local\n" +
-			"    kubernetes other.local {",
-		"of its server block": "}\ncluster.local:53 in-addr.arpa:53 ip6.arpa:53 {\n    kubernetes {",
-	} {
-		t.Run("the cluster's domain "+name, func(t *testing.T) {
-			file := strings.Replace(stock, "    kubernetes cluster.local in-addr.arpa ip6.arpa {", line, 1)
-			if file == stock {
-				t.Fatal("the Corefile is the stock one")
-			}
-			expect(t, admin, []write{{"a user writes it", done, writesCorefile(t, file)}})
-			expect(t, agent, []write{
-				{"the block beside it", done, writesCorefile(t, ours+file)},
-				{"that domain", byPolicy, writesCorefile(t, blockOf("cluster.local:53")+file)},
-				{"a domain below", byPolicy, writesCorefile(t, blockOf("svc.cluster.local:53")+file)},
-				{"the reverse zone", byPolicy, writesCorefile(t, blockOf("10.in-addr.arpa:53")+file)},
-			})
-		})
-	}
-	expect(t, admin, []write{{"the user restores it", done, writesCorefile(t, stock)}})
-}
-
-// patchUpdateAs reads an object, changes it and sends the difference as a merge patch, as the controller and the agents
-// do with what others have written, too.
-func patchUpdateAs[T client.Object](t *testing.T, o T, change func(T)) func(client.Client) error {
-	return func(c client.Client) error {
-		have := o.DeepCopyObject().(T)
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), have); err != nil {
-			return err
-		}
-		changed := have.DeepCopyObject().(T)
-		change(changed)
-		return c.Patch(t.Context(), changed, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{}))
-	}
 }

@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
@@ -223,6 +224,34 @@ func expect(t *testing.T, c client.Client, writes []write) {
 func patch(t *testing.T, o client.Object, text string) func(client.Client) error {
 	return func(c client.Client) error {
 		return c.Patch(t.Context(), o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(text)))
+	}
+}
+
+// patchUpdate reads an object, changes it and writes it whole.
+func patchUpdate[T client.Object](t *testing.T, o T, change func(T)) func(client.Client) error {
+	return func(c client.Client) error {
+		return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			have := o.DeepCopyObject().(T)
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), have); err != nil {
+				return err
+			}
+			change(have)
+			return c.Update(t.Context(), have)
+		})
+	}
+}
+
+// patchUpdateAs reads an object, changes it and sends the difference as a merge patch, as the controller and the agents
+// do with what others have written, too.
+func patchUpdateAs[T client.Object](t *testing.T, o T, change func(T)) func(client.Client) error {
+	return func(c client.Client) error {
+		have := o.DeepCopyObject().(T)
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), have); err != nil {
+			return err
+		}
+		changed := have.DeepCopyObject().(T)
+		change(changed)
+		return c.Patch(t.Context(), changed, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{}))
 	}
 }
 
