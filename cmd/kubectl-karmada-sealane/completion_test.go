@@ -39,11 +39,12 @@ func TestCompletionOfWhatThereIs(t *testing.T) {
 	k := newKarmada(t)
 	k.install(t)
 	k.report(t, []string{"c1", "c2"}, connected()...)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 	here := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
-	k.create(t, ns, &mcsv1alpha1.ServiceExport{ObjectMeta: here}, &corev1.Service{ObjectMeta: here,
-		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
-	k.goes(t, ns)
+	export, service := &mcsv1alpha1.ServiceExport{ObjectMeta: here}, &corev1.Service{ObjectMeta: here,
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	k.namespace(t, here.Namespace)
+	k.create(t, export, service)
+	k.goes(t, export, service)
 	for _, c := range []struct{ line, want string }{
 		{"join |", "c1 c2 c3 :4"},
 		{"join c1 c|", "c2 c3 :4"},
