@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/controllers/membership"
 )
 
 // Users write ClusterSets by hand and leave out what they have no need of. The controller may not change a word of it,
@@ -40,7 +39,7 @@ func TestClusterSetsAreLeftAsWritten(t *testing.T) {
 			written := set.Object["spec"]
 			f.eventually("the ClusterSet is held", func() bool {
 				f.must(f.client.Get(t.Context(), client.ObjectKeyFromObject(set), set))
-				return slices.Contains(set.GetFinalizers(), membership.Finalizer)
+				return slices.Contains(set.GetFinalizers(), "sealane.io/members")
 			})
 			if diff := cmp.Diff(written, set.Object["spec"]); diff != "" {
 				t.Errorf("the spec is not what was written (-written +found):\n%s", diff)

@@ -40,7 +40,7 @@ func TestPlannedIsAskedOfTheLoop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := new(rehearsing)
+	cluster := &rehearsing{directory: directory(t.TempDir())}
 	a.SetCluster(cluster)
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
