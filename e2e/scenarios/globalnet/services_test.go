@@ -27,7 +27,7 @@ func memberSays(t *testing.T, cluster, field string) string {
 // address of a pod where it is known by its own networks.
 func seenFrom(t *testing.T, cluster, pod string, byBlock bool) []netip.Prefix {
 	t.Helper()
-	text := ""
+	var text string
 	if byBlock {
 		text = memberSays(t, cluster, "globalCIDR")
 	} else {
