@@ -28,7 +28,6 @@ func side(t *testing.T, tests map[string]func(*testing.T)) {
 
 // TestServiceDiscovery is the MCS API (KEP-1645), rule by rule.
 func TestServiceDiscovery(t *testing.T) {
-	t.Parallel()
 	for name, tests := range map[string]map[string]func(*testing.T){
 		"a service is exported": exporting(),
 		"a service is imported": importing(),

@@ -144,13 +144,9 @@ func serverNotUp(failure string) bool {
 // export back from the Karmada API stays. With --wait=false Karmada may still be deleting it: then export is done and
 // stays, or is refused and says so.
 func TestAnExportOfAMemberFollowsOneOfKarmada(t *testing.T) {
-	t.Parallel()
 	for _, cluster := range []string{"c1", "c2"} {
 		for _, wait := range []string{"--wait=true", "--wait=false"} {
-			t.Run(cluster+" unexport "+wait, func(t *testing.T) {
-				t.Parallel()
-				exportFollows(t, cluster, wait)
-			})
+			t.Run(cluster+" unexport "+wait, func(t *testing.T) { exportFollows(t, cluster, wait) })
 		}
 	}
 }
@@ -198,7 +194,6 @@ func exportFollows(t *testing.T, cluster, wait string) {
 
 // TestAnExportOfAServiceThatNoMemberHas is refused with the clusters that were asked, and nothing is created.
 func TestAnExportOfAServiceThatNoMemberHas(t *testing.T) {
-	t.Parallel()
 	s := suite.NewKarmadaNamespace(t)
 	for found, flags := range map[string][]string{
 		"none on the Karmada API, nor in c1, c2, c3": nil,
@@ -222,7 +217,6 @@ func TestAnExportOfAServiceThatNoMemberHas(t *testing.T) {
 
 // TestTheExportOnKarmadaSaysHowEveryClusterDoes: exported, pending or failed, and why.
 func TestTheExportOnKarmadaSaysHowEveryClusterDoes(t *testing.T) {
-	t.Parallel()
 	s := suite.NewKarmadaNamespace(t)
 	s.Serve("c2")
 	s.Create(lab.ContextKarmada, &mcsv1alpha1.ServiceExport{ObjectMeta: suite.Named("web")},

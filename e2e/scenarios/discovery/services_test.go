@@ -96,7 +96,6 @@ func TestAnUnexportedNameIsGone(t *testing.T) {
 func TestAServiceSpreadByKarmadaAlone(t *testing.T) {
 	for _, way := range []struct{ server, client string }{{"c1", "c2"}, {"c2", "c1"}} {
 		t.Run("served by "+way.server, func(t *testing.T) {
-			t.Parallel()
 			spread := strings.ReplaceAll(spreadManifests, "MEMBER", way.server)
 			if err := sealane.Apply(t.Context(), suite.Lab(), "karmada", []byte(spread)); err != nil {
 				t.Fatal(err)
