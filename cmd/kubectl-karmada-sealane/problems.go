@@ -163,6 +163,9 @@ func memberProblems(f *fleet, m *fleetMember) []problemRow {
 
 func gatewayProblems(f *fleet, cluster string, g *v1alpha1.Gateway) []problemRow {
 	object := "Gateway " + g.Name
+	if begins(f, g) {
+		return nil
+	}
 	if stale(f, g) != "" {
 		return []problemRow{{Cluster: cluster, Object: object, Reason: reasonStale, Message: gatewaySummary(f, g)}}
 	}

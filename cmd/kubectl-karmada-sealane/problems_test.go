@@ -119,6 +119,33 @@ func TestEveryShowHasEveryFormat(t *testing.T) {
 	}
 }
 
+// TestAGatewayThatBeginsIsNoProblem, until its agent should have reported, or is known to be silent.
+func TestAGatewayThatBeginsIsNoProblem(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		age         time.Duration
+		silent, bad bool
+	}{
+		{"just labelled", 5 * time.Second, false, false},
+		{"just labelled, on a node whose agent is silent", 5 * time.Second, true, true},
+		{"labelled long ago", 90 * time.Second, false, true},
+	} {
+		f := twoAndLost()
+		g := &f.members[0].gateways[0]
+		created := metav1.NewTime(f.now.Add(-c.age))
+		g.CreationTimestamp, g.Status = created, v1alpha1.GatewayStatus{}
+		if c.silent {
+			g.Status.SilentSince = &created
+		}
+		if rows := gatewayProblems(f, "c1", g); len(rows) > 0 != c.bad {
+			t.Errorf("%s: found %+v", c.name, rows)
+		}
+		if rows := gatewayRows(f); rows[0].HAState != string(metav1.ConditionUnknown) {
+			t.Errorf("%s: the gateway is shown as %q though nothing is known of it", c.name, rows[0].HAState)
+		}
+	}
+}
+
 // TestReplacingAKeyIsNoProblem, unless it takes for long or needs somebody.
 func TestReplacingAKeyIsNoProblem(t *testing.T) {
 	for _, c := range []struct {

@@ -159,6 +159,13 @@ func stale(f *fleet, g *v1alpha1.Gateway) string {
 	return ""
 }
 
+// begins says that a node has only just been made a gateway, so that its agent owes no report yet. One whose agent does
+// not run is marked as silent long before.
+func begins(f *fleet, g *v1alpha1.Gateway) bool {
+	return g.Status.ReportedAt == nil && g.Status.SilentSince == nil &&
+		f.now.Sub(g.CreationTimestamp.Time) < reach.ReportLifetime
+}
+
 // unknownSince is from when on it is not known what a Gateway does, by RFC 3339; "" if it is known, or never was.
 func unknownSince(f *fleet, g *v1alpha1.Gateway) string {
 	switch {
