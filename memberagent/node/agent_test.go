@@ -107,7 +107,7 @@ func (n *network) othersBreak(t *testing.T) {
 	eventually(t, 15*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.10", "") })
 	whole := n.gw1.ours(t)
 	n.gw1.run(t, "nft delete table ip sealane; iptables-nft -F FORWARD; ip rule del pref 105")
-	eventually(t, 5*time.Second, "as before", func() bool { return n.gw1.ours(t) == whole })
+	n.gw1.becomes(t, 5*time.Second, whole)
 	n.worker1.run(t, `ip neigh replace 172.31.1.1 lladdr 02:00:00:00:00:01 dev sl-vx nud permanent
 		echo 1 > /proc/sys/net/ipv4/conf/sl-vx/rp_filter`)
 	took := eventually(t, 3*time.Second, "the neighbour and rp_filter as before", func() bool {
@@ -139,7 +139,7 @@ func (n *network) firewallReloads(t *testing.T) {
 	m.run(t, "nft flush chain ip proxy services")
 	whole := m.ours(t)
 	m.run(t, "nft delete table ip sealane")
-	eventually(t, 5*time.Second, "as before", func() bool { return m.ours(t) == whole })
+	m.becomes(t, 5*time.Second, whole)
 	before := answers()
 	eventually(t, 5*time.Second, "the service still answers", func() bool { return answers() > before+3 })
 }

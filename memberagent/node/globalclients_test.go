@@ -67,8 +67,23 @@ func dialFrom(t *testing.T, from *exec.Cmd, network, to string) (c net.Conn, err
 // dialFor connects for no longer than a time.
 func dialFor(t *testing.T, within time.Duration, from *exec.Cmd, network, to string) (c net.Conn, err error) {
 	t.Helper()
+	return dialBy(t, &net.Dialer{Timeout: within}, from, network, to)
+}
+
+// dialFromPort connects from a port.
+func dialFromPort(t *testing.T, from *exec.Cmd, port int, network, to string) (net.Conn, error) {
+	t.Helper()
+	var local net.Addr = &net.TCPAddr{Port: port}
+	if strings.HasPrefix(network, "udp") {
+		local = &net.UDPAddr{Port: port}
+	}
+	return dialBy(t, &net.Dialer{Timeout: patience, LocalAddr: local}, from, network, to)
+}
+
+func dialBy(t *testing.T, by *net.Dialer, from *exec.Cmd, network, to string) (c net.Conn, err error) {
+	t.Helper()
 	inNetworkOf(t, from, func() error {
-		c, err = (&net.Dialer{Timeout: within}).DialContext(context.WithoutCancel(t.Context()), network, to)
+		c, err = by.DialContext(context.WithoutCancel(t.Context()), network, to)
 		return nil
 	})
 	if err == nil {

@@ -98,7 +98,7 @@ func TestEgressOfTwinClusters(t *testing.T) {
 	t.Run("nothing is left", func(t *testing.T) {
 		n.tellTwins(t, v1alpha1.MemberLeaving, nil)
 		for _, m := range n.all() {
-			eventually(t, 20*time.Second, m.name+" clean", func() bool { return m.ours(t) == "" })
+			m.becomes(t, 20*time.Second, "")
 		}
 	})
 }

@@ -189,7 +189,7 @@ func (n *twins) lostToHost(t *testing.T, vm *machine) {
 		}
 		return true
 	})
-	held := hold(t, ofIPv4, to, []*exec.Cmd{vm.holder, vm.holder})
+	held := n.hold(t, ofIPv4, to, []*exec.Cmd{vm.holder, vm.holder})
 	for _, c := range held {
 		if err := asks(c); err != nil {
 			t.Error(err)

@@ -146,7 +146,7 @@ func (n *twins) gatewayLost(t *testing.T, f family, to string, lost, stays *mach
 			}
 		}
 	}
-	old := hold(t, f, to, from)
+	old := n.hold(t, f, to, from)
 	routes := func() (all string) {
 		for _, m := range n.all() {
 			all += m.run(t, "ip "+f.choose("-4", "-6")+" route show table 5100")
@@ -188,7 +188,7 @@ func (n *twins) gatewayLost(t *testing.T, f family, to string, lost, stays *mach
 	t.Logf("%d of %d connections ended", ended, len(flows))
 	held := old.answered()
 	t.Logf("%d of %d flows go on", len(held), len(old))
-	maps.Copy(held, hold(t, f, to, from))
+	maps.Copy(held, n.hold(t, f, to, from))
 	held.goOnBy(t, f, stays, lost)
 	n.run(t, "ip link set "+lost.name+" up")
 	// While routes change a connection that begins may take another gateway than it began with.
@@ -198,7 +198,7 @@ func (n *twins) gatewayLost(t *testing.T, f family, to string, lost, stays *mach
 	n.worker1.start(t)
 	held.goOnBy(t, f, stays, lost)
 	eventually(t, time.Minute, "new flows by the gateway that came back", func() bool {
-		hold(t, f, to, from[:1])
+		n.hold(t, f, to, from[:1])
 		return len(lost.passed(t, f)) > 0
 	})
 }
@@ -206,17 +206,20 @@ func (n *twins) gatewayLost(t *testing.T, f family, to string, lost, stays *mach
 // heldFlows are connections and flows of datagrams that go on, by the port that they come from.
 type heldFlows map[uint16]net.Conn
 
-// hold begins flows from pods and hosts.
-func hold(t *testing.T, f family, to string, from []*exec.Cmd) heldFlows {
+// hold begins flows from pods and hosts, each from a port that no other flow has: where two came from one port and one
+// address of the cluster, the gateway would give the later one another port, and it would not be found again.
+func (n *twins) hold(t *testing.T, f family, to string, from []*exec.Cmd) heldFlows {
 	t.Helper()
+	const first, count = 10000, 20000 // below those that the kernel gives to others
 	held := heldFlows{}
 	for _, pod := range from {
 		for range 16 {
 			for _, network := range f.networks() {
-				c, err := dialFrom(t, pod, network, to)
+				c, err := dialFromPort(t, pod, first+n.heldPorts%count, network, to)
 				if err != nil {
 					t.Fatal(err)
 				}
+				n.heldPorts++
 				if network == f.tcp() {
 					if _, err := c.Read(make([]byte, 64)); err != nil {
 						t.Fatal(err)

@@ -36,6 +36,8 @@ type twins struct {
 	outside *machine
 	// absent are the machines that are no gateways for the time being.
 	absent map[*machine]bool
+	// heldPorts is how many ports flows have been given that are held.
+	heldPorts int
 }
 
 // The blocks of the two, and the addresses that each one's gateway sends the flows of pods from.
@@ -212,7 +214,7 @@ func TestTwinClusters(t *testing.T) {
 	t.Run("nothing is left", func(t *testing.T) {
 		n.tellTwins(t, v1alpha1.MemberLeaving, nil)
 		for _, m := range n.all() {
-			eventually(t, 20*time.Second, m.name+" clean", func() bool { return m.ours(t) == "" })
+			m.becomes(t, 20*time.Second, "")
 		}
 	})
 }

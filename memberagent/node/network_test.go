@@ -354,7 +354,21 @@ func (m *machine) says(programmed string) bool {
 	return m.read("state.json", &have) == nil && have.Programmed == programmed
 }
 
+// becomes waits until exactly this of Sealane is on the machine.
+func (m *machine) becomes(t *testing.T, within time.Duration, want string) {
+	t.Helper()
+	within *= time.Duration(*slow)
+	var have string
+	for begin := time.Now(); time.Since(begin) < within; time.Sleep(50 * time.Millisecond) {
+		if have = m.ours(t); have == want {
+			return
+		}
+	}
+	t.Fatalf("%s: not within %s: expected of Sealane:\n%s\nfound:\n%s", m.name, within, want, have)
+}
+
 // ours lists what of Sealane is on the machine.
+
 func (m *machine) ours(t *testing.T) string {
 	t.Helper()
 	return m.run(t, `ip -o link | grep -o 'sl-[a-z0-9]*' || true
