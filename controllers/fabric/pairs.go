@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/reach"
 )
 
 // maxReason bounds the reason that a member gives for a connection, as the CRD does.
@@ -27,13 +28,7 @@ func (v view) String() string {
 	return fmt.Sprintf("%s (%s)", v.status, v.reason)
 }
 
-// worstFirst orders statuses. That a connection fails is worse than that nobody reports of it: the side that
-// measures it is to be believed.
-var worstFirst = []v1alpha1.ConnectionStatus{
-	v1alpha1.ConnectionError, v1alpha1.ConnectionConnecting, v1alpha1.ConnectionUnknown, v1alpha1.ConnectionConnected,
-}
-
-func badness(s v1alpha1.ConnectionStatus) int { return slices.Index(worstFirst, s) }
+func badness(s v1alpha1.ConnectionStatus) int { return reach.Badness(s) }
 
 // pair is two accepted members, a before b by name, and what each reports.
 type pair struct {

@@ -146,6 +146,14 @@ func Better(a, b v1alpha1.ConnectionStatus) v1alpha1.ConnectionStatus {
 	return a
 }
 
+// Badness orders what the two clusters of a pair report of each other: the lower, the worse, and the pair is as the
+// worse of the two. That a connection fails is worse than that nobody reports of it: the side that measures it is to be
+// believed. It is negative for what is no status.
+func Badness(s v1alpha1.ConnectionStatus) int {
+	return slices.Index([]v1alpha1.ConnectionStatus{v1alpha1.ConnectionError, v1alpha1.ConnectionConnecting,
+		v1alpha1.ConnectionUnknown, v1alpha1.ConnectionConnected}, s)
+}
+
 // Expiry is after what time the first of the fresh reports becomes unknown; 0 without one.
 func Expiry(gateways []v1alpha1.Gateway, now time.Time) (soonest time.Duration) {
 	for i := range gateways {
