@@ -67,15 +67,9 @@ func (e *explaining) run(ctx context.Context, from, to string) error {
 	if err := checkOutput(e.output); err != nil {
 		return err
 	}
-	source, err := explain.ParsePlace(from)
+	source, destination, err := ends(from, to)
 	if err != nil {
-		return &finding{expected: "a source: " + explain.Shapes, found: err.Error(),
-			remedy: "such as c1/shop/web-0, c1/worker-1 or c1/10.8.1.5"}
-	}
-	destination, err := explain.ParseDestination(to)
-	if err != nil {
-		return &finding{expected: "a destination: a name, an address, or " + explain.Shapes + ", and perhaps :PORT",
-			found: err.Error(), remedy: "such as cart.shop.svc.clusterset.local:80, 10.9.1.7 or c2/shop/cart-0:8080"}
+		return err
 	}
 	all := &diagnoses{options: e.options, scope: e.scope, from: e.from, host: hostCluster{namespace: controllerName}}
 	s, err := all.take(ctx)
@@ -95,6 +89,22 @@ func (e *explaining) run(ctx context.Context, from, to string) error {
 		out.Print(e.Out)
 	}
 	return out.Err()
+}
+
+// ends reads the two ends of a packet's way, as the arguments of explain.
+func ends(from, to string) (explain.Place, explain.Destination, error) {
+	source, err := explain.ParsePlace(from)
+	if err != nil {
+		return source, explain.Destination{}, &finding{expected: "a source: " + explain.Shapes, found: err.Error(),
+			remedy: "such as c1/shop/web-0, c1/worker-1 or c1/10.8.1.5"}
+	}
+	destination, err := explain.ParseDestination(to)
+	if err != nil {
+		return source, destination, &finding{
+			expected: "a destination: a name, an address, or " + explain.Shapes + ", and perhaps :PORT",
+			found:    err.Error(), remedy: "such as cart.shop.svc.clusterset.local:80, 10.9.1.7 or c2/shop/cart-0:8080"}
+	}
+	return source, destination, nil
 }
 
 // explain follows a packet through the snapshot. Only pods that are named are asked for, where there is an API server.

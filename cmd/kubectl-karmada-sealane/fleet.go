@@ -96,6 +96,8 @@ type scope struct {
 	memberTimeout time.Duration
 	// at is an API server that was opened already, by the name of its member.
 	at map[string]*api
+	// silent are members that are not asked, with why, by name.
+	silent map[string]string
 }
 
 // aim narrows to the one member that a kubeconfig context leads to.

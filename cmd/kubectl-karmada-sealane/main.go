@@ -73,8 +73,8 @@ func newRoot(arg0 string, streams genericiooptions.IOStreams) *cobra.Command {
 		newPreflight(o), newInstall(o), newUpgrade(o), newUninstall(o),
 		newJoin(o), newLeave(o),
 		newExport(o), newUnexport(o),
-		newStatus(o), newShow(o), newDiagnose(o), newExplain(o), newGather(o), newVerify(o), newBench(o), newRotateKeys(o),
-		newVersion(o),
+		newStatus(o), newShow(o), newUI(o), newDiagnose(o), newExplain(o), newGather(o), newVerify(o), newBench(o),
+		newRotateKeys(o), newVersion(o),
 		newDocs(root),
 	)
 	root.SetHelpCommand(newHelp(root))

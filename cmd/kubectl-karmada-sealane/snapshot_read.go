@@ -257,6 +257,11 @@ func (o *options) readHost(ctx context.Context, h *hostCluster, into *place) {
 }
 
 func (o *options) readMember(ctx context.Context, karmada *api, m *v1alpha1.Member, within scope, into *place) {
+	if why := within.silent[m.Name]; why != "" {
+		into.context = m.Name
+		into.misses(everything, why)
+		return
+	}
 	c, err := within.at[m.Name], error(nil)
 	if c == nil {
 		asked, cancel := context.WithTimeout(ctx, within.memberTimeout)
