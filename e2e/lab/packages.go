@@ -45,6 +45,7 @@ func testPrograms() map[string]string {
 		"dpkg-deb":           "dpkg",
 		"dnsmasq":            "dnsmasq-base",
 		"ipset":              "ipset",
+		"chromium":           "chromium",
 	}
 }
 
