@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -108,9 +109,10 @@ func (l *liveMap) snapshot(ctx context.Context) (*snapshot, error) {
 	if err := s.fleet().known(l.clusters, l.invocation); err != nil {
 		return nil, err
 	}
-	if ctx.Err() == nil {
-		l.remember(s)
+	if err := ctx.Err(); err != nil { // what is missing was not asked for, rather than not answered
+		return nil, fmt.Errorf("read the network: %w", err)
 	}
+	l.remember(s)
 	return s, nil
 }
 

@@ -16,7 +16,7 @@ import (
 const (
 	// readPause is between two readings, readTime how long one may take.
 	readPause = time.Second
-	readTime  = 30 * time.Second
+	readTime  = time.Minute
 	// maxFrame bounds what is sent to a page at once, in bytes.
 	maxFrame = 32 << 20
 	// maxWatchers is how many pages are told of changes.

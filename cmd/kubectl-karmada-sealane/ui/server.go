@@ -152,7 +152,7 @@ func (s *Server) knows(r *http.Request) bool {
 	return bearer && subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) == 1
 }
 
-// events sends a frame at once, and then each that differs from the one before.
+// events sends a frame at once, then each that differs from the one before, and at last that the command has ended.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	frames, leave, ok := s.hub.watch()
 	if !ok {
@@ -173,6 +173,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	for {
 		select {
 		case <-r.Context().Done():
+			if s.hub.ctx.Err() != nil {
+				send("data: %s\n\n", []byte(`{"ended":true}`))
+			}
 			return
 		case data := <-frames:
 			// JSON has no line break, which would end the event.

@@ -189,6 +189,7 @@ func TestThePageLoadsNothing(t *testing.T) {
 type event struct {
 	Map     *ui.Map `json:"map"`
 	Trouble string  `json:"trouble"`
+	Ended   bool    `json:"ended"`
 }
 
 // events opens a stream, and returns what comes by it until leave is called.
@@ -284,6 +285,20 @@ func TestChangesArrive(t *testing.T) {
 	}
 	leaveFirst()
 	leaveSecond()
+}
+
+// TestPagesAreToldOfTheEnd, so that they do not ask whoever listens on the port next.
+func TestPagesAreToldOfTheEnd(t *testing.T) {
+	s := serve(t, uitest.Fleet(2))
+	events, _ := s.events(t)
+	next(t, events)
+	s.stop()
+	if e := next(t, events); !e.Ended {
+		t.Errorf("the last event is %+v", e)
+	}
+	if _, open := <-events; open {
+		t.Error("the stream goes on")
+	}
 }
 
 // TestNobodyIsAskedWithoutAPage, and no goroutine stays for one that has gone.

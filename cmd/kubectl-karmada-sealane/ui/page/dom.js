@@ -21,9 +21,9 @@ function make(tag, attributes = {}, ...children) {
 
 // badge shows a state by a mark, a word and a colour.
 function badge(state, word = state) {
-  const known = state in symbols || ["yes", "no", "sometimes", "exported", "pending", "failed"].includes(state);
-  const text = (symbols[state] ? symbols[state] + " " : "") + word;
-  return make("span", { class: "state " + (known ? state : "unknown") }, text);
+  const symbol = Object.hasOwn(symbols, state) ? symbols[state] + " " : "";
+  const known = symbol || ["yes", "no", "sometimes", "exported", "pending", "failed"].includes(state);
+  return make("span", { class: "state " + (known ? state : "unknown") }, symbol + word);
 }
 
 // write sets a text only where it differs, so that nothing is read aloud again.

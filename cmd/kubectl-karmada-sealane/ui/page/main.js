@@ -3,7 +3,7 @@
 
 const token = new URLSearchParams(location.search).get("token") || "";
 const ask = (path) => fetch(path, { cache: "no-store", headers: { Authorization: "Bearer " + token } });
-const page = { map: undefined, chosen: undefined, states: new Map() };
+const page = { map: undefined, chosen: undefined, states: new Map(), broken: false };
 
 function choose(what, from) {
   page.chosen = what;
@@ -54,6 +54,7 @@ function take(frame) {
   summarize(frame.map);
   announce(frame.map);
   drawAll();
+  page.broken = false;
   live(true, (frame.trouble ? "as of " : "live; last change ") + new Date(frame.map.taken).toLocaleTimeString());
 }
 
@@ -62,8 +63,8 @@ function live(on, text) {
   write(byId("live-text"), text);
 }
 
-// listen reads events until the stream ends. EventSource has no headers, and an address with the token in it would be
-// noted in more places.
+// listen reads events until the stream ends, and says whether the command has. EventSource has no headers, and an
+// address with the token in it would be noted in more places.
 async function listen() {
   const answer = await ask("events");
   if (!answer.ok) throw new Error((await answer.text()).trim());
@@ -72,27 +73,35 @@ async function listen() {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {
     const { value, done } = await reader.read();
-    if (done) return;
+    if (done) return false;
     text += value;
     const events = text.split("\n\n");
     text = events.pop();
     for (const event of events) {
-      if (event.startsWith("data: ")) take(JSON.parse(event.slice(6)));
+      if (!event.startsWith("data: ")) continue;
+      const frame = JSON.parse(event.slice(6));
+      if (frame.ended) return true;
+      take(frame);
     }
   }
 }
 
+// listenForever goes on after a stream that broke, and not after the command has ended: its token ends with it, and who
+// listens on its port then is somebody else.
 async function listenForever() {
-  for (let pause = 1000; ; pause = Math.min(2 * pause, 10000)) {
-    let why = "the command has ended, or its address is another now";
+  for (;;) {
+    let ended = false, why = "the connection broke off; it is tried again";
     try {
-      await listen();
-      pause = 1000;
+      ended = await listen();
     } catch (error) {
-      if (!(error instanceof TypeError)) why = error.message;
+      ended = error instanceof TypeError && page.broken; // nobody answers
+      why = error instanceof TypeError ? why : error.message;
     }
-    live(false, "not live: " + why + ". What is shown may be old.");
-    await new Promise((resolve) => setTimeout(resolve, pause));
+    page.broken = true;
+    if (ended) why = "the command has ended; run it again, and open the new address";
+    live(false, "not live: " + why + ". What is shown is old.");
+    if (ended) return;
+    await new Promise((resolve) => setTimeout(resolve, 1000));
   }
 }
 
