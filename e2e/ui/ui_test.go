@@ -308,4 +308,5 @@ func TestTheEndIsSaid(t *testing.T) {
 		t.Error(err)
 	}
 	p.Shows(t, promised, "#live", "not live: the command has ended")
+	quiet(t, p)
 }
