@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/sealane-io/sealane/internal/clip"
 )
 
 const (
@@ -98,7 +96,8 @@ func (h *hub) publish(ctx context.Context, m Map, err error) {
 	}
 	f := frame{Map: h.last}
 	if err != nil {
-		f.Trouble = "The network could not be read again: " + clip.Text(err.Error(), maxText)
+		f.Trouble = "The network could not be read again: " + err.Error()
+		lines(&f.Trouble)
 	} else {
 		m = m.Bounded()
 		f.Map = &m
