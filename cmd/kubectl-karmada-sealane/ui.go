@@ -109,7 +109,7 @@ func (u *mapping) serve(ctx context.Context, source ui.Source) error {
 for browsers of this machine, until Ctrl-C. Keep the address to yourself: who has it, and is on this machine, sees
 the map.
 `, server.URL())
-	return server.Serve()
+	return server.Serve() //nolint:contextcheck // it has it
 }
 
 // listenLoopback listens by IPv4, or by IPv6 on a machine that has no other.

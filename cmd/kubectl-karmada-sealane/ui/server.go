@@ -154,7 +154,7 @@ func (s *Server) knows(r *http.Request) bool {
 
 // events sends a frame at once, then each that differs from the one before, and at last that the command has ended.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	frames, leave, ok := s.hub.watch()
+	frames, leave, ok := s.hub.watch() //nolint:contextcheck // what reads for all pages does not end with one of them
 	if !ok {
 		http.Error(w, fmt.Sprintf("expected at most %d pages; close some", maxWatchers), http.StatusServiceUnavailable)
 		return

@@ -4,6 +4,7 @@ package ui
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"slices"
@@ -27,6 +28,7 @@ text { fill: #1f2430; text-anchor: middle; }
 .rule { fill: none; stroke: #dde2ec; }
 line, .swatch { fill: none; stroke-width: 2.5; }
 .connected { stroke: #1a7f4b; }
+.thin { stroke-width: 1; }
 .impaired { stroke: #9a6700; stroke-dasharray: 12 4; }
 .connecting { stroke: #2f6fd0; stroke-dasharray: 6 4; }
 .down { stroke: #c62f2f; stroke-dasharray: 2 5; stroke-width: 4; }
@@ -141,10 +143,18 @@ func (p *picture) edges(m *Map) {
 	for i := range m.Clusters {
 		at[m.Clusters[i].Name] = &m.Clusters[i]
 	}
-	for i := range m.Edges {
-		e := &m.Edges[i]
+	lines := slices.Clone(m.Edges)
+	slices.SortStableFunc(lines, func(a, b Edge) int { // the worst above all others
+		return cmp.Compare(slices.Index(States(), a.State), slices.Index(States(), b.State))
+	})
+	for i := range lines {
+		e := &lines[i]
 		a, b := at[e.A], at[e.B]
-		p.put(`<line class="%s" x1="%d" y1="%d" x2="%d" y2="%d"><title>%s</title></line>`, e.State, a.X, a.Y, b.X, b.Y,
+		class := string(e.State)
+		if len(m.Clusters) > MaxLabelled && e.State == Connected {
+			class += " thin"
+		}
+		p.put(`<line class="%s" x1="%d" y1="%d" x2="%d" y2="%d"><title>%s</title></line>`, class, a.X, a.Y, b.X, b.Y,
 			escaped(e.A+" and "+e.B+": "+string(e.State)))
 	}
 	for i := range m.Edges {

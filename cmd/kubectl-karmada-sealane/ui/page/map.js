@@ -75,6 +75,7 @@ function drawGraph(map, choose, chosen) {
       return l;
     });
     for (const [name, value] of [["x1", a.x], ["y1", a.y], ["x2", b.x], ["y2", b.y]]) line.setAttribute(name, value);
+    if (e.state !== "connected") svg.append(line); // above those that are as they should be
     line.setAttribute("class", e.state + (chosen?.key === edgeKey(e) ? " chosen" : ""));
   }
   for (const c of map.clusters) drawCluster(graph, used, c, choose, chosen);
