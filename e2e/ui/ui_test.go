@@ -141,7 +141,9 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 	if n := browser.Value[int](t, p, `document.getAnimations().length`); n != 0 {
 		t.Errorf("%d animations for a reader who prefers none", n)
 	}
-	wanted := browser.Value[int](t, p, `document.querySelectorAll("a[href], button, input").length`)
+	// Where a part scrolls, Tab stops too.
+	stops := browser.Value[int](t, p,
+		`document.querySelectorAll("a[href], button, input, [tabindex='0'], .scroll").length`)
 	nameless := browser.Value[[]string](t, p, `[...document.querySelectorAll("a[href], button, input")].filter((e) =>
 		!(e.getAttribute("aria-label") || e.textContent.trim() || e.labels?.length)).map((e) => e.outerHTML)`)
 	if len(nameless) > 0 {
@@ -149,7 +151,7 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 	}
 	browser.Value[any](t, p, `{ window.reached = new Set();
 		document.addEventListener("focusin", (e) => window.reached.add(e.target)); }`)
-	for range wanted + 2 {
+	for range stops + 2 {
 		p.Press(t, kb.Tab)
 	}
 	missed := browser.Value[[]string](t, p, `[...document.querySelectorAll("a[href], button, input")].filter((e) =>
@@ -219,7 +221,7 @@ func TestAPacketIsFollowed(t *testing.T) {
 		t.Errorf("the form's destination is %q", to)
 	}
 	explain(t, p, "c1/c1-gw1", to)
-	p.Shows(t, promised, "#explanation", "arrives sometimes")
+	p.Shows(t, promised, "#outcome", "arrives sometimes")
 	p.Shows(t, promised, "#explanation", "a cable that is up")
 	explain(t, p, "nowhere", to)
 	p.Shows(t, promised, "#explanation", "to do: name one")

@@ -91,16 +91,16 @@ function drawDetails(map, chosen, choose) {
   if (at >= 0) (body.querySelectorAll("button")[at] || byId("details-title")).focus();
 }
 
-// drawExplanation writes the steps of a packet's way.
+// drawExplanation writes whether the packet arrives, which is read aloud, and the steps of its way.
 function drawExplanation(answer) {
-  const out = byId("explanation");
+  const out = byId("explanation"), outcome = byId("outcome");
   if (answer.error) {
+    outcome.replaceChildren("This could not be followed.");
     out.replaceChildren(make("p", { class: "error" }, answer.error));
     return;
   }
-  out.replaceChildren(
-    make("p", {}, "From " + answer.from + " to " + answer.to + ": arrives ", badge(answer.arrives)),
-    make("ol", { class: "steps" }, ...(answer.steps || []).map((s) => make("li", {}, badge(s.verdict),
-      " " + s.step + (s.at ? " at " + s.at : "") + ": " + s.found,
-      s.verdict === "ok" ? "" : facts([["expected", s.expected], ["to do", s.remedy]])))));
+  outcome.replaceChildren("From " + answer.from + " to " + answer.to + ": arrives ", badge(answer.arrives));
+  out.replaceChildren(make("ol", { class: "steps" }, ...(answer.steps || []).map((s) => make("li", {}, badge(s.verdict),
+    " ", make("b", {}, s.step), (s.at ? " at " + s.at : "") + ": " + s.found,
+    s.verdict === "ok" ? "" : facts([["expected", s.expected], ["to do", s.remedy]])))));
 }

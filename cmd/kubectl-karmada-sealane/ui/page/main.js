@@ -110,7 +110,8 @@ async function explainPacket(event) {
   const button = byId("explain-form").querySelector("button");
   const query = new URLSearchParams({ from: byId("explain-from").value, to: byId("explain-to").value });
   button.disabled = true;
-  write(byId("explanation"), "Following the packet…");
+  byId("explanation").replaceChildren();
+  write(byId("outcome"), "Following the packet…");
   try {
     const answer = await ask("explain?" + query);
     if (!answer.ok) throw new Error((await answer.text()).trim());
