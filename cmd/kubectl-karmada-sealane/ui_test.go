@@ -207,7 +207,7 @@ func TestThePageFollowsTheClusters(t *testing.T) {
 	frames := k.frames(t, address)
 	within := func(want ui.State) {
 		t.Helper()
-		deadline := time.After(15 * time.Second)
+		deadline := time.After(time.Minute)
 		for last := ""; ; {
 			select {
 			case m := <-frames:
@@ -249,7 +249,7 @@ func (k *karmada) ui(t *testing.T) (string, func()) {
 				t.Error(err)
 			}
 			ended <- nil
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the command does not end")
 		}
 	}
