@@ -130,11 +130,18 @@ func (o *options) installed(ctx context.Context, karmada *api) error {
 	if _, err := o.karmadaClusters(ctx, karmada); err != nil {
 		return err
 	}
-	err := karmada.List(ctx, &v1alpha1.ClusterSetList{}, client.Limit(1))
+	err, missing := karmada.List(ctx, &v1alpha1.ClusterSetList{}, client.Limit(1)), "clustersets"
+	if err == nil {
+		// An API server whose CRDs have just been deleted may serve one kind for a moment longer than another. Whether
+		// members may be read is a matter of who needs them.
+		if e := karmada.List(ctx, &v1alpha1.MemberList{}, client.Limit(1)); meta.IsNoMatchError(e) {
+			err, missing = e, "members"
+		}
+	}
 	if meta.IsNoMatchError(err) {
 		return &finding{
 			expected: fmt.Sprintf("Sealane on the Karmada API (context %q)", karmada.context),
-			found:    "clustersets.sealane.io is not served",
+			found:    missing + ".sealane.io is not served",
 			remedy:   "run " + o.invocation + " install",
 		}
 	}
