@@ -45,6 +45,14 @@ type RTT struct {
 	Dev  int64 `json:"devMicroseconds"`
 }
 
+// Traffic that passes, without the probes of gateways.
+type Traffic struct {
+	// +kubebuilder:validation:Minimum=0
+	ReceivedBytesPerSecond int64 `json:"receivedBytesPerSecond"`
+	// +kubebuilder:validation:Minimum=0
+	SentBytesPerSecond int64 `json:"sentBytesPerSecond"`
+}
+
 // Connection is this gateway's tunnel to one remote gateway.
 type Connection struct {
 	// Cluster and Gateway at the other end.
@@ -68,6 +76,10 @@ type Connection struct {
 	RTT *RTT `json:"rtt,omitempty"`
 	// LossPercent of the probes over the last minute.
 	LossPercent int32 `json:"lossPercent"`
+	// Traffic through the tunnel, the average of the last minute that was looked at, written as RTT is; not set before the
+	// first. What a tunnel carries without traffic is 0.
+	// +optional
+	Traffic *Traffic `json:"traffic,omitempty"`
 	// MTU is the size in bytes of the largest packet that passes through the tunnel, where larger ones that the gateways
 	// at both ends could carry are lost on the way. Traffic to that cluster is kept as small.
 	// +optional

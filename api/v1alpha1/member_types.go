@@ -71,6 +71,23 @@ type MemberSpec struct {
 	ServesExports bool `json:"servesExports,omitempty"`
 }
 
+// Measurements of a connection, in the steps of internal/coarse: each write of them travels through Karmada, and noise
+// is to cost none. They are for people to read and decide nothing.
+type Measurements struct {
+	// RTTMicroseconds is the average round-trip time of the probes, of the slowest tunnel in use; the least step stands
+	// for all that is shorter. 0 where no probe was answered.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	RTTMicroseconds int64 `json:"rttMicroseconds,omitempty"`
+	// LossPercent of the probes, of the tunnel in use that loses most.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	LossPercent int32 `json:"lossPercent"`
+	// Traffic through all tunnels; not set where no gateway knows.
+	// +optional
+	Traffic *Traffic `json:"traffic,omitempty"`
+}
+
 // MemberConnection is a member's view of its connection to another cluster.
 type MemberConnection struct {
 	// Cluster at the other end.
@@ -94,6 +111,11 @@ type MemberConnection struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	TopologyReason string `json:"topologyReason,omitempty"`
+	// Measured is what the connection was like, within a step, when the member last reported, while it is Connected.
+	// Something worse is reported within two minutes; the rest goes along with other reports, which the broker asks for
+	// about every 5 min.
+	// +optional
+	Measured *Measurements `json:"measured,omitempty"`
 }
 
 // MemberStatus is the last known good state of a cluster: everything in it was validated.

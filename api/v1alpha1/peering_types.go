@@ -98,8 +98,8 @@ type PeeringSpec struct {
 }
 
 // PeeringStatus is written by this cluster's agent. It names no cluster of its own: the broker takes the
-// reporter's identity from the Work's namespace. It holds no heartbeat, RTT or timestamp, since each
-// write travels through Karmada.
+// reporter's identity from the Work's namespace. It holds no heartbeat and no timestamp, and what is measured in coarse
+// steps alone, since each write travels through Karmada.
 type PeeringStatus struct {
 	// ObservedRevision is the spec.revision that this report answers. A report of an older
 	// revision is unknown, which is never the same as empty.
