@@ -192,6 +192,8 @@ func TestStatusIsWrittenForNewsOnly(t *testing.T) {
 	other.Connections[0].Status = v1alpha1.ConnectionError
 	measured := *last.DeepCopy()
 	measured.Connections[0].RTT.Last = 2
+	busy := *last.DeepCopy()
+	busy.Connections[0].Traffic = &v1alpha1.Traffic{SentBytesPerSecond: 1}
 	for name, c := range map[string]struct {
 		next  v1alpha1.GatewayStatus
 		after time.Duration
@@ -203,6 +205,8 @@ func TestStatusIsWrittenForNewsOnly(t *testing.T) {
 		"another status":     {other, time.Second, true},
 		"another RTT":        {measured, time.Second, false},
 		"another RTT, later": {measured, rttEvery, true},
+		"traffic":            {busy, time.Second, false},
+		"traffic, later":     {busy, rttEvery, true},
 	} {
 		if got := worthWriting(c.next, last, start.Add(c.after)); got != c.want {
 			t.Errorf("%s: %v", name, got)

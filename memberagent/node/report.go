@@ -48,6 +48,7 @@ func (a *Agent) measure(ctx context.Context) {
 		}
 		c := connection(r, state, health, now)
 		if state.ID == r.id() {
+			c.Traffic = a.traffic.rate(cablePeer{r.link, r.id()})
 			a.hearing.look(state, now)
 			if c.Status != v1alpha1.ConnectionConnected {
 				c.Heard = a.hearing.says(cablePeer{r.link, r.id()}, now)

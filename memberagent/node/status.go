@@ -251,7 +251,8 @@ func withoutMeasurements(s v1alpha1.GatewayStatus) v1alpha1.GatewayStatus {
 	s = *s.DeepCopy()
 	s.ReportedAt = nil
 	for i := range s.Connections {
-		s.Connections[i].RTT, s.Connections[i].LossPercent = nil, 0
+		c := &s.Connections[i]
+		c.RTT, c.LossPercent, c.Traffic = nil, 0, nil
 	}
 	return s
 }
