@@ -27,6 +27,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/coarse"
 	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/internal/reach"
 	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
@@ -133,7 +134,7 @@ func (r *Peering) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
 	if wait := r.pacer.waitFor(peering.Name, paceOf(peering.Status, status), r.Now()); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
+		return ctrl.Result{RequeueAfter: reach.Sooner(wait, again)}, nil
 	}
 	if err := replaceStatus(ctx, r, peering, status); err != nil {
 		return ctrl.Result{}, err
@@ -146,8 +147,18 @@ func (r *Peering) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 // rollOutPace is how often the DaemonSet of the node agents is looked at while it replaces them.
 const rollOutPace = 10 * time.Second
 
-// paceOf a report: where only nodes come and go, as they do one after the other in an upgrade, there is no hurry.
+// paceOf a report: where only nodes come and go, as they do one after the other in an upgrade, there is no hurry, and
+// even less where only what is measured of connections is another.
 func paceOf(before, after v1alpha1.PeeringStatus) time.Duration {
+	worse := worsened(before.Connections, after.Connections)
+	before.Connections, after.Connections = coarse.Without(before.Connections), coarse.Without(after.Connections)
+	switch {
+	case !equality.Semantic.DeepEqual(before, after):
+	case worse:
+		return worsePace
+	default:
+		return measuredPace
+	}
 	before.Conditions, after.Conditions = slices.Clone(before.Conditions), slices.Clone(after.Conditions)
 	before.RollOut, after.RollOut = nil, nil
 	before.Connections, after.Connections = uncounted(before.Connections), uncounted(after.Connections)

@@ -2,7 +2,7 @@
 
 // Package mailbox writes what this cluster reports: Peering.status and Bundle.status. Every write travels
 // through Karmada to all other clusters, so there is one only when something changed, at once for the first
-// change, and one for all changes of the next 100 ms.
+// change, and one for all changes of the next 100 ms. What is measured waits for longer (measuredPace).
 package mailbox
 
 import (
