@@ -83,6 +83,8 @@ type fleet struct {
 	mu     sync.Mutex
 	writes map[string]int // PUT and POST of Works by cluster and name
 	sent   int64          // bytes of them
+	// recorded are the writes of Members' status, by cluster.
+	recorded map[string]int
 	// reports of the agents by cluster; a cluster without one is silent.
 	reports map[string]v1alpha1.PeeringStatus
 	exports map[string][]v1alpha1.Export
@@ -109,7 +111,8 @@ func newFleet(t testing.TB) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, config: config, client: c, writes: map[string]int{}, reports: map[string]v1alpha1.PeeringStatus{},
+	f := &fleet{t: t, config: config, client: c, writes: map[string]int{}, recorded: map[string]int{},
+		reports:  map[string]v1alpha1.PeeringStatus{},
 		exports:  map[string][]v1alpha1.Export{},
 		unusable: map[string][]v1alpha1.ImportProblem{}, raw: map[string][]byte{}, rawBundle: map[string][]byte{}}
 	f.grant()

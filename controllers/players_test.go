@@ -17,7 +17,7 @@ import (
 	"github.com/sealane-io/sealane/propagation"
 )
 
-// counter counts what the broker writes on Works.
+// counter counts what the broker writes of Works and of Members' status.
 type counter struct {
 	next  http.RoundTripper
 	fleet *fleet
@@ -28,6 +28,10 @@ func (c *counter) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.fleet.mu.Lock()
 		c.fleet.writes[strings.TrimPrefix(parts[5], "karmada-es-")+" "+req.Method]++
 		c.fleet.sent += req.ContentLength
+		c.fleet.mu.Unlock()
+	} else if len(parts) > 5 && parts[4] == "members" && req.Method == http.MethodPut {
+		c.fleet.mu.Lock()
+		c.fleet.recorded[parts[5]]++
 		c.fleet.mu.Unlock()
 	}
 	return c.next.RoundTrip(req)
@@ -49,6 +53,13 @@ func (f *fleet) decided(controller string) (times uint64) {
 		}
 	}
 	return times
+}
+
+// records returns how often the status of a Member was written.
+func (f *fleet) records(cluster string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.recorded[cluster]
 }
 
 // counted returns the writes since the last call.

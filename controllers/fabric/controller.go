@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -66,12 +67,14 @@ type Reconciler struct {
 	sets map[string]time.Time
 }
 
-// memory is what was written for a cluster and may not be in the cache yet, and what was last refused.
+// memory is what was written for a cluster and may not be in the cache yet, when its record was, and what was last
+// refused.
 type memory struct {
 	peering  propagation.WriteBehind[v1alpha1.PeeringSpec]
 	echo     fleet.Echo
 	record   *v1alpha1.Member
 	recordOf string // resourceVersion that record replaced
+	recorded time.Time
 	refused  string
 }
 
@@ -202,15 +205,17 @@ func (r *Reconciler) apply(ctx context.Context, in Input, d Decision) (later tim
 	}
 	unwritten := g.Wait()
 	for _, m := range in.Members {
-		if err := r.applyRecord(ctx, m, d.Statuses[m.Record.Name]); err != nil {
+		wait, err := r.applyRecord(ctx, m, d.Statuses[m.Record.Name])
+		if err != nil {
 			return 0, errors.Join(unwritten, err)
 		}
+		later = reach.Sooner(later, wait)
 	}
 	if equality.Semantic.DeepEqual(in.Set.Status, d.Set) {
-		return 0, unwritten
+		return later, unwritten
 	}
 	if wait := setPace - r.Now().Sub(r.setWritten(in.Set.Name)); wait > 0 && unwritten == nil {
-		return wait, nil
+		return reach.Sooner(later, wait), nil
 	}
 	set := in.Set.DeepCopy()
 	set.Status = d.Set
@@ -218,7 +223,7 @@ func (r *Reconciler) apply(ctx context.Context, in Input, d Decision) (later tim
 		return 0, errors.Join(unwritten, fmt.Errorf("update the status of ClusterSet %s: %w", set.Name, err))
 	}
 	r.wroteSet(set.Name)
-	return 0, unwritten
+	return later, unwritten
 }
 
 // setWritten returns when the status of a ClusterSet was last written.
@@ -237,7 +242,8 @@ func (r *Reconciler) wroteSet(name string) {
 	r.sets[name] = r.Now()
 }
 
-func (r *Reconciler) applyRecord(ctx context.Context, m Member, status v1alpha1.MemberStatus) error {
+// applyRecord writes a record that differs, and returns when to if that has to wait.
+func (r *Reconciler) applyRecord(ctx context.Context, m Member, status v1alpha1.MemberStatus) (time.Duration, error) {
 	mem := r.memory(&m.Record)
 	if p := m.Report.Problem; p != nil && mem.refused != p.Message {
 		r.Metrics.Refused(propagation.KindPeering)
@@ -247,23 +253,27 @@ func (r *Reconciler) applyRecord(ctx context.Context, m Member, status v1alpha1.
 		mem.refused = ""
 	}
 	if equality.Semantic.DeepEqual(m.Record.Status, status) {
-		return nil
+		return 0, nil
+	}
+	if wait := mem.unhurried(m.Record.Status, status, r.Now()); wait > 0 {
+		return wait, nil
 	}
 	record := m.Record.DeepCopy()
 	record.Status = status
 	if err := r.Client.Status().Update(ctx, record); err != nil {
 		if apierrors.IsNotFound(err) {
-			return nil
+			return 0, nil
 		}
-		return fmt.Errorf("update the status of Member %s: %w", record.Name, err)
+		return 0, fmt.Errorf("update the status of Member %s: %w", record.Name, err)
 	}
+	mem.recorded = r.Now()
 	var cached v1alpha1.Member
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(record), &cached); err == nil &&
 		cached.ResourceVersion != record.ResourceVersion {
 		mem.record, mem.recordOf = record, cached.ResourceVersion
 	}
 	r.announce(&m.Record, record)
-	return nil
+	return 0, nil
 }
 
 // EventNetworksChanged says that a member has other networks than it was accepted with.
@@ -294,13 +304,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.ClusterSet{}).
 		Watches(&v1alpha1.Member{}, fleet.ToSet(func(ctx context.Context, o client.Object) []string {
 			return []string{o.(*v1alpha1.Member).Spec.ClusterSet}
-		})).
-		Watches(&workv1alpha1.Work{}, fleet.ToSet(func(ctx context.Context, o client.Object) []string {
-			if o.GetLabels()[propagation.LabelKind] != propagation.KindPeering {
-				return nil
-			}
-			return fleet.SetOf(ctx, r.Client, propagation.ClusterOf(o))
-		})).
+		}), builder.WithPredicates(fleet.Unmeasured())).
+		Watches(&workv1alpha1.Work{}, r.ofPeerings()).
 		Watches(&clusterv1alpha1.Cluster{}, fleet.ToSet(func(ctx context.Context, o client.Object) []string {
 			return fleet.SetOf(ctx, r.Client, o.GetName())
 		})).

@@ -145,6 +145,9 @@ func connections(s *state, states []*state, meshes meshes) []v1alpha1.MemberConn
 			if v.status != v1alpha1.ConnectionUnknown {
 				c.NodePairs, c.StraightNodePairs = nodePairs(s, o.name())
 			}
+			if v.status == v1alpha1.ConnectionConnected {
+				c.Measured = measured(s, o.name())
+			}
 			if p := meshes.of(s, o); p != nil {
 				c.Topology, c.TopologyReason = p.mode, p.reason
 			}

@@ -280,7 +280,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	one := func(context.Context, client.Object) []string { return []string{"all"} }
 	return ctrl.NewControllerManagedBy(mgr).Named("membership").
 		Watches(&v1alpha1.ClusterSet{}, fleet.ToSet(one)).
-		Watches(&v1alpha1.Member{}, fleet.ToSet(one)).
+		Watches(&v1alpha1.Member{}, fleet.ToSet(one), builder.WithPredicates(fleet.Unmeasured())).
 		Watches(&clusterv1alpha1.Cluster{}, fleet.ToSet(one)).
 		Watches(&policyv1alpha1.ClusterPropagationPolicy{}, fleet.ToSet(one), builder.WithPredicates(
 			predicate.NewPredicateFuncs(func(o client.Object) bool {
