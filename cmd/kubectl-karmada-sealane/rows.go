@@ -50,16 +50,20 @@ type connectionRow struct {
 	Status        string        `json:"status"`
 	RTT           *v1alpha1.RTT `json:"rtt,omitempty"`
 	LossPercent   *int32        `json:"lossPercent,omitempty"`
-	MTU           int32         `json:"mtu,omitempty"`
-	Reason        string        `json:"reason,omitempty"`
-	Message       string        `json:"message,omitempty"`
+	// Traffic of the tunnel, without probes.
+	Traffic *v1alpha1.Traffic `json:"traffic,omitempty"`
+	// Coarse is what the broker knows of all tunnels to that cluster, of a member that cannot be asked.
+	Coarse  *v1alpha1.Measurements `json:"coarse,omitempty"`
+	MTU     int32                  `json:"mtu,omitempty"`
+	Reason  string                 `json:"reason,omitempty"`
+	Message string                 `json:"message,omitempty"`
 	// UnknownSince is the time of the last report, of a gateway that is not heard of: it is not known whether the tunnel
 	// is active, and how it fares.
 	UnknownSince string `json:"unknownSince,omitempty"`
 }
 
 func (r connectionRow) cells() []string {
-	nat, active, loss, rtt, spread := "", "", "", "", ""
+	nat, active, loss, rtt, spread, received, sent := "", "", "", "", "", "", ""
 	if r.Gateway != "" {
 		nat, active = yesNo(r.NAT), yesNo(r.Active)
 	}
@@ -73,8 +77,41 @@ func (r connectionRow) cells() []string {
 		rtt = milliseconds(r.RTT.Avg) + "ms"
 		spread = strings.Join([]string{milliseconds(r.RTT.Min), milliseconds(r.RTT.Max), milliseconds(r.RTT.Dev)}, "/") + "ms"
 	}
+	if t := r.Traffic; t != nil {
+		received, sent = perSecond(t.ReceivedBytesPerSecond), perSecond(t.SentBytesPerSecond)
+	}
+	if c := r.Coarse; c != nil {
+		rtt, loss = coarseRTT(c.RTTMicroseconds), about+number(c.LossPercent)+"%"
+		if t := c.Traffic; t != nil {
+			received, sent = about+perSecond(t.ReceivedBytesPerSecond), about+perSecond(t.SentBytesPerSecond)
+		}
+	}
 	return []string{r.Cluster, r.Gateway, r.RemoteCluster, r.RemoteGateway, r.Address, nat, r.Status, rtt, loss, r.Message,
-		active, r.Link, spread}
+		active, r.Link, spread, received, sent}
+}
+
+// about marks what is rounded to a step.
+const about = "~"
+
+// coarseRTT writes a round-trip time that is a step of internal/coarse.
+func coarseRTT(us int64) string {
+	if us == 0 {
+		return ""
+	}
+	return about + strconv.FormatFloat(float64(us)/1000, 'f', -1, 64) + "ms"
+}
+
+// perSecond writes a rate with two digits.
+func perSecond(bytes int64) string {
+	value, unit := float64(bytes), 0
+	units := []string{"B/s", "kB/s", "MB/s", "GB/s", "TB/s"}
+	for ; value >= 1000 && unit < len(units)-1; unit++ {
+		value /= 1000
+	}
+	if value < 10 && unit > 0 {
+		return strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0") + units[unit]
+	}
+	return strconv.FormatFloat(value, 'f', 0, 64) + units[unit]
 }
 
 type addressRow struct {

@@ -63,7 +63,8 @@ func newShow(o *options) *cobra.Command {
 		Short: "Show the state of the network",
 		Long: `Show the state of the network, from the Karmada API and from the members' own Gateways. A member is asked
 through the kubeconfig context of its name, if there is one, else through Karmada's cluster proxy; what a
-member that cannot be reached last reported is shown, and marked.
+member that cannot be reached last reported is shown, and marked. Of its connections that are times, losses and
+traffic in coarse steps, marked by ~, which are a few minutes old.
 
 With --watch it is read again every 2 seconds, until Ctrl-C, or for --timeout if that is given. A terminal shows the
 latest tables in place of the ones before. Elsewhere the tables are printed once, and then a line, with the time, for
@@ -191,7 +192,7 @@ func clusterSetTable(f *fleet) table {
 func connectionTable(f *fleet) table {
 	return newTable("connections", connectionRows(f), 10,
 		strings.Fields("CLUSTER GATEWAY REMOTE-CLUSTER REMOTE-GATEWAY ADDRESS NAT STATUS RTT-AVG LOSS MESSAGE ACTIVE LINK "+
-			"RTT-MIN/MAX/DEV")...)
+			"RTT-MIN/MAX/DEV RECEIVED SENT")...)
 }
 
 func endpointTable(f *fleet) table {

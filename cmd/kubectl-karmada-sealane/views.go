@@ -50,7 +50,7 @@ func connectionRows(f *fleet) []connectionRow {
 	for i := range f.members {
 		m := &f.members[i]
 		if m.err != nil {
-			rows = append(rows, reportedConnections(m)...)
+			rows = append(rows, reportedConnections(f, m)...)
 			rows = append(rows, meshConnections(m)...)
 			continue
 		}
@@ -115,15 +115,22 @@ func wayOf(c v1alpha1.MemberConnection) string {
 	return fmt.Sprintf("%d of %d pairs of nodes talk without gateways", c.StraightNodePairs, c.NodePairs)
 }
 
-func reportedConnections(m *fleetMember) []connectionRow {
+// reportedConnections are what the broker knows of a member's connections. Where no controller takes reports, what was
+// measured is of the past.
+func reportedConnections(f *fleet, m *fleetMember) []connectionRow {
 	rows := []connectionRow{}
+	taken := f.leaderless() == ""
 	for _, c := range m.Status.Connections {
 		message := "as last reported; " + m.unavailable()
 		if c.Reason != "" {
 			message = c.Reason + ", " + message
 		}
-		rows = append(rows, connectionRow{Cluster: m.Name, RemoteCluster: c.Cluster, Status: string(c.Status),
-			Reason: c.Reason, Message: message})
+		row := connectionRow{Cluster: m.Name, RemoteCluster: c.Cluster, Status: string(c.Status), Reason: c.Reason,
+			Message: message}
+		if taken && c.Status == v1alpha1.ConnectionConnected {
+			row.Coarse = c.Measured
+		}
+		rows = append(rows, row)
 	}
 	if len(rows) == 0 {
 		rows = append(rows, connectionRow{Cluster: m.Name, Status: refusal(m.err), Message: m.err.Error()})
@@ -135,12 +142,12 @@ func connectionOf(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alpha1.Con
 	row := connectionRow{
 		Cluster: cluster, Gateway: g.Name, RemoteCluster: c.Cluster, RemoteGateway: c.Gateway, Slot: c.Slot,
 		Address: c.Address, NAT: c.NAT, Link: c.Link, Active: c.Active, Status: string(c.Status),
-		RTT: c.RTT, LossPercent: &c.LossPercent, MTU: c.MTU, Reason: c.Reason, Message: c.Message,
+		RTT: c.RTT, LossPercent: &c.LossPercent, Traffic: c.Traffic, MTU: c.MTU, Reason: c.Reason, Message: c.Message,
 	}
 	if why := stale(f, g); why != "" {
 		row.Status, row.Reason, row.Message = string(v1alpha1.ConnectionUnknown), v1alpha1.ReasonAgentSilent, why
 		row.UnknownSince = unknownSince(f, g)
-		row.Active, row.RTT, row.LossPercent = false, nil, nil
+		row.Active, row.RTT, row.LossPercent, row.Traffic = false, nil, nil, nil
 	}
 	return row
 }
