@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics holds what sealane-controller counts. No label is a cluster, a service or an address.
+// Package metrics holds what sealane-controller counts. No label is a service or an address, and only one is a cluster.
 package metrics
 
 import (
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +23,11 @@ type Metrics struct {
 	decide   *prometheus.HistogramVec
 	services *prometheus.GaugeVec
 	refused  *prometheus.CounterVec
+
+	propagation *prometheus.HistogramVec
+	mu          sync.Mutex
+	// importers are the members of each ClusterSet, sorted: those that are labels of propagation.
+	importers map[string][]string
 }
 
 // New registers the metrics of the broker.
@@ -50,8 +57,32 @@ func New(r prometheus.Registerer) *Metrics {
 			Name: "sealane_reports_refused_total", Help: "Reports of members that were refused as a whole or in part, by kind.",
 		}, []string{"kind"}),
 	}
-	r.MustRegister(m.members, m.pairs, m.rollOut, m.written, m.decide, m.services, m.refused)
+	m.propagation = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "sealane_propagation_seconds", Help: "Time from when the broker first saw a change of a cluster's exports " +
+			"until an importing cluster answered that it has it.",
+		Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 240},
+	}, []string{"clusterset", "importer"})
+	m.importers = map[string][]string{}
+	r.MustRegister(m.members, m.pairs, m.rollOut, m.written, m.decide, m.services, m.refused, m.propagation)
 	return m
+}
+
+// Propagated records how long a change of exports took to a cluster that imports them.
+func (m *Metrics) Propagated(set, importer string, d time.Duration) {
+	m.propagation.WithLabelValues(set, importer).Observe(d.Seconds())
+}
+
+// Importers drops what is recorded of clusters that are members of a ClusterSet no more.
+func (m *Metrics) Importers(set string, members []string) {
+	slices.Sort(members)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range m.importers[set] {
+		if _, still := slices.BinarySearch(members, name); !still {
+			m.propagation.DeleteLabelValues(set, name)
+		}
+	}
+	m.importers[set] = members
 }
 
 // Members records how many members of a ClusterSet there are in each state.
@@ -100,4 +131,8 @@ func (m *Metrics) Forget(set string) {
 	m.pairs.DeletePartialMatch(prometheus.Labels{"clusterset": set})
 	m.rollOut.DeletePartialMatch(prometheus.Labels{"clusterset": set})
 	m.services.DeletePartialMatch(prometheus.Labels{"clusterset": set})
+	m.propagation.DeletePartialMatch(prometheus.Labels{"clusterset": set})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.importers, set)
 }

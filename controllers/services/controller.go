@@ -7,16 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	networkingv1alpha1 "github.com/karmada-io/karmada/pkg/apis/networking/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
-	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
-	"github.com/karmada-io/karmada/pkg/util/names"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,7 +20,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
@@ -64,6 +58,8 @@ type Reconciler struct {
 	seen map[seenKey]*memory
 	// unlabelled are the shards in which no scope depends on the labels of clusters.
 	unlabelled map[Shard]bool
+	// arrivals are when the first of the Works came that the next decision on a shard is about.
+	arrivals map[Shard]time.Time
 }
 
 type seenKey struct {
@@ -81,6 +77,11 @@ type memory struct {
 	answered int64
 	// refused says why the last report was not used.
 	refused string
+	// exported is what the member was last found to export. Of changes of others' exports, unsent is when the first was
+	// seen that is to be written for the member, and underWay are those that were and are not answered.
+	exported exported
+	unsent   time.Time
+	underWay underWay
 }
 
 // target is one member whose Bundle and record are kept.
@@ -93,6 +94,9 @@ type target struct {
 	missing  bool
 	refresh  bool
 	writable bool
+	// said is what the member reports, nil while that is unknown, and lost says that Karmada does not reach it.
+	said *report
+	lost bool
 	// owner of the record, and the record in force: nil when it is to be created.
 	owner  *v1alpha1.Member
 	record *v1alpha1.ExportRecord
@@ -100,6 +104,7 @@ type target struct {
 
 // Reconcile brings one shard's Bundles up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, error) {
+	seen := r.arrival(shard)
 	var set v1alpha1.ClusterSet
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: shard.Set}, &set); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -114,9 +119,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, e
 	r.noteUnlabelled(shard, false)
 	in, targets, again, err := r.gather(ctx, set, shard.Number)
 	if err != nil {
+		r.arrived(shard, seen)
 		return ctrl.Result{}, err
 	}
 	r.noteUnlabelled(shard, !in.Selects())
+	again = sooner(again, r.follow(set.Name, targets, seen))
 	start := time.Now()
 	d := Decide(in)
 	r.Metrics.Decided("services", time.Since(start))
@@ -167,9 +174,15 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet,
 	}
 	var targets []target
 	var again time.Duration
+	var importers []string
 	for i := range state.Members {
 		record := &state.Members[i]
-		if record.Spec.ClusterSet != set.Name || !takesPart(record) {
+		if record.Spec.ClusterSet != set.Name {
+			continue
+		}
+		importers = append(importers, record.Name)
+		if !takesPart(record) {
+			r.letGo(record, shard)
 			continue
 		}
 		m, t, after, err := r.gatherMember(ctx, state, record, shard)
@@ -183,56 +196,8 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet,
 		in.Members = append(in.Members, m)
 		targets = append(targets, t)
 	}
+	r.Metrics.Importers(set.Name, importers)
 	return in, targets, again, nil
-}
-
-// gatherKarmada reads what Karmada's own controllers act on in the shard.
-func (r *Reconciler) gatherKarmada(ctx context.Context, in *Input) error {
-	var imports mcsv1alpha1.ServiceImportList
-	var services networkingv1alpha1.MultiClusterServiceList
-	for _, list := range []client.ObjectList{&imports, &services} {
-		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return fmt.Errorf("list %T: %w", list, err)
-		}
-	}
-	in.Karmada = map[string]KarmadaServices{}
-	for i := range imports.Items {
-		k := key{imports.Items[i].Namespace, imports.Items[i].Name}.String()
-		karmada := in.Karmada[k]
-		karmada.ServiceImport = true
-		in.Karmada[k] = karmada
-	}
-	for i := range services.Items {
-		k := key{services.Items[i].Namespace, services.Items[i].Name}.String()
-		karmada := in.Karmada[k]
-		karmada.MultiClusterService = slices.Contains(services.Items[i].Spec.Types,
-			networkingv1alpha1.ExposureTypeCrossCluster)
-		in.Karmada[k] = karmada
-	}
-	return nil
-}
-
-// gatherScheduled reads where Karmada places services, "<namespace>/<name>", and their ServiceExports.
-func (r *Reconciler) gatherScheduled(ctx context.Context, in *Input, services []string) error {
-	for _, s := range services {
-		for kind, clusters := range map[string]map[string][]string{"ServiceExport": in.Scheduled, "Service": in.Placed} {
-			namespace, name, _ := strings.Cut(s, "/")
-			var binding workv1alpha2.ResourceBinding
-			err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: names.GenerateBindingName(kind, name)},
-				&binding)
-			if apierrors.IsNotFound(err) {
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("read the ResourceBinding of %s %s: %w", kind, s, err)
-			}
-			clusters[s] = make([]string, 0, len(binding.Spec.Clusters))
-			for _, target := range binding.Spec.Clusters {
-				clusters[s] = append(clusters[s], target.Name)
-			}
-		}
-	}
-	return nil
 }
 
 // takesPart says whether the services of a member are decided on.
@@ -256,7 +221,8 @@ func (r *Reconciler) gatherMember(ctx context.Context, state fleet.State, record
 	now := r.Now()
 	t := target{cluster: record.Name, mem: r.memory(record, shard), writable: state.WireApplied(record.Name)}
 	m := memberOf(record)
-	if c := state.Cluster(record.Name); c != nil {
+	c := state.Cluster(record.Name)
+	if t.lost = fleet.Lost(c); c != nil {
 		m.Labels = c.Labels
 	}
 	again, err := r.gatherRecord(ctx, &m, &t, record, shard)
@@ -288,12 +254,13 @@ func (r *Reconciler) gatherMember(ctx context.Context, state fleet.State, record
 	said := r.report(ctx, &m, t.mem, propagation.Status(work))
 	m.Known = t.sent != nil && said != nil && said.revision >= t.mem.answered
 	if m.Known {
+		t.said = said
 		m.Exports, m.Malformed, t.mem.answered = said.exports, said.malformed, min(said.revision, t.sent.Revision)
 		m.Unusable = said.imports
 	}
 	delivered := m.Known && said.revision >= t.sent.Revision
 	var refresh bool
-	refresh, after = t.mem.echo.Overdue(state.Cluster(record.Name), delivered, propagation.Failed(work), now)
+	refresh, after = t.mem.echo.Overdue(c, delivered, propagation.Failed(work), now)
 	t.refresh = refresh
 	return m, t, sooner(again, after), nil
 }
@@ -429,12 +396,15 @@ func (r *Reconciler) apply(ctx context.Context, targets []target, d Decision) er
 		if t.sent != nil && !t.missing && !t.refresh {
 			spec.Revision = t.sent.Revision
 			if equality.Semantic.DeepEqual(*t.sent, spec) {
+				t.mem.unsent = time.Time{}
 				continue
 			}
 		}
 		spec.Revision = t.next()
+		t.mem.unsent = t.carries(spec, targets)
 		g.Go(func() error { return r.applyBundle(ctx, t, spec) })
 	}
+	decided(targets)
 	return g.Wait()
 }
 
@@ -453,6 +423,7 @@ func (r *Reconciler) applyBundle(ctx context.Context, t target, spec v1alpha1.Bu
 	if t.sent == nil {
 		t.mem.answered = 0
 	}
+	t.mem.wrote(spec.Revision)
 	t.mem.bundle.Wrote(&spec, r.Now())
 	r.Metrics.Wrote(propagation.KindBundle)
 	log.FromContext(ctx).V(1).Info("bundle written", "cluster", t.cluster, "shard", spec.Shard, "revision", spec.Revision)

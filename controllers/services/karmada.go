@@ -3,10 +3,18 @@
 package services
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	networkingv1alpha1 "github.com/karmada-io/karmada/pkg/apis/networking/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	"github.com/karmada-io/karmada/pkg/util/names"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 )
 
 // Reasons of a conflict with what Karmada itself offers for the same service, beside those of the MCS API.
@@ -49,4 +57,53 @@ func (r KarmadaServices) Conflict(conflict metav1.Condition, namespace, name str
 	conflict.Status, conflict.Reason, conflict.Message = metav1.ConditionTrue, strings.Join(reasons, ","),
 		strings.Join(texts, ". ")
 	return conflict
+}
+
+// gatherKarmada reads what Karmada's own controllers act on in the shard.
+func (r *Reconciler) gatherKarmada(ctx context.Context, in *Input) error {
+	var imports mcsv1alpha1.ServiceImportList
+	var services networkingv1alpha1.MultiClusterServiceList
+	for _, list := range []client.ObjectList{&imports, &services} {
+		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	in.Karmada = map[string]KarmadaServices{}
+	for i := range imports.Items {
+		k := key{imports.Items[i].Namespace, imports.Items[i].Name}.String()
+		karmada := in.Karmada[k]
+		karmada.ServiceImport = true
+		in.Karmada[k] = karmada
+	}
+	for i := range services.Items {
+		k := key{services.Items[i].Namespace, services.Items[i].Name}.String()
+		karmada := in.Karmada[k]
+		karmada.MultiClusterService = slices.Contains(services.Items[i].Spec.Types,
+			networkingv1alpha1.ExposureTypeCrossCluster)
+		in.Karmada[k] = karmada
+	}
+	return nil
+}
+
+// gatherScheduled reads where Karmada places services, "<namespace>/<name>", and their ServiceExports.
+func (r *Reconciler) gatherScheduled(ctx context.Context, in *Input, services []string) error {
+	for _, s := range services {
+		for kind, clusters := range map[string]map[string][]string{"ServiceExport": in.Scheduled, "Service": in.Placed} {
+			namespace, name, _ := strings.Cut(s, "/")
+			var binding workv1alpha2.ResourceBinding
+			err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: names.GenerateBindingName(kind, name)},
+				&binding)
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("read the ResourceBinding of %s %s: %w", kind, s, err)
+			}
+			clusters[s] = make([]string, 0, len(binding.Spec.Clusters))
+			for _, target := range binding.Spec.Clusters {
+				clusters[s] = append(clusters[s], target.Name)
+			}
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ package services
 import (
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/clip"
@@ -22,6 +23,8 @@ const (
 type report struct {
 	revision int64
 	exports  []v1alpha1.Export
+	// digest of the exports as they were written: another one is a change of them.
+	digest uint64
 	// imports that do not exist or cannot be used in the member.
 	imports []v1alpha1.ImportProblem
 	// malformed counts the exports that could not be decoded.
@@ -63,7 +66,9 @@ func readReport(raw []byte) (*report, error) {
 	if json.Unmarshal(status.Imports, &out.imports) != nil {
 		out.imports = nil
 	}
+	digest := fnv.New64a()
 	for _, data := range status.Exports {
+		digest.Write(data)
 		var e v1alpha1.Export
 		if json.Unmarshal(data, &e) != nil {
 			out.malformed++
@@ -71,5 +76,6 @@ func readReport(raw []byte) (*report, error) {
 		}
 		out.exports = append(out.exports, e)
 	}
+	out.digest = digest.Sum64()
 	return out, nil
 }

@@ -108,7 +108,9 @@ func (r *Reconciler) shardsOfWork(ctx context.Context, o client.Object) []Shard 
 	}
 	var out []Shard
 	for _, set := range fleet.SetOf(ctx, r.Client, propagation.ClusterOf(o)) {
-		out = append(out, Shard{Set: set, Number: int32(number)})
+		shard := Shard{Set: set, Number: int32(number)}
+		r.arrived(shard, r.Now())
+		out = append(out, shard)
 	}
 	return out
 }
