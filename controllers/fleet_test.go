@@ -364,8 +364,14 @@ func (f *fleet) removeAll() {
 	var sets v1alpha1.ClusterSetList
 	f.must(f.client.List(ctx, &sets))
 	for i := range sets.Items {
-		sets.Items[i].Finalizers = nil
-		f.must(client.IgnoreNotFound(f.client.Update(ctx, &sets.Items[i])))
+		set := &sets.Items[i]
+		f.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the broker's last write may arrive after its end
+			if err := f.client.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
+				return client.IgnoreNotFound(err)
+			}
+			set.Finalizers = nil
+			return client.IgnoreNotFound(f.client.Update(ctx, set))
+		}))
 	}
 	for _, o := range []client.Object{&v1alpha1.ClusterSet{}, &v1alpha1.Member{}, &v1alpha1.ExportRecord{},
 		&clusterv1alpha1.Cluster{}, &workv1alpha2.ClusterResourceBinding{}} {
