@@ -133,15 +133,11 @@ func mapEdge(key [2]string, status v1alpha1.ConnectionStatus, rows []connectionR
 			e.Ways = append(e.Ways, row.Cluster+": "+row.Message)
 			continue
 		}
-		t := ui.Tunnel{From: row.Cluster, Gateway: row.Gateway, RemoteGateway: row.RemoteGateway, Status: row.Status,
-			Carries: row.Active, Address: row.Address, NAT: row.NAT, Loss: row.LossPercent, MTU: row.MTU, Message: row.Message}
-		if row.RTT != nil {
-			t.RTT = &row.RTT.Avg
-		}
+		t := mapTunnel(row)
 		e.Tunnels = append(e.Tunnels, t)
 		up := row.Status == string(v1alpha1.ConnectionConnected)
 		impaired = impaired || !up
-		if !row.Active || !up {
+		if !up || !t.Carries && !t.Rounded {
 			continue
 		}
 		if t.RTT != nil && (e.RTT == nil || *t.RTT > *e.RTT) {
@@ -164,6 +160,26 @@ func mapEdge(key [2]string, status v1alpha1.ConnectionStatus, rows []connectionR
 		e.State = ui.Down
 	}
 	return e
+}
+
+func mapTunnel(row connectionRow) ui.Tunnel {
+	t := ui.Tunnel{From: row.Cluster, Gateway: row.Gateway, RemoteGateway: row.RemoteGateway, Status: row.Status,
+		Carries: row.Active, Address: row.Address, NAT: row.NAT, Loss: row.LossPercent, MTU: row.MTU, Message: row.Message}
+	if row.RTT != nil {
+		t.RTT = &row.RTT.Avg
+	}
+	traffic, mark := row.Traffic, ""
+	if c := row.Coarse; c != nil {
+		t.Rounded, t.Loss, traffic, mark = true, &c.LossPercent, c.Traffic, about
+		if c.RTTMicroseconds > 0 {
+			t.RTT = &c.RTTMicroseconds
+		}
+	}
+	if traffic != nil {
+		t.Received = mark + perSecond(traffic.ReceivedBytesPerSecond)
+		t.Sent = mark + perSecond(traffic.SentBytesPerSecond)
+	}
+	return t
 }
 
 func mapServices(f *fleet) []ui.Service {

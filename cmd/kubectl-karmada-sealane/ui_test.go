@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +83,30 @@ func TestAPairIsAsTheWorseOfWhatItsClustersReport(t *testing.T) {
 				t.Errorf("%+v, want %s", m.Edges, c.want)
 			}
 		})
+	}
+}
+
+// TestTheMapHasWhatIsMeasured: of gateways what each tunnel carries, of a member that cannot be asked what it reported.
+func TestTheMapHasWhatIsMeasured(t *testing.T) {
+	s := well()
+	the[*v1alpha1.Gateway](t, s.member("c1"), "c1-gw").Status.Connections[0].Traffic = &v1alpha1.Traffic{
+		ReceivedBytesPerSecond: 1_234_567, SentBytesPerSecond: 987}
+	*s.member("c2") = silent("c2")
+	the[*v1alpha1.Member](t, &s.karmada, "c2").Status.Connections = []v1alpha1.MemberConnection{{Cluster: "c1",
+		Status: v1alpha1.ConnectionConnected, Measured: &v1alpha1.Measurements{RTTMicroseconds: 15_000, LossPercent: 2,
+			Traffic: &v1alpha1.Traffic{ReceivedBytesPerSecond: 1000, SentBytesPerSecond: 1_000_000}}}}
+	e := s.picture().Edges[0]
+	var told []string
+	for _, t := range e.Tunnels {
+		told = append(told, fmt.Sprintf("%s rounded=%t %d us %d%% %s in %s out", t.From, t.Rounded, ptr.Deref(t.RTT, 0),
+			ptr.Deref(t.Loss, 0), t.Received, t.Sent))
+	}
+	want := []string{
+		"c1 rounded=false 1234 us 0% 1.2MB/s in 987B/s out", "c2 rounded=true 15000 us 2% ~1kB/s in ~1MB/s out",
+	}
+	if !slices.Equal(told, want) || ptr.Deref(e.RTT, 0) != 15_000 || ptr.Deref(e.Loss, 0) != 2 {
+		t.Errorf("got %q, the pair %d us, %d%%; want %q, and the worst", told, ptr.Deref(e.RTT, 0),
+			ptr.Deref(e.Loss, 0), want)
 	}
 }
 

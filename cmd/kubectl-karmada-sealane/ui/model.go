@@ -142,8 +142,13 @@ type Tunnel struct {
 	NAT           bool   `json:"nat,omitempty"`
 	RTT           *int64 `json:"rtt,omitempty"`
 	Loss          *int32 `json:"loss,omitempty"`
-	MTU           int32  `json:"mtu,omitempty"`
-	Message       string `json:"message,omitempty"`
+	// Rounded says that RTT and Loss are steps, of a member that could not be asked, and of all its tunnels to the other.
+	Rounded bool `json:"rounded,omitempty"`
+	// Received and Sent are rates, with their unit; "" where none is known.
+	Received string `json:"received,omitempty"`
+	Sent     string `json:"sent,omitempty"`
+	MTU      int32  `json:"mtu,omitempty"`
+	Message  string `json:"message,omitempty"`
 }
 
 // Service is one that is exported, or meant to be.

@@ -27,9 +27,10 @@ function edgeDetails(e, choose) {
   for (const t of e.tunnels || []) {
     const title = t.gateway ? t.from + ": " + t.gateway + " to " + t.remoteGateway : t.from + " reports";
     const part = t.carries ? ", carries" : t.gateway ? ", in reserve" : "";
+    const about = (text) => (t.rounded && text ? "about " : "") + text;
     parts.push(make("h3", {}, title), facts([
-      ["state", t.status + part], ["round trip", milliseconds(t.rtt)],
-      ["loss", percent(t.loss)], ["address", (t.address || "") + (t.nat ? " (NAT)" : "")],
+      ["state", t.status + part], ["round trip", about(milliseconds(t.rtt))], ["loss", about(percent(t.loss))],
+      ["traffic", t.sent ? t.received + " received, " + t.sent + " sent" : ""], ["address", (t.address || "") + (t.nat ? " (NAT)" : "")],
       ["largest packet", t.mtu ? t.mtu + " bytes" : ""], ["says", t.message]]));
   }
   if (!e.tunnels?.length) parts.push(make("p", { class: "hint" }, "Neither cluster reports a tunnel to the other."));
