@@ -148,7 +148,12 @@ func TestOnlyMeasured(t *testing.T) {
 		"unread":          {append([]byte(`{"unknown":1,`), status(slower)[1:]...), nil, true},
 		"not JSON":        {[]byte(`{"measured"`), nil, false},
 		"nothing":         {nil, nil, false},
-		"a spec":          {status(slower), func(w *workv1alpha1.Work) { w.Generation = 2 }, false},
+		"more than are accepted": {status(func(s *v1alpha1.PeeringStatus) {
+			slower(s)
+			s.Connections = append(s.Connections, make([]v1alpha1.MemberConnection, maxConnections)...)
+		}), nil, false},
+		"more than is decoded": {append(status(slower), bytes.Repeat([]byte(" "), maxMeasuredBytes)...), nil, false},
+		"a spec":               {status(slower), func(w *workv1alpha1.Work) { w.Generation = 2 }, false},
 		"a deletion": {status(slower), func(w *workv1alpha1.Work) {
 			w.DeletionTimestamp = ptr.To(metav1.Unix(1, 0))
 		}, false},

@@ -67,8 +67,14 @@ func New(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Propagated records how long a change of exports took to a cluster that imports them.
+// Propagated records how long a change of exports took to a cluster that imports them, if it is still a member: what is
+// dropped by Importers does not come back.
 func (m *Metrics) Propagated(set, importer string, d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, is := slices.BinarySearch(m.importers[set], importer); !is {
+		return
+	}
 	m.propagation.WithLabelValues(set, importer).Observe(d.Seconds())
 }
 
@@ -131,8 +137,8 @@ func (m *Metrics) Forget(set string) {
 	m.pairs.DeletePartialMatch(prometheus.Labels{"clusterset": set})
 	m.rollOut.DeletePartialMatch(prometheus.Labels{"clusterset": set})
 	m.services.DeletePartialMatch(prometheus.Labels{"clusterset": set})
-	m.propagation.DeletePartialMatch(prometheus.Labels{"clusterset": set})
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.propagation.DeletePartialMatch(prometheus.Labels{"clusterset": set})
 	delete(m.importers, set)
 }

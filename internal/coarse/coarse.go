@@ -18,14 +18,14 @@ const (
 	maxRate = 1_000_000_000_000
 )
 
-// rttSteps are six a decade, in microseconds.
-func rttSteps() []int64 { return decades([]int64{10, 15, 20, 30, 50, 70}, leastRTT/10, maxRTT) }
-
-// lossSteps in percent.
-func lossSteps() []int64 { return []int64{0, 2, 5, 10, 20, 30, 50, 70, 100} }
-
-// rateSteps are three a decade, in bytes per second, above nothing.
-func rateSteps() []int64 { return append([]int64{0}, decades([]int64{1, 2, 5}, 1000, maxRate)...) }
+var (
+	// rttSteps are six a decade, in microseconds.
+	rttSteps = decades([]int64{10, 15, 20, 30, 50, 70}, leastRTT/10, maxRTT)
+	// lossSteps in percent.
+	lossSteps = []int64{0, 2, 5, 10, 20, 30, 50, 70, 100}
+	// rateSteps are three a decade, in bytes per second, above nothing.
+	rateSteps = append([]int64{0}, decades([]int64{1, 2, 5}, 1000, maxRate)...)
+)
 
 // decades repeats factors of a unit, each time tenfold, to the last step.
 func decades(factors []int64, unit, last int64) []int64 {
@@ -67,10 +67,10 @@ func Next(last *v1alpha1.Measurements, measured v1alpha1.Measurements) *v1alpha1
 		before = *last
 	}
 	out := &v1alpha1.Measurements{
-		LossPercent: int32(step(lossSteps(), int64(before.LossPercent), int64(measured.LossPercent))),
+		LossPercent: int32(step(lossSteps, int64(before.LossPercent), int64(measured.LossPercent))),
 	}
 	if measured.RTTMicroseconds > 0 {
-		out.RTTMicroseconds = step(rttSteps(), before.RTTMicroseconds, measured.RTTMicroseconds)
+		out.RTTMicroseconds = step(rttSteps, before.RTTMicroseconds, measured.RTTMicroseconds)
 	}
 	if t := measured.Traffic; t != nil {
 		was := v1alpha1.Traffic{ReceivedBytesPerSecond: none, SentBytesPerSecond: none}
@@ -78,8 +78,8 @@ func Next(last *v1alpha1.Measurements, measured v1alpha1.Measurements) *v1alpha1
 			was = *before.Traffic
 		}
 		out.Traffic = &v1alpha1.Traffic{
-			ReceivedBytesPerSecond: step(rateSteps(), was.ReceivedBytesPerSecond, t.ReceivedBytesPerSecond),
-			SentBytesPerSecond:     step(rateSteps(), was.SentBytesPerSecond, t.SentBytesPerSecond),
+			ReceivedBytesPerSecond: step(rateSteps, was.ReceivedBytesPerSecond, t.ReceivedBytesPerSecond),
+			SentBytesPerSecond:     step(rateSteps, was.SentBytesPerSecond, t.SentBytesPerSecond),
 		}
 	}
 	return out

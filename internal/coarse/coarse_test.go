@@ -56,7 +56,7 @@ func TestANoisySeriesMovesAtMostOnce(t *testing.T) {
 		// noise is how far measurements are from their mean, as a share of it.
 		noise float64
 	}{
-		{"round-trip times", rttSteps(), 0.14}, {"rates", rateSteps(), 0.33},
+		{"round-trip times", rttSteps, 0.14}, {"rates", rateSteps, 0.33},
 	} {
 		for mean := float64(s.steps[1]); mean < float64(s.steps[len(s.steps)-1]); mean *= 1.01 {
 			last, moves := step(s.steps, none, int64(mean)), 0
@@ -83,7 +83,7 @@ func TestANoisySeriesMovesAtMostOnce(t *testing.T) {
 					lost++
 				}
 			}
-			next := step(lossSteps(), last, int64(100*lost/probes))
+			next := step(lossSteps, last, int64(100*lost/probes))
 			if next > last {
 				rose++
 			}
@@ -99,7 +99,7 @@ func TestANoisySeriesMovesAtMostOnce(t *testing.T) {
 // TestAStepIsNearWhatWasMeasured: within the neighbours of the true step, whatever came before.
 func TestAStepIsNearWhatWasMeasured(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 100))
-	for name, steps := range map[string][]int64{"rtt": rttSteps(), "loss": lossSteps(), "rate": rateSteps()} {
+	for name, steps := range map[string][]int64{"rtt": rttSteps, "loss": lossSteps, "rate": rateSteps} {
 		if !slices.IsSorted(steps) {
 			t.Fatalf("%s: not sorted: %v", name, steps)
 		}
