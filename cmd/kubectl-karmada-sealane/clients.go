@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"time"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
@@ -16,10 +17,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
@@ -101,11 +105,39 @@ func newAPI(config *rest.Config, contextName string) (*api, error) {
 	config.QPS = -1
 	config.UserAgent = fieldManager
 	config.WarningHandler = rest.NoWarnings{}
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := connectTo(config, scheme)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
 	return &api{Client: c, context: contextName, config: config}, nil
+}
+
+// discoveryTime is how long an API server has for each question of which kinds it serves. These heed no context.
+const discoveryTime = 10 * time.Second
+
+func connectTo(config *rest.Config, scheme *runtime.Scheme) (client.Client, error) {
+	all, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	discovery := *all
+	discovery.Timeout = discoveryTime
+	mapper, err := apiutil.NewDynamicRESTMapper(config, &discovery)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{Scheme: scheme, HTTPClient: all, Mapper: mapper})
+}
+
+// serverVersion is what an API server says of itself.
+func (a *api) serverVersion() (*version.Info, error) {
+	config := rest.CopyConfig(a.config)
+	config.Timeout = discoveryTime
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return d.ServerVersion()
 }
 
 func (o *options) contextNames(file string) []string {

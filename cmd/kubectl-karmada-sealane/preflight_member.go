@@ -13,7 +13,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -47,12 +46,7 @@ func (a *api) memberChecks(ctx context.Context, into *candidate) ([]checked, err
 func (a *api) kubernetesCheck() checked {
 	const name, expected = "kubernetes", "Kubernetes 1.30 or later, for the admission policies that bound a stolen token"
 	unknown := checked{Name: name, Verdict: verdictWarn, Expected: expected, Remedy: "see that /version can be read"}
-	d, err := discovery.NewDiscoveryClientForConfig(a.config)
-	if err != nil {
-		unknown.Found = err.Error()
-		return unknown
-	}
-	info, err := d.ServerVersion()
+	info, err := a.serverVersion()
 	if err != nil {
 		unknown.Found = err.Error()
 		return unknown

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -188,7 +189,7 @@ func (s *snapshot) fleet() *fleet {
 			continue
 		}
 		fm := fleetMember{Member: *m, bundles: s.bundles(m.Name)}
-		if why := p.lacks(everything); why != "" {
+		if why := cmp.Or(p.lacks(everything), p.lacks("Gateway")); why != "" {
 			fm.err = errors.New(why)
 		} else {
 			fm.gateways, fm.services = gatewaysIn(p), servicesIn(p)

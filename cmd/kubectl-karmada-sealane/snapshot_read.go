@@ -20,7 +20,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
@@ -169,11 +168,8 @@ func memberSources() []source {
 // readFrom fills a place. What may not be read, or is not served, is said in unread, and the rest is read all the same.
 func (p *place) readFrom(ctx context.Context, a *api, sources []source) {
 	p.context, p.api = a.context, a
-	d, err := discovery.NewDiscoveryClientForConfig(a.config)
-	if err == nil {
-		if info, err := d.ServerVersion(); err == nil {
-			p.kubernetes = info.GitVersion
-		}
+	if info, err := a.serverVersion(); err == nil {
+		p.kubernetes = info.GitVersion
 	}
 	seen := map[string]bool{}
 	for _, s := range sources {

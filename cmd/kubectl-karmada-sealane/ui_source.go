@@ -106,11 +106,14 @@ func (l *liveMap) snapshot(ctx context.Context) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.fleet().known(l.clusters, l.invocation); err != nil {
-		return nil, err
-	}
 	if err := ctx.Err(); err != nil { // what is missing was not asked for, rather than not answered
 		return nil, fmt.Errorf("read the network: %w", err)
+	}
+	if why := s.karmada.lacks("Member"); why != "" { // nothing is not the same as not known
+		return nil, fmt.Errorf("list the members: %s", why)
+	}
+	if err := s.fleet().known(l.clusters, l.invocation); err != nil {
+		return nil, err
 	}
 	l.remember(s)
 	return s, nil

@@ -21,8 +21,12 @@ import (
 // Program is the browser, of Debian's package of that name.
 const Program = "chromium"
 
-// settle is between two looks at a page.
-const settle = 50 * time.Millisecond
+const (
+	// settle is between two looks at a page.
+	settle = 50 * time.Millisecond
+	// startTime is how long the browser may take to start, pageTime how long it has in all.
+	startTime, pageTime = 2 * time.Minute, 10 * time.Minute
+)
 
 // View is how a page is seen.
 type View struct {
@@ -51,12 +55,14 @@ func Open(t *testing.T, address string, view View) *Page {
 		chromedp.Flag("disable-quic", true), chromedp.Flag("no-first-run", true),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true),
-		chromedp.Flag("force-color-profile", "srgb")}
-	allocated, stop := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
+		chromedp.Flag("force-color-profile", "srgb"), chromedp.WSURLReadTimeout(startTime)}
+	limited, end := context.WithTimeout(context.WithoutCancel(t.Context()), pageTime)
+	allocated, stop := chromedp.NewExecAllocator(limited, options...)
 	ctx, closePage := chromedp.NewContext(allocated)
 	t.Cleanup(func() {
 		closePage()
 		stop()
+		end()
 		// The browser's processes write to it for a moment after its end.
 		for deadline := time.Now().Add(10 * time.Second); os.RemoveAll(profile) != nil && time.Now().Before(deadline); {
 			time.Sleep(settle)

@@ -40,7 +40,7 @@ func (c *Cluster) clean() {
 	list(&c.Pods, name)
 	list(&c.Services, name)
 	list(&c.Global, name)
-	list(&c.Gateways, func(g *Gateway) {
+	few(&c.Gateways, func(g *Gateway) {
 		for _, s := range []*string{&g.Name, &g.HA, &g.Ready, &g.Cable, &g.Key, &g.Version} {
 			name(s)
 		}
@@ -51,7 +51,7 @@ func (c *Cluster) clean() {
 func (e *Edge) clean() {
 	name(&e.A)
 	name(&e.B)
-	list(&e.Ways, text)
+	few(&e.Ways, text)
 	if len(e.Tunnels) > maxTunnels {
 		e.Tunnels = e.Tunnels[:maxTunnels]
 	}
@@ -68,8 +68,8 @@ func (s *Service) clean() {
 		name(t)
 	}
 	text(&s.Policy)
-	list(&s.Ports, name)
-	list(&s.Problems, text)
+	few(&s.Ports, name)
+	few(&s.Problems, text)
 	list(&s.Exports, func(e *Export) {
 		name(&e.Cluster)
 		name(&e.State)
@@ -79,7 +79,7 @@ func (s *Service) clean() {
 	list(&s.Imports, func(i *Import) {
 		name(&i.Cluster)
 		name(&i.Ready)
-		list(&i.IPs, name)
+		few(&i.IPs, name)
 		list(&i.Served, func(s *Serving) { name(&s.Cluster) })
 		text(&i.Message)
 	})

@@ -16,9 +16,10 @@ const (
 	MaxServices = 1000
 	MaxProblems = 500
 	// maxList bounds every list of a cluster, an edge or a service, and maxName and maxText names and texts, in bytes.
-	maxList = 256
-	maxName = 253
-	maxText = 1024
+	// maxFew bounds those that have few entries, or long ones.
+	maxList, maxFew = 256, 16
+	maxName         = 253
+	maxText         = 1024
 	// maxTunnels bounds those of an edge: eight gateways of one cluster to four of the other, from both ends.
 	maxTunnels = 64
 )
@@ -218,6 +219,9 @@ type Step struct {
 
 // Bounded returns the Map sorted, laid out and within its bounds, with texts that are fit to be shown.
 func (m Map) Bounded() Map {
+	// What was given stays as it is: a snapshot is read by others meanwhile.
+	m.Clusters, m.Edges = slices.Clone(m.Clusters), slices.Clone(m.Edges)
+	m.Services, m.Problems = slices.Clone(m.Services), slices.Clone(m.Problems)
 	m.sort()
 	keep(&m.Clusters, MaxClusters, &m.Left.Clusters)
 	keep(&m.Services, MaxServices, &m.Left.Services)
@@ -294,11 +298,13 @@ func name(s *string) { *s = clip.Text(clip.Line(*s), maxName) }
 
 func text(s *string) { *s = clip.Text(clip.Line(*s), maxText) }
 
-// list cuts a list, and makes each of it fit.
-func list[T any](items *[]T, each func(*T)) {
-	if len(*items) > maxList {
-		*items = (*items)[:maxList]
-	}
+// list and few cut a list, of which they make a copy, and make each of it fit.
+func list[T any](items *[]T, each func(*T)) { cut(items, maxList, each) }
+
+func few[T any](items *[]T, each func(*T)) { cut(items, maxFew, each) }
+
+func cut[T any](items *[]T, most int, each func(*T)) {
+	*items = slices.Clone((*items)[:min(len(*items), most)])
 	for i := range *items {
 		each(&(*items)[i])
 	}

@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -137,9 +136,8 @@ func (s *Server) refused(r *http.Request) (int, string) {
 
 // own says whether a Host is this server.
 func (s *Server) own(host string) bool {
-	address := s.listener.Addr().String()
-	port := strconv.Itoa(int(netip.MustParseAddrPort(address).Port()))
-	return host == address || host == "localhost:"+port
+	// And not as localhost: another user may listen on that port of the other loopback address.
+	return host == s.listener.Addr().String()
 }
 
 // knows says whether a request has the token: a page in its address, what the page asks for in a header, which other
@@ -198,6 +196,7 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	case s.explaining <- struct{}{}:
 		defer func() { <-s.explaining }()
 	case <-ctx.Done():
+		http.Error(w, "another packet is still followed; try again", http.StatusServiceUnavailable)
 		return
 	}
 	e, err := s.source.Explain(ctx, strings.TrimSpace(from), strings.TrimSpace(to))

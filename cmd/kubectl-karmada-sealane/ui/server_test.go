@@ -118,7 +118,7 @@ func TestWhoIsAnswered(t *testing.T) {
 	}{
 		{"GET", "/?token=" + token, nil, 200},
 		{"HEAD", "/?token=" + token, nil, 200},
-		{"GET", "/?token=" + token, host("localhost:" + port), 200},
+		{"GET", "/?token=" + token, host("localhost:" + port), 421},
 		{"GET", "/", nil, 403},
 		{"GET", "/?token=", nil, 403},
 		{"GET", "/?token=another", nil, 403},

@@ -122,12 +122,14 @@ function drawCluster(graph, used, c, choose, chosen) {
   place(button, c.x, c.y);
 }
 
-const grid = { names: "", cells: new Map(), row: 0, column: 1 };
+const grid = { shape: "", cells: new Map(), row: 0, column: 1 };
 
-// drawMatrix makes the table anew where clusters come or go; otherwise only cells that differ are touched.
+// drawMatrix makes the table anew where clusters or pairs come or go; otherwise only cells that differ are touched.
 function drawMatrix(map, choose, chosen) {
   const names = map.clusters.map((c) => c.name);
-  if (grid.names !== JSON.stringify(names)) buildMatrix(names, map.edges, choose);
+  const shape = JSON.stringify([names, map.edges.map(edgeKey)]);
+  if (grid.shape !== shape) buildMatrix(names, map.edges, choose);
+  grid.shape = shape;
   for (const e of map.edges) {
     for (const button of grid.cells.get(edgeKey(e)) || []) {
       const text = edgeText(e), pressed = String(chosen?.key === edgeKey(e));
@@ -142,7 +144,6 @@ function drawMatrix(map, choose, chosen) {
 }
 
 function buildMatrix(names, edges, choose) {
-  grid.names = JSON.stringify(names);
   grid.cells = new Map();
   const known = new Set(edges.map(edgeKey));
   const table = make("table", { role: "grid", "aria-label": "State of each pair of clusters" },
