@@ -37,6 +37,19 @@ const (
 	ReasonKeptLastGood = "KeptLastGood"
 )
 
+// MemberRefused says whether a member is not accepted, by its condition MemberAccepted, for a reason that needs a
+// person. The other reasons pass by themselves.
+func MemberRefused(accepted *metav1.Condition) bool {
+	if accepted == nil || accepted.Status == metav1.ConditionTrue {
+		return false
+	}
+	switch accepted.Reason {
+	case "", ReasonAccepted, ReasonWaitingForFacts, ReasonGlobalCIDRRecorded:
+		return false
+	}
+	return true
+}
+
 // Reasons of MemberReported.
 const (
 	// ReasonReported: the member has answered the current revision.

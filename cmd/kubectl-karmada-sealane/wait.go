@@ -68,7 +68,7 @@ func memberReaches(m *v1alpha1.Member, last string) readiness {
 		if c == nil {
 			return r
 		}
-		r.refused = stage.condition == v1alpha1.MemberAccepted && final(c.Reason)
+		r.refused = stage.condition == v1alpha1.MemberAccepted && v1alpha1.MemberRefused(c)
 		if r.refused {
 			r.text = "refused"
 		}
@@ -79,11 +79,6 @@ func memberReaches(m *v1alpha1.Member, last string) readiness {
 	}
 	r.ready = true
 	return r
-}
-
-// final reasons of a refusal need a person.
-func final(reason string) bool {
-	return reason != v1alpha1.ReasonAccepted && reason != v1alpha1.ReasonWaitingForFacts && reason != ""
 }
 
 // waitConnected waits until the members of a ClusterSet, or those of them that only names, are connected.

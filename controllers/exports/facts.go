@@ -68,7 +68,7 @@ func (f *Facts) excluded() string {
 		return fmt.Sprintf("the cluster is leaving ClusterSet %s", f.Member.Spec.ClusterSet)
 	}
 	c := meta.FindStatusCondition(f.Member.Status.Conditions, v1alpha1.MemberAccepted)
-	if c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonWaitingForFacts {
+	if v1alpha1.MemberRefused(c) {
 		return "the cluster is not accepted in its ClusterSet: " + c.Message
 	}
 	return ""

@@ -54,6 +54,8 @@ func TestEveryClusterSaysWhyItHasNotExported(t *testing.T) {
 			"not accepted in its ClusterSet: 10.1.0.0/16 is c1's"},
 		"member not reporting": {accepted("False", v1alpha1.ReasonWaitingForFacts, "wait"), " False/Pending",
 			"agent has not reported"},
+		"member about to be accepted": {accepted("False", v1alpha1.ReasonGlobalCIDRRecorded, "wait"), " False/Pending",
+			"agent has not reported"},
 		"not reachable": {func(f *Facts) { f.Cluster.Status.Conditions = nil }, " False/Pending",
 			"cannot reach the cluster"},
 		"no CRDs": {func(f *Facts) { f.Cluster.Status.APIEnablements = nil }, " False/Pending",
