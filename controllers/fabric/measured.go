@@ -27,8 +27,8 @@ import (
 // nothing is new but what members say to have measured: whatever they say, and however often.
 const measuredPace = 10 * time.Second
 
-// maxMeasuredBytes bounds what is decoded for each event to tell whether it has to wait: about twice what a member of a
-// fleet of a hundred reports. What is longer is looked at with the next decision.
+// maxMeasuredBytes bounds what is decoded for each event to tell whether it has to wait. What is longer does not
+// wait, and is decoded once for each decision.
 const maxMeasuredBytes = 128 << 10
 
 // measured is what a member says to have measured of its connection to another; nil if it says nothing, or what cannot
