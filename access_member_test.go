@@ -247,6 +247,7 @@ func TestClusterTokenWritesWhatSealaneOwns(t *testing.T) {
 			},
 		})
 	})
+	t.Run("Events", func(t *testing.T) { testEventWrites(t, agent) })
 	t.Run("Services", func(t *testing.T) { testServiceWrites(t, agent, users, taken) })
 	t.Run("EndpointSlices", func(t *testing.T) { testSliceWrites(t, admin, agent, usersSlice) })
 	t.Run("ServiceImports", func(t *testing.T) { testImportWrites(t, admin, agent) })
@@ -269,6 +270,31 @@ func TestClusterTokenWritesWhatSealaneOwns(t *testing.T) {
 			"the spec of the Peering", noRight,
 			patch(t, peering, `{"spec":{"phase":"Leaving"}}`),
 		},
+	})
+}
+
+func testEventWrites(t *testing.T, agent client.Client) {
+	event := func(namespace, component, kind string) *corev1.Event {
+		return &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, GenerateName: "web."},
+			InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: namespace, Name: "web"},
+			Source:         corev1.EventSource{Component: component},
+			Type:           corev1.EventTypeNormal, Reason: "Exported",
+		}
+	}
+	const own = "sealane-cluster-agent"
+	told := event("default", own, "ServiceExport")
+	told.Name = "web.1"
+	expect(t, agent, []write{
+		{"of an export", done, creates(t, told)},
+		{"of that, once more", done, patch(t, told, `{"count":2}`)},
+		{"of an import", done, creates(t, event("default", own, "ServiceImport"))},
+		{"of the cluster's DNS", done, creates(t, event("kube-system", own, "ConfigMap"))},
+		{"of its Lease", done, creates(t, event(v1alpha1.Namespace, "n1_0123", "Lease"))},
+		{"in the name of the kubelet", byPolicy, creates(t, event("default", "kubelet", "ServiceExport"))},
+		{"that becomes the kubelet's", byPolicy, patch(t, told, `{"source":{"component":"kubelet"}}`)},
+		{"of a pod", byPolicy, creates(t, event("default", own, "Pod"))},
+		{"an event's end", noRight, deletes(t, told)},
 	})
 }
 

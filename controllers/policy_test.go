@@ -208,4 +208,16 @@ func TestServicePolicySaysWhetherItIsInForce(t *testing.T) {
 	is("True/Accepted")
 	f.export("c1")
 	is("False/NoExport")
+	want := "UnknownCluster NoExport Accepted Invalid Accepted NoExport"
+	f.eventually("events tell of each: "+want, func() bool {
+		var events corev1.EventList
+		f.must(f.client.List(t.Context(), &events, client.InNamespace("sample")))
+		told := map[string]int{}
+		for _, e := range events.Items {
+			if e.InvolvedObject.Kind == "ServicePolicy" && e.InvolvedObject.Name == "web" {
+				told[e.Reason] += int(max(e.Count, 1))
+			}
+		}
+		return told["UnknownCluster"] == 1 && told["NoExport"] >= 2 && told["Accepted"] >= 2 && told["Invalid"] >= 1
+	})
 }

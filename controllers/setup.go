@@ -29,6 +29,7 @@ import (
 
 	"github.com/sealane-io/sealane"
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/conditions"
 	"github.com/sealane-io/sealane/controllers/exports"
 	"github.com/sealane-io/sealane/controllers/fabric"
 	"github.com/sealane-io/sealane/controllers/membership"
@@ -114,6 +115,7 @@ func Setup(mgr ctrl.Manager, registry prometheus.Registerer) error {
 	works := propagation.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
 	events := mgr.GetEventRecorderFor("sealane-controller")
 	said, problems := new(verdicts.Reader), services.NewProblemIndex()
+	conditions := conditions.Writer{Client: mgr.GetClient(), Events: events, Now: time.Now}
 	templates, err := installation.Templates(sealane.Artifacts, installation.Images{})
 	if err != nil {
 		return err
@@ -122,8 +124,8 @@ func Setup(mgr ctrl.Manager, registry prometheus.Registerer) error {
 		"membership": &membership.Reconciler{Client: mgr.GetClient(), Events: events, Templates: templates},
 		"fabric": &fabric.Reconciler{Client: mgr.GetClient(), Works: works, Events: events, Metrics: m, Others: problems,
 			Changed: problems.Changed, Now: time.Now},
-		"exports":  &exports.Reconciler{Client: mgr.GetClient(), Verdicts: said, Now: time.Now},
-		"policies": &policies.Reconciler{Client: mgr.GetClient(), Verdicts: said, Now: time.Now},
+		"exports":  &exports.Reconciler{Client: mgr.GetClient(), Verdicts: said, Conditions: conditions},
+		"policies": &policies.Reconciler{Client: mgr.GetClient(), Verdicts: said, Conditions: conditions},
 		"services": &services.Reconciler{Client: mgr.GetClient(), Works: works, Metrics: m, Problems: problems,
 			Now: time.Now},
 	} {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	networkingv1alpha1 "github.com/karmada-io/karmada/pkg/apis/networking/v1alpha1"
@@ -34,10 +33,9 @@ const (
 
 // Reconciler keeps the conditions of the ServiceExports on the Karmada API.
 type Reconciler struct {
-	Client   client.Client
-	Verdicts *verdicts.Reader
-	// Now is the clock.
-	Now func() time.Time
+	Client     client.Client
+	Verdicts   *verdicts.Reader
+	Conditions conditions.Writer
 }
 
 // Reconcile brings the conditions of one ServiceExport up to date.
@@ -61,7 +59,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	updated := export.DeepCopy()
-	return conditions.Write(ctx, r.Client, &export, updated, &updated.Status.Conditions, r.Now(), want...)
+	return r.Conditions.Write(ctx, &export, updated, &updated.Status.Conditions, want...)
 }
 
 // gather reads what is known of an export in the clusters that it is scheduled to and, where there are none,

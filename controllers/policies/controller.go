@@ -7,7 +7,6 @@ package policies
 import (
 	"context"
 	"fmt"
-	"time"
 
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,10 +27,9 @@ import (
 
 // Reconciler keeps the condition of ServicePolicies.
 type Reconciler struct {
-	Client   client.Client
-	Verdicts *verdicts.Reader
-	// Now is the clock.
-	Now func() time.Time
+	Client     client.Client
+	Verdicts   *verdicts.Reader
+	Conditions conditions.Writer
 }
 
 // Reconcile brings the condition of one policy up to date.
@@ -46,8 +44,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	updated := policy.DeepCopy()
 	updated.Status.Choice, updated.Status.Importers = policy.Spec.Choice.Text(), policy.Spec.Importers.Text()
-	return conditions.Write(ctx, r.Client, &policy, updated, &updated.Status.Conditions, r.Now(),
-		Accept(&policy, members, exporters))
+	return r.Conditions.Write(ctx, &policy, updated, &updated.Status.Conditions, Accept(&policy, members, exporters))
 }
 
 // gather returns the members of all ClusterSets, and those that export a policy's service.

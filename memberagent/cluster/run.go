@@ -42,6 +42,9 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/nodenetworks"
 )
 
+// component that Events come from. The admission policy of the cluster agent's token knows it.
+const component = "sealane-cluster-agent"
+
 // LeaseName is the name of the leader election's Lease.
 const LeaseName = "sealane-cluster-agent"
 
@@ -220,7 +223,8 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 	counters, limited := newMetrics(), served == mcscrds.V1Alpha1
 	cached := m.GetClient()
 	found := discovery.New(cached, live)
-	dns := &clusterdns.Reconciler{Client: cached, Live: live, Now: time.Now, Wiring: clusterdns.Wiring{
+	events := m.GetEventRecorderFor(component)
+	dns := &clusterdns.Reconciler{Client: cached, Live: live, Events: events, Now: time.Now, Wiring: clusterdns.Wiring{
 		ConfigMap: o.Corefile, Service: o.DNS, ClusterDomain: o.ClusterDomain, Nameserver: o.Nameserver,
 	}}
 	routed, underlay := nodenetworks.NewState(), hijack.NewState()
@@ -234,15 +238,15 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 		}, NodeAgents: func(ctx context.Context) (map[string]gateways.NodeAgent, error) {
 			return mailbox.Agents(ctx, cached)
 		}, Now: time.Now},
-		&gateways.Silence{Client: cached, Live: live, Now: time.Now},
-		&exports.Reconciler{Client: cached, WithoutGeneration: limited},
+		&gateways.Silence{Client: cached, Live: live, Events: events, Now: time.Now},
+		&exports.Reconciler{Client: cached, Events: events, WithoutGeneration: limited},
 		&globalips.Reconciler{Client: cached, Live: live, Now: time.Now},
 		&globalegress.Reconciler{Client: cached, Live: live, Now: time.Now},
 		&nodenetworks.Reconciler{Client: cached, Ranges: found.OnNodes, State: routed, Now: time.Now},
 		&hijack.Reconciler{Client: cached, Live: live, Find: found.Find, State: underlay},
 		reach,
 		&imports.Reconciler{Client: cached, Families: found.Families, Reachability: reach, Limited: limited,
-			Refusals: refusals, Written: counters.changed},
+			Refusals: refusals, Events: events, Written: counters.changed},
 		dns,
 		&mailbox.Bundles{Client: cached, Refusals: refusals, Limited: limited, Written: counters.reported("Bundle")},
 		&mailbox.Peering{Client: cached, Live: live, Discovery: found, DNS: dns.State(), Routed: routed, Underlay: underlay,

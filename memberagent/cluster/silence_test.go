@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/reach"
+	"github.com/sealane-io/sealane/memberagent/cluster/gateways"
 )
 
 // beat renews the Lease of the gateway node-a until the function that it returns is called.
@@ -101,6 +102,7 @@ func TestAGatewayWhoseAgentIsSilentIsUnknown(t *testing.T) {
 	defer m.beat()()
 	t.Logf("connected %v after the first sign of life", m.connection("heard again", "[c2 Connected ]"))
 	m.eventually("the mark is gone", unmarked)
+	m.tells("Gateway", "default", "node-a", "Warning "+gateways.EventSilent, "Normal "+gateways.EventHeard)
 }
 
 func (m *member) peeringVersion() string {

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/transitions"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
@@ -46,6 +48,7 @@ type Reconciler struct {
 	// Client reads caches, Live the API server.
 	client.Client
 	Live   client.Client
+	Events record.EventRecorder
 	Wiring Wiring
 	Now    func() time.Time
 
@@ -123,10 +126,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	return ctrl.Result{RequeueAfter: lookAgain}, nil
 }
 
+// Reasons of Events on what configures the cluster's DNS.
+const (
+	EventForwarding = "ForwardingClusterSet"
+	EventRepaired   = "ForwardingRepaired"
+	EventRemoved    = "ForwardingRemoved"
+)
+
+// say tells people what was done to an object that is theirs.
+func (r *Reconciler) say(o client.Object, reason, message string) {
+	transitions.Say(r.Events, o, corev1.EventTypeNormal, reason, message)
+}
+
 // change one object, or say why not.
 func (r *Reconciler) change(ctx context.Context, p *Plan, c *Change) (*metav1.Condition, error) {
 	removal := p.leaving || c.Off
 	text := p.forward.byHand("")
+	undone := r.putBack.undone(c.Have, text)
 	if !removal {
 		if since := r.putBack.found(c.Have, text, r.Now()); !since.IsZero() {
 			refused := no(ReasonPutBack, "%s was put back %d times since %s by %s; Sealane leaves it alone. Where it is "+
@@ -145,9 +161,17 @@ func (r *Reconciler) change(ctx context.Context, p *Plan, c *Change) (*metav1.Co
 	if err != nil {
 		return nil, fmt.Errorf("change %s: %w", c.What, err)
 	}
-	if !removal {
-		r.putBack.note(written, text)
+	switch {
+	case removal:
+		r.say(written, EventRemoved, "what forwarded the clusterset's names is removed")
+		return nil, nil
+	case undone:
+		r.say(written, EventRepaired, fmt.Sprintf("somebody had undone it: the clusterset's names are forwarded to %s again",
+			p.forward.To))
+	default:
+		r.say(written, EventForwarding, fmt.Sprintf("the clusterset's names are forwarded to %s", p.forward.To))
 	}
+	r.putBack.note(written, text)
 	return nil, nil
 }
 

@@ -41,12 +41,17 @@ func nameOf(o client.Object) string {
 	return o.GetObjectKind().GroupVersionKind().Kind + client.ObjectKeyFromObject(o).String()
 }
 
+// undone says whether an object that is not as it should be was, when it was last written.
+func (p *putBack) undone(o client.Object, forward string) bool {
+	return p.wrote[nameOf(o)] == written{o.GetUID(), forward}
+}
+
 // found notes that an object is not as it should be, and returns since when it was put back as often as is borne; zero
 // where it may be written.
 func (p *putBack) found(o client.Object, forward string, now time.Time) time.Time {
 	name := nameOf(o)
 	recent := slices.DeleteFunc(p.times[name], func(t time.Time) bool { return now.Sub(t) > putBackWindow })
-	if p.wrote[name] == (written{o.GetUID(), forward}) {
+	if p.undone(o, forward) {
 		recent = append(recent, now)
 		delete(p.wrote, name)
 	}

@@ -9,8 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,12 +25,14 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/raced"
+	"github.com/sealane-io/sealane/internal/transitions"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
 )
 
 // Reconciler keeps the conditions of ServiceExports.
 type Reconciler struct {
 	client.Client
+	Events record.EventRecorder
 	// WithoutGeneration is set where only v1alpha1 is served: there, an observedGeneration is dropped
 	// by the API server, and would look like a difference for ever.
 	WithoutGeneration bool
@@ -148,8 +152,11 @@ func (r *Reconciler) write(ctx context.Context, export *mcs.ServiceExport, want 
 	changed := export.DeepCopy()
 	changed.Status.Conditions = want
 	patch := client.MergeFromWithOptions(export, client.MergeFromWithOptimisticLock{})
-	if err := r.Status().Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
+	if err := r.Status().Patch(ctx, changed, patch); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("write the conditions of ServiceExport %s: %w", client.ObjectKeyFromObject(export), err)
 	}
+	transitions.Tell(r.Events, changed, export.Status.Conditions, want)
 	return nil
 }

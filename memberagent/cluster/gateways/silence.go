@@ -10,9 +10,11 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -84,11 +86,18 @@ func (h *Hearing) Answered(renewed time.Time, err error, now time.Time) {
 	}
 }
 
+// Reasons of Events on a Gateway.
+const (
+	EventSilent = "NodeAgentSilent"
+	EventHeard  = "NodeAgentHeard"
+)
+
 // Silence says in the status of a Gateway since when its node agent is silent.
 type Silence struct {
 	client.Client
 	// Live reads what is not cached.
-	Live client.Reader
+	Live   client.Reader
+	Events record.EventRecorder
 	// Now is the clock.
 	Now func() time.Time
 
@@ -192,8 +201,12 @@ func (r *Silence) mark(ctx context.Context, g *v1alpha1.Gateway, since *metav1.T
 	}
 	if since == nil {
 		log.FromContext(ctx).Info("the node agent is heard of again", "gateway", g.Name)
+		r.Events.Event(g, corev1.EventTypeNormal, EventHeard, "the gateway's node agent is heard of again")
 		return nil
 	}
+	r.Events.Eventf(g, corev1.EventTypeWarning, EventSilent, "nothing is heard of the gateway's node agent since %s: "+
+		"what its Gateway reports is unknown",
+		since.UTC().Format(time.RFC3339))
 	log.FromContext(ctx).Info("the node agent is silent: what its gateway reports is unknown", "gateway", g.Name,
 		"since", since.UTC().Format(time.RFC3339))
 	return nil

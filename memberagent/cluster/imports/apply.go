@@ -22,6 +22,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/transitions"
 )
 
 // Objects are created and updated whole rather than applied: an apply would leave in place what somebody
@@ -264,10 +265,12 @@ func (r *Reconciler) applyImportStatus(ctx context.Context, have *mcs.ServiceImp
 	if equality.Semantic.DeepEqual(have.Status, want.Status) {
 		return nil
 	}
+	told := slices.Clone(want.Status.Conditions)
 	if err := r.Status().Patch(ctx, want, client.MergeFrom(have)); err != nil {
 		return fmt.Errorf("write the status of ServiceImport %s: %w", client.ObjectKeyFromObject(have), err)
 	}
 	r.Written("ServiceImport", "status")
+	transitions.Tell(r.Events, want, have.Status.Conditions, told)
 	return nil
 }
 

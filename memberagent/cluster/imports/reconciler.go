@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -33,10 +34,12 @@ type Reconciler struct {
 	Limited bool
 	// Refusals are told what the API server refuses.
 	Refusals *Refusals
+	Events   record.EventRecorder
 	// Written is called for each object written.
 	Written func(kind, operation string)
 
-	own own
+	own       own
+	announced announced
 	// dropsNodeHints is set once the API server has dropped hints for nodes, a field that it may not know.
 	dropsNodeHints atomic.Bool
 }
@@ -47,6 +50,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || in == nil {
 		if err == nil {
 			r.Refusals.set(req.NamespacedName, Verdict{})
+			r.announced.forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, err
 	}
@@ -63,6 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	r.Refusals.set(req.NamespacedName, Verdict{})
+	r.announce(in, &decision)
 	return ctrl.Result{RequeueAfter: decision.Again}, nil
 }
 
