@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
@@ -13,9 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/version"
@@ -36,7 +33,9 @@ type install struct {
 	clusterSet string
 	wait       bool
 	// render says for which API server the objects are printed, renderKarmada or renderHost; empty applies them.
-	render     string
+	render string
+	// outputDir is where they are written to instead, as a base for kustomize; empty prints them.
+	outputDir  string
 	controller controller
 }
 
@@ -56,7 +55,8 @@ existing ClusterSet is never changed.
 
 --render prints what would be applied on the Karmada API, in that order, for GitOps, and asks no API server;
 --render=host prints the controller with its rights on the host. The ClusterSet, which is yours, the policies of the
-members' workloads, which the controller edits, and the controller's credential are part of neither.`,
+members' workloads, which the controller edits, and the controller's credential are part of neither. With --output-dir
+they are written to a directory, as a base for kustomize.`,
 		Example: `  # every cluster of Karmada, the controller in the cluster of context karmada-host
   ` + o.invocation + ` install --karmada-context karmada-apiserver --host-context karmada-host
 
@@ -73,66 +73,14 @@ members' workloads, which the controller edits, and the controller's credential 
 	f.StringVar(&in.render, "render", "",
 		"print the objects for an API server instead of applying them: karmada, or host for the cluster that hosts Karmada")
 	f.Lookup("render").NoOptDefVal = renderKarmada
+	f.StringVar(&in.outputDir, "output-dir", "",
+		"with --render: write the objects to this directory, with a kustomization.yaml, instead of printing them")
 	in.controller.addFlags(f)
 	return cmd
 }
 
-// Values of --render: the API servers that objects are for.
-const (
-	renderKarmada = "karmada"
-	renderHost    = "host"
-)
-
-// renderObjects prints what install applies on one API server, in the order in which it does, each object once.
-func (in *install) renderObjects() error {
-	objects, err := in.rendered()
-	if err != nil {
-		return err
-	}
-	seen := map[string]bool{}
-	for _, object := range objects {
-		if seen[describe(object)] {
-			continue
-		}
-		seen[describe(object)] = true
-		text, err := yaml.Marshal(object.Object)
-		if err != nil {
-			return fmt.Errorf("render %s: %w", describe(object), err)
-		}
-		if _, err := fmt.Fprintf(in.Out, "---\n%s", text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// rendered are the objects of an API server, in the order to apply them.
-func (in *install) rendered() ([]*unstructured.Unstructured, error) {
-	switch in.render {
-	case renderHost:
-		return in.controller.renderedOnHost()
-	case renderKarmada:
-	default:
-		return nil, &finding{expected: "--render=" + renderKarmada + " or --render=" + renderHost,
-			found: fmt.Sprintf("%q", in.render), remedy: "choose one of the two"}
-	}
-	own, err := crds()
-	if err != nil {
-		return nil, err
-	}
-	templates, err := in.controller.bundle()
-	if err != nil {
-		return nil, err
-	}
-	identity, err := manifests("artifacts/controller/karmada.yaml")
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat(own, templates, identity), nil
-}
-
 func (in *install) run(ctx context.Context) error {
-	if in.render != "" {
+	if in.render != "" || in.outputDir != "" {
 		return in.renderObjects()
 	}
 	if err := in.controller.checkMode(); err != nil {

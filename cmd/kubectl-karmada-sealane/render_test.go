@@ -5,9 +5,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,6 +21,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -94,6 +100,99 @@ func TestRenderRefusesAnotherAPIServer(t *testing.T) {
 	if !bytes.Contains(out.Bytes(), []byte("--render=karmada or --render=host")) {
 		t.Errorf("printed %s", out.String())
 	}
+}
+
+// TestKustomizeBuildsWhatIsRendered, also with an overlay, and again over what an earlier version wrote.
+func TestKustomizeBuildsWhatIsRendered(t *testing.T) {
+	dir := t.TempDir()
+	for _, to := range []string{"--render", "--render=host"} {
+		want := map[string]map[string]any{}
+		for _, o := range rendered(t, to) {
+			want[describe(o)] = o.Object
+		}
+		base := filepath.Join(dir, to, "base")
+		for range 2 {
+			if out, code := installs("install", to, "--output-dir="+base); code != 0 {
+				t.Fatalf("exit code %d: %s", code, out)
+			}
+			old := []byte(baseMark + "resources: [left.yaml]\n")
+			if files, _ := os.ReadDir(base); len(files) != 2 {
+				t.Errorf("files: %v", files)
+			}
+			if err := os.WriteFile(filepath.Join(base, baseKustomization), old, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out, code := installs("install", to, "--output-dir="+base); code != 0 {
+			t.Fatalf("exit code %d: %s", code, out)
+		}
+		overlay := filepath.Join(dir, to, "overlay")
+		if err := errors.Join(os.Mkdir(overlay, 0o700), os.WriteFile(filepath.Join(overlay, baseKustomization),
+			[]byte("resources: [../base]\ncommonAnnotations: {team: network}\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		adapted := built(t, overlay)
+		if len(adapted) != len(want) || len(want) < 5 {
+			t.Errorf("%s: built %d objects of %d", to, len(adapted), len(want))
+		}
+		for _, got := range adapted {
+			if got.GetAnnotations()["team"] != "network" {
+				t.Errorf("%s lacks what the overlay adds", describe(got))
+			}
+		}
+		for _, got := range built(t, base) {
+			if !reflect.DeepEqual(got.Object, want[describe(got)]) {
+				t.Errorf("%s\nbuilt    %v\nrendered %v", describe(got), got.Object, want[describe(got)])
+			}
+		}
+	}
+}
+
+// TestABaseOfSomebodysOwnStays as it is.
+func TestABaseOfSomebodysOwnStays(t *testing.T) {
+	dir := t.TempDir()
+	own := filepath.Join(dir, baseKustomization)
+	if err := os.WriteFile(own, []byte("resources: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, code := installs("install", "--render", "--output-dir="+dir)
+	if code == 0 || !strings.Contains(out, "name another directory") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	files, err := os.ReadDir(dir)
+	text, _ := os.ReadFile(own)
+	if err != nil || len(files) != 1 || string(text) != "resources: []\n" {
+		t.Errorf("found %v, %q, %v", files, text, err)
+	}
+	if out, code := installs("install", "--output-dir="+dir); code == 0 || !strings.Contains(out, "add --render") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// built are the objects that kustomize makes of a directory.
+func built(t *testing.T, dir string) []*unstructured.Unstructured {
+	t.Helper()
+	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := made.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// installs runs a command line that asks no API server.
+func installs(args ...string) (string, int) {
+	var out bytes.Buffer
+	code := run(append([]string{"kubectl-karmada-sealane"}, args...),
+		genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})
+	return out.String(), code
 }
 
 // rendered are the objects that install prints, asking no API server.
