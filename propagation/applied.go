@@ -3,6 +3,8 @@
 package propagation
 
 import (
+	"slices"
+
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	"github.com/karmada-io/karmada/pkg/util/names"
 
@@ -28,4 +30,16 @@ func Applied(binding *workv1alpha2.ClusterResourceBinding, cluster string) bool 
 		}
 	}
 	return false
+}
+
+// AppliedBy names the clusters that have applied what a binding carries, sorted.
+func AppliedBy(binding *workv1alpha2.ClusterResourceBinding) []string {
+	var clusters []string
+	for _, item := range binding.Status.AggregatedStatus {
+		if item.Applied {
+			clusters = append(clusters, item.ClusterName)
+		}
+	}
+	slices.Sort(clusters)
+	return clusters
 }

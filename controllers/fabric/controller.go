@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -308,13 +307,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&workv1alpha1.Work{}, r.ofPeerings()).
 		Watches(&clusterv1alpha1.Cluster{}, fleet.ToSet(func(ctx context.Context, o client.Object) []string {
 			return fleet.SetOf(ctx, r.Client, o.GetName())
-		})).
+		}), builder.WithPredicates(fleet.Decisive())).
 		WatchesRawSource(source.Channel(r.Changed, &handler.EnqueueRequestForObject{})).
-		Watches(&workv1alpha2.ClusterResourceBinding{}, fleet.ToSet(func(ctx context.Context, o client.Object) []string {
-			if !slices.Contains(propagation.WireBindings(), o.GetName()) {
-				return nil
-			}
+		Watches(&workv1alpha2.ClusterResourceBinding{}, fleet.ToSet(func(ctx context.Context, _ client.Object) []string {
 			return fleet.Sets(ctx, r.Client)
-		})).
+		}), builder.WithPredicates(fleet.Wire())).
 		Complete(raced.Reconciler(r))
 }

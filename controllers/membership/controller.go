@@ -281,17 +281,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("membership").
 		Watches(&v1alpha1.ClusterSet{}, fleet.ToSet(one)).
 		Watches(&v1alpha1.Member{}, fleet.ToSet(one), builder.WithPredicates(fleet.Unmeasured())).
-		Watches(&clusterv1alpha1.Cluster{}, fleet.ToSet(one)).
+		Watches(&clusterv1alpha1.Cluster{}, fleet.ToSet(one), builder.WithPredicates(fleet.Decisive())).
 		Watches(&policyv1alpha1.ClusterPropagationPolicy{}, fleet.ToSet(one), builder.WithPredicates(
 			predicate.NewPredicateFuncs(func(o client.Object) bool {
 				return o.GetName() == installation.PolicyName || o.GetName() == installation.CRDPolicyName
 			}), predicate.GenerationChangedPredicate{})).
-		Watches(&workv1alpha2.ClusterResourceBinding{}, fleet.ToSet(func(_ context.Context, o client.Object) []string {
-			if !slices.Contains(propagation.WireBindings(), o.GetName()) {
-				return nil
-			}
-			return []string{"all"}
-		})).
+		Watches(&workv1alpha2.ClusterResourceBinding{}, fleet.ToSet(one), builder.WithPredicates(fleet.Wire())).
 		Watches(&workv1alpha1.Work{}, fleet.ToSet(func(ctx context.Context, o client.Object) []string {
 			var m v1alpha1.Member
 			err := r.Client.Get(ctx, client.ObjectKey{Name: propagation.ClusterOf(o)}, &m)

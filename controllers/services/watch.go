@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"time"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	networkingv1alpha1 "github.com/karmada-io/karmada/pkg/apis/networking/v1alpha1"
@@ -14,6 +15,7 @@ import (
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,7 +46,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&workv1alpha1.Work{}, toShards(r.shardsOfWork)).
 		Watches(&workv1alpha2.ClusterResourceBinding{}, toShards(func(ctx context.Context, _ client.Object) []Shard {
 			return all(ctx, fleet.Sets(ctx, r.Client)...)
-		})).
+		}), builder.WithPredicates(fleet.Wire())).
 		Watches(&workv1alpha2.ResourceBinding{}, toShards(r.shardsOfBinding),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.ServicePolicy{}, toShards(r.shardsOfService),
@@ -55,7 +57,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1alpha1.Cluster{}, toShards(r.shardsOfCluster),
 			builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&clusterv1alpha1.Cluster{}, toShards(func(ctx context.Context, o client.Object) []Shard {
+		Watches(&clusterv1alpha1.Cluster{}, paced(func(ctx context.Context, o client.Object) []Shard {
 			return all(ctx, fleet.SetOf(ctx, r.Client, o.GetName())...)
 		}), builder.WithPredicates(turned())).
 		Complete(raced.Reconciler(reconcile.TypedFunc[Shard](r.Reconcile)))
@@ -83,6 +85,11 @@ func decisive() predicate.Predicate {
 	}}
 }
 
+// readyPace is how long decisions wait on the shards of a cluster that Karmada begins or ceases to reach. A pull member
+// that is cut off and back several times a second costs one each then; what it has not answered is not sent anew
+// before it has had five seconds.
+const readyPace = time.Second
+
 // turned passes clusters that Karmada begins or ceases to reach: what they have not answered is sent anew.
 func turned() predicate.Predicate {
 	ready := func(o client.Object) bool {
@@ -94,6 +101,21 @@ func turned() predicate.Predicate {
 
 func toShards(f handler.TypedMapFunc[client.Object, Shard]) handler.TypedEventHandler[client.Object, Shard] {
 	return handler.TypedEnqueueRequestsFromMapFunc(f)
+}
+
+// paced makes requests that wait, one for all that come meanwhile.
+func paced(f handler.TypedMapFunc[client.Object, Shard]) handler.TypedEventHandler[client.Object, Shard] {
+	type queue = workqueue.TypedRateLimitingInterface[Shard]
+	add := func(ctx context.Context, o client.Object, q queue) {
+		for _, shard := range f(ctx, o) {
+			q.AddAfter(shard, readyPace)
+		}
+	}
+	return handler.TypedFuncs[client.Object, Shard]{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, q) },
+	}
 }
 
 // shardsOfWork is the one shard whose Bundle a Work carries.
