@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/propagation"
 )
 
@@ -117,4 +118,37 @@ func TestAClusterThatComesAndGoesIsPaced(t *testing.T) {
 		t.Errorf("services were decided on %d times for %d flips within %s, at most %d are in pace", n, flips,
 			time.Since(begun), most)
 	}
+}
+
+// TestARecordThatIsDeletedComesBack with all that it said, also of a cluster that is not heard meanwhile.
+func TestARecordThatIsDeletedComesBack(t *testing.T) {
+	f := newFleet(t)
+	f.connect(2)
+	f.export("c1", export("sample", "web", "10.101.0.7", "10.1.0.7"))
+	f.eventually("both import it", func() bool { return f.importers("web") == "c1,c2" })
+	f.settled()
+	f.silence("c1")
+	key := client.ObjectKey{Name: v1alpha1.ExportRecordName("c1", v1alpha1.Shard("sample", "web", 4))}
+	var before v1alpha1.ExportRecord
+	f.must(f.client.Get(t.Context(), key, &before))
+	if len(before.Spec.Seen) != 1 || len(before.Spec.Exports) != 1 {
+		t.Fatalf("the record says %+v", before.Spec)
+	}
+	// What was written just now is not taken for gone before it can be.
+	f.eventually("the cache has what was written", func() bool {
+		return time.Since(before.CreationTimestamp.Time) > propagation.CacheLag+time.Second
+	})
+	f.must(f.client.Delete(t.Context(), before.DeepCopy()))
+	var after v1alpha1.ExportRecord
+	f.eventually("the record is back", func() bool { return f.client.Get(t.Context(), key, &after) == nil })
+	if got, want := fmt.Sprint(after.Spec), fmt.Sprint(before.Spec); got != want {
+		t.Errorf("the record says\n%s, and said\n%s", got, want)
+	}
+	f.never("the import goes", func() bool { return f.importers("web") != "c1,c2" })
+	// And what somebody writes into it is decided on.
+	changed := after.DeepCopy()
+	changed.Spec.Seen[0].FirstSeen = metav1.NewMicroTime(time.Now().Add(-time.Hour).Truncate(time.Microsecond))
+	decided := f.decided("services")
+	f.must(f.client.Update(t.Context(), changed))
+	f.eventually("it is decided on", func() bool { return f.decided("services") > decided })
 }

@@ -58,6 +58,8 @@ type Reconciler struct {
 	seen map[seenKey]*memory
 	// unlabelled are the shards in which no scope depends on the labels of clusters.
 	unlabelled map[Shard]bool
+	// records are the ExportRecords that were last written, or are being written, by name.
+	records map[string]v1alpha1.ExportRecordSpec
 	// arrivals are when the first of the Works came that the next decision on a shard is about.
 	arrivals map[Shard]time.Time
 }
@@ -304,8 +306,13 @@ func (r *Reconciler) gatherRecord(ctx context.Context, m *Member, t *target, own
 	var again time.Duration
 	t.owner = owner
 	t.record, again = t.mem.record.Latest(cached, newerRecord, r.Now())
-	if t.record != nil && t.record.Spec.MemberUID == owner.UID {
-		m.Record = &t.record.Spec
+	record := t.record
+	if record == nil {
+		// Somebody has deleted it: what it said stays in force, and is written again.
+		record = t.mem.record.Remembered()
+	}
+	if record != nil && record.Spec.MemberUID == owner.UID {
+		m.Record = &record.Spec
 	}
 	return again, nil
 }
@@ -441,11 +448,22 @@ func (r *Reconciler) applyRecord(ctx context.Context, t target, spec v1alpha1.Ex
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Member", Name: t.owner.Name, UID: t.owner.UID,
 	}}
 	record.Spec = spec
+	r.writing(record.Name, spec)
 	if err := write(ctx, record); err != nil {
 		return fmt.Errorf("write the ExportRecord of %s, shard %d: %w", t.cluster, spec.Shard, err)
 	}
 	t.mem.record.Wrote(record, r.Now())
 	return nil
+}
+
+// writing notes what an ExportRecord is about to say: its event may come before the write returns.
+func (r *Reconciler) writing(name string, spec v1alpha1.ExportRecordSpec) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.records == nil {
+		r.records = map[string]v1alpha1.ExportRecordSpec{}
+	}
+	r.records[name] = spec
 }
 
 func (r *Reconciler) noteUnlabelled(shard Shard, unlabelled bool) {

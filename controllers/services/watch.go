@@ -13,6 +13,7 @@ import (
 	networkingv1alpha1 "github.com/karmada-io/karmada/pkg/apis/networking/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -44,6 +45,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return all(ctx, o.(*v1alpha1.Member).Spec.ClusterSet)
 		}), builder.WithPredicates(decisive())).
 		Watches(&workv1alpha1.Work{}, toShards(r.shardsOfWork)).
+		Watches(&v1alpha1.ExportRecord{}, toShards(r.shardsOfRecord), builder.WithPredicates(r.foreign())).
 		Watches(&workv1alpha2.ClusterResourceBinding{}, toShards(func(ctx context.Context, _ client.Object) []Shard {
 			return all(ctx, fleet.Sets(ctx, r.Client)...)
 		}), builder.WithPredicates(fleet.Wire())).
@@ -135,6 +137,43 @@ func (r *Reconciler) shardsOfWork(ctx context.Context, o client.Object) []Shard 
 		out = append(out, shard)
 	}
 	return out
+}
+
+// shardsOfRecord is the one shard of which an ExportRecord tells.
+func (r *Reconciler) shardsOfRecord(ctx context.Context, o client.Object) []Shard {
+	record, ok := o.(*v1alpha1.ExportRecord)
+	if !ok {
+		return nil
+	}
+	var out []Shard
+	for _, set := range fleet.SetOf(ctx, r.Client, record.Spec.Cluster) {
+		out = append(out, Shard{Set: set, Number: record.Spec.Shard})
+	}
+	return out
+}
+
+// foreign passes ExportRecords that somebody else has deleted or written. What this controller writes it has decided.
+func (r *Reconciler) foreign() predicate.Predicate {
+	written := func(o client.Object) bool {
+		record, ok := o.(*v1alpha1.ExportRecord)
+		if !ok {
+			return false
+		}
+		r.mu.Lock()
+		own, known := r.records[record.Name]
+		r.mu.Unlock()
+		return known && equality.Semantic.DeepEqual(own, record.Spec)
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return !written(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return !written(e.ObjectNew) },
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.records, e.Object.GetName())
+			return true
+		},
+	}
 }
 
 // shardsOfService is, in every ClusterSet, the shard of the service that an object names by its own name.
