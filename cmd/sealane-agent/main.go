@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command sealane-agent is Sealane in a member cluster: `cluster` speaks for the cluster, `node` programs the kernel of
-// each node, `probe` is what the throwaway pods of verify run.
+// each node, `probe` is what the throwaway pods of verify run, `trace` what explain --live asks of a node.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.AddCommand(newClusterCommand(), newNodeCommand(), newProbeCommand(), newStateCommand(), newPlanCommand(),
-		newVersionCommand())
+		newTraceCommand(), newVersionCommand())
 	if err := root.ExecuteContext(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)

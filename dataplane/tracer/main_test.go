@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tracer
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	inNamespace = flag.Bool("in-namespace", false, "set by the test for its own child")
+	traces      = flag.Bool("traces", false, "set by a test for a child that traces until it is killed")
+)
+
+// TestMain runs the tests in a child with network and mount namespaces of its own, which end with it. They need root.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	switch {
+	case *traces:
+		t := Tracer{Protocol: unix.IPPROTO_TCP, Port: port, Duration: 30 * time.Second, Out: os.Stdout}
+		if err := t.Run(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	case *inNamespace:
+		if err := enter(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(m.Run())
+	}
+	child := exec.CommandContext(context.Background(), "/proc/self/exe", append(os.Args[1:], "-in-namespace")...)
+	child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	child.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
+	}
+	err := child.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		os.Exit(exit.ExitCode())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "these tests need root:", err)
+		os.Exit(1)
+	}
+}
+
+// enter makes this namespace a router between a client's and a server's.
+func enter() error {
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
+		return fmt.Errorf("mount /run: %w", err)
+	}
+	// No address waits for duplicates of it to be found.
+	const setup = `ip link set lo up
+echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad
+for n in 1 2; do
+	ip netns add n$n
+	ip netns exec n$n sh -c 'echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad'
+	ip link add v$n type veth peer name eth0 netns n$n
+	ip link set v$n up
+	ip address add 10.1.$n.1/24 dev v$n
+	ip address add fd00:$n::1/64 dev v$n nodad
+	ip -n n$n link set lo up
+	ip -n n$n link set eth0 up
+	ip -n n$n address add 10.1.$n.2/24 dev eth0
+	ip -n n$n address add fd00:$n::2/64 dev eth0 nodad
+	ip -n n$n route add default via 10.1.$n.1
+	ip -n n$n route add default via fd00:$n::1
+done
+echo 1 > /proc/sys/net/ipv4/ip_forward
+echo 1 > /proc/sys/net/ipv6/conf/all/forwarding`
+	if out, err := exec.CommandContext(context.Background(), "sh", "-ec", setup).CombinedOutput(); err != nil {
+		return fmt.Errorf("set up the namespaces: %w: %s", err, out)
+	}
+	return nil
+}
