@@ -15,7 +15,7 @@ import (
 )
 
 // serve answers, in a pod, connections and datagrams on port 8080 with the pod's machine and the client's address;
-// what follows in a connection comes back.
+// what follows in a connection comes back. The answer to a datagram also says how long that was, and is as long.
 func (m *machine) serve(t *testing.T) {
 	t.Helper()
 	inNetworkOf(t, m.pod, func() error {
@@ -43,14 +43,14 @@ func (m *machine) serve(t *testing.T) {
 			}
 		}()
 		go func() {
-			buffer := make([]byte, 2048)
+			buffer := make([]byte, 1<<16)
 			for {
 				k, peer, err := udp.ReadFromUDPAddrPort(buffer)
 				if err != nil {
 					return
 				}
 				seen := netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
-				_, _ = udp.WriteToUDPAddrPort(fmt.Appendf(nil, "%s %s %d", m.name, seen, k), peer)
+				_, _ = udp.WriteToUDPAddrPort(fmt.Appendf(nil, "%-*s", k, fmt.Sprint(m.name, " ", seen, " ", k)), peer)
 			}
 		}()
 		return nil

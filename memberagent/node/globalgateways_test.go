@@ -109,6 +109,7 @@ func twoGatewaysEach(t *testing.T, f family) {
 			}
 		}
 	}
+	t.Run("large datagrams", func(t *testing.T) { n.largeDatagrams(t, f) })
 	for _, m := range []*machine{n.gw2, n.gw3} {
 		if foreign := m.countedOf(t, f, "foreign"); foreign != 0 {
 			t.Errorf("%s: %d packets of one gateway come from the other's share", m.name, foreign)

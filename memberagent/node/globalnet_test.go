@@ -152,7 +152,7 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 			}
 		}
 		service := v1alpha1.IngressAllocation{IP: services[m.cluster]}
-		for _, p := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+		for _, p := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
 			port := v1alpha1.GlobalPort{Protocol: p, Port: 80}
 			for _, ip := range backends {
 				for _, ip := range n.carried(ip, sixOf(ip)) {
@@ -201,6 +201,8 @@ func TestTwinClusters(t *testing.T) {
 	t.Run("from everywhere, to both backends", n.fromEverywhere)
 	t.Run("errors reach the real sender", n.errors)
 	t.Run("a large transfer", func(t *testing.T) { n.echoes(t, serviceOfTwin2+":80") })
+	t.Run("large datagrams", func(t *testing.T) { n.largeDatagrams(t, ofIPv4) })
+	t.Run("SCTP", func(t *testing.T) { n.associates(t, ofIPv4) })
 	t.Run("backends come and go", n.backends)
 	t.Run("one change, one element", n.oneElement)
 	t.Run("addresses that nobody has", n.unassigned)
