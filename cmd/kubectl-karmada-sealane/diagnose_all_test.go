@@ -111,6 +111,15 @@ func TestNothingIsWrong(t *testing.T) {
 	}
 }
 
+// TestAControllerByDigest is of a version that nobody tells, which is nothing to repair.
+func TestAControllerByDigest(t *testing.T) {
+	s := well()
+	the[*appsv1.Deployment](t, &s.host, controllerName).Spec.Template.Spec.Containers[0].Image = "x/controller@sha256:00"
+	if c := checkVersions(s)[0]; c.Verdict != verdictOK || !strings.Contains(c.Found, untagged) {
+		t.Errorf("%+v", c)
+	}
+}
+
 // TestWhatIsWrongIsSaid by the subject that it belongs to, with what was expected, what was found and what to do.
 func TestWhatIsWrongIsSaid(t *testing.T) {
 	for _, c := range flaws() {
@@ -148,10 +157,10 @@ func runningFlaws() []flaw {
 	return []flaw{
 		{"another controller", "versions", "", func(t *testing.T, s *snapshot) {
 			the[*appsv1.Deployment](t, &s.host, controllerName).Spec.Template.Spec.Containers[0].Image = "x/controller:v1.3.0"
-		}, verdictWarn, "image is v1.3.0", "version of this command, v1.2.3", "run install"},
+		}, verdictWarn, "image is v1.3.0", "version of this command, v1.2.3", "run upgrade"},
 		{"an old agent", "versions", c1, func(t *testing.T, s *snapshot) {
 			member(t, s).Status.AgentVersion = "v1.1.0"
-		}, verdictWarn, `"v1.1.0": the cluster agent`, "v1.2.3", "run install"},
+		}, verdictWarn, `"v1.1.0": the cluster agent`, "v1.2.3", "run upgrade"},
 		{"a roll-out", "versions", c1, func(t *testing.T, s *snapshot) {
 			the[*v1alpha1.Gateway](t, s.member(c1), "c1-gw").Status.Version = "v1.1.0"
 			member(t, s).Status.RollOut.State = v1alpha1.RollOutInTurn

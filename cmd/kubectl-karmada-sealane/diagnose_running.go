@@ -50,11 +50,13 @@ func (s *snapshot) controllerOfVersion() checked {
 			cmp.Or(s.host.lacks("Deployment"), "it runs elsewhere"))
 	}
 	tag := imageTag(d.Spec.Template.Spec.Containers[0].Image)
+	if tag == "" {
+		return s.karmada.fine(subjectVersions, "this command is %s; of the controller, %s", s.plugin, untagged)
+	}
 	if _, err := utilversion.ParseSemantic(tag); err == nil && tag != s.plugin {
 		return s.karmada.says(subjectVersions, verdictWarn, finding{
 			expected: "a controller of the version of this command, " + s.plugin, found: "the controller's image is " + tag,
-			remedy: "run install with the command of the version that is meant, with the flags of the first time, or use the " +
-				"command of " + tag})
+			remedy: "run upgrade with the command of the version that is meant, or use the command of " + tag})
 	}
 	return s.karmada.fine(subjectVersions, "this command is %s, and the controller's image is tagged %s", s.plugin, tag)
 }
@@ -109,8 +111,7 @@ func (s *snapshot) agentsOfVersion(p *place, m *v1alpha1.Member) checked {
 	}
 	slices.Sort(found)
 	bad := finding{expected: "agents of the version of this command, " + s.plugin, found: strings.Join(found, "; "),
-		remedy: "run install with the command of the version that is meant, with the flags of the first time, or use the " +
-			"command of that version"}
+		remedy: "run upgrade with the command of the version that is meant, or use the command of that version"}
 	r := m.Status.RollOut
 	switch {
 	case r != nil && r.State == v1alpha1.RollOutStopped:

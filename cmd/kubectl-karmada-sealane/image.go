@@ -4,6 +4,9 @@ package main
 
 import "strings"
 
+// untagged is said of a controller whose version nobody tells: its image is named by a digest.
+const untagged = "its image has no tag to tell the version by"
+
 // imageTag is the tag of an image reference, "" where it has none.
 func imageTag(ref string) string {
 	ref, _, _ = strings.Cut(ref, "@")

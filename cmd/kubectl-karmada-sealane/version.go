@@ -92,7 +92,9 @@ func (o *options) controllerVersion(ctx context.Context, h *hostCluster) version
 		return row
 	}
 	row.Image = d.Spec.Template.Spec.Containers[0].Image
-	row.Version = imageTag(row.Image)
+	if row.Version = imageTag(row.Image); row.Version == "" {
+		row.Message = untagged
+	}
 	return row
 }
 
