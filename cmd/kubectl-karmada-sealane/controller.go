@@ -327,6 +327,7 @@ func (c *controller) deploy(ctx context.Context, host *api, server string, kubec
 // waitAvailable waits until the controller's Deployment has only pods of its newest template, and one is available.
 func (c *controller) waitAvailable(ctx context.Context, host *api, p *progress) error {
 	var last string
+	var pods startingPods
 	err := until(ctx, func(ctx context.Context) (bool, error) {
 		var d appsv1.Deployment
 		if err := host.Get(ctx, client.ObjectKey{Namespace: c.host.namespace, Name: controllerName}, &d); err != nil {
@@ -335,9 +336,15 @@ func (c *controller) waitAvailable(ctx context.Context, host *api, p *progress) 
 		want := ptr.Deref(d.Spec.Replicas, 1)
 		last = fmt.Sprintf("%d of %d replicas updated, %d available", d.Status.UpdatedReplicas, want,
 			d.Status.AvailableReplicas)
+		done := d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= want &&
+			d.Status.AvailableReplicas >= 1
+		if !done {
+			if why := pods.blocked(ctx, host, c.host.namespace); why != "" {
+				last += "; " + why
+			}
+		}
 		p.state("controller", last)
-		return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= want &&
-			d.Status.AvailableReplicas >= 1, nil
+		return done, nil
 	})
 	if err != nil {
 		return &finding{

@@ -85,6 +85,9 @@ func memberReaches(m *v1alpha1.Member, last string) readiness {
 func (o *options) waitConnected(ctx context.Context, karmada *api, p *progress, set string, only []string) error {
 	var last []readiness
 	found := "the controller has not seen the ClusterSet"
+	following, done := context.WithCancel(ctx)
+	defer done()
+	pods := o.followBlocked(following, karmada, set)
 	err := until(ctx, func(ctx context.Context) (bool, error) {
 		var cs v1alpha1.ClusterSet
 		if err := karmada.Get(ctx, client.ObjectKey{Name: set}, &cs); err != nil {
@@ -97,6 +100,11 @@ func (o *options) waitConnected(ctx context.Context, karmada *api, p *progress, 
 		states, complete, err := karmada.readiness(ctx, &cs, only)
 		if err != nil {
 			return false, err
+		}
+		for i := range states {
+			if why := pods.of(states[i].name); why != "" && !states[i].ready {
+				states[i].text += "; " + why
+			}
 		}
 		last = states
 		found = describeReadiness(states)
