@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -173,7 +175,7 @@ func writeArchive(path string, index v1.ImageIndex, image, version string) (err 
 }
 
 // Push writes the image of an archive to REGISTRY/NAME:VERSION, with the credentials that docker login keeps, and
-// returns the reference by its digest. A registry on this machine is spoken to in clear.
+// returns the reference by its digest. Only a registry on this machine is spoken to in clear.
 func Push(ctx context.Context, archive, registry string) (string, error) {
 	dir, err := os.MkdirTemp("", "sealane-push-")
 	if err != nil {
@@ -206,10 +208,25 @@ func Push(ctx context.Context, archive, registry string) (string, error) {
 		return "", fmt.Errorf("registry %q: %w", registry, err)
 	}
 	if err := remote.WriteIndex(ref, index, remote.WithContext(ctx),
-		remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+		remote.WithTransport(clearAtHome{remote.DefaultTransport}), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
 		return "", fmt.Errorf("push %s: %w", ref, err)
 	}
 	return ref.Context().Digest(of.Digest.String()).String(), nil
+}
+
+// clearAtHome speaks in clear to this machine only. The client of registries would, after https has failed, also to any
+// private address and to names that end with .local, and whoever is on the way could make https fail.
+type clearAtHome struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (c clearAtHome) RoundTrip(r *http.Request) (*http.Response, error) {
+	host := r.URL.Hostname()
+	ip, err := netip.ParseAddr(host)
+	if here := host == "localhost" || err == nil && ip.IsLoopback(); r.URL.Scheme != "https" && !here {
+		return nil, fmt.Errorf("expected a registry that speaks https, found none at %s; only one on this machine is "+
+			"spoken to in clear", r.URL.Host)
+	}
+	return c.RoundTripper.RoundTrip(r)
 }
 
 // extract writes the files of an archive of ours into a directory.

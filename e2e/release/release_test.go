@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -237,4 +238,28 @@ func treeOf(t *testing.T, r io.ReadCloser) files {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// TestNothingIsPushedInClear but to this machine.
+func TestNothingIsPushedInClear(t *testing.T) {
+	for url, want := range map[string]bool{
+		"http://127.0.0.1:5000/v2/": true, "http://localhost:5000/v2/": true, "http://[::1]:5000/v2/": true,
+		"https://10.1.2.3/v2/": true, "https://registry.example.org/v2/": true,
+		"http://10.1.2.3:5000/v2/": false, "http://192.168.1.1/v2/": false, "http://registry.local/v2/": false,
+		"http://registry.example.org/v2/": false, "http://localhost.example.org/v2/": false,
+	} {
+		sent := false
+		_, err := clearAtHome{sender(func() { sent = true })}.RoundTrip(httptest.NewRequest(http.MethodGet, url, nil))
+		if sent != want || (err == nil) != want {
+			t.Errorf("%s: sent: %t, error: %v", url, sent, err)
+		}
+	}
+}
+
+// sender calls itself instead of sending.
+type sender func()
+
+func (s sender) RoundTrip(*http.Request) (*http.Response, error) {
+	s()
+	return &http.Response{Body: http.NoBody}, nil
 }
