@@ -114,8 +114,11 @@ func (m member) bootNode(ctx context.Context, j int, images <-chan struct{}, arc
 	return nil
 }
 
-// applyKubeadmConfig states the cluster's networks where every kubeadm cluster does.
+// applyKubeadmConfig states the cluster's networks where every kubeadm cluster does, if it is one.
 func (m member) applyKubeadmConfig(ctx context.Context) error {
+	if m.cluster().Distribution != DistributionKubeadm {
+		return nil
+	}
 	return m.applyManifest(ctx, "kubeadm-config.yaml", m.cluster())
 }
 
@@ -141,12 +144,13 @@ func (m member) applyFlannel(ctx context.Context) error {
 }
 
 // applyDNS installs CoreDNS as the cluster's DNS, under the names that it has in
-// every kubeadm cluster.
+// every kubeadm cluster, and in those of k3s.
 func (m member) applyDNS(ctx context.Context) error {
 	return m.applyManifest(ctx, "coredns.yaml", struct {
 		ClusterDNS netip.Addr
 		Image      string
-	}{m.cluster().dnsAddr(), ImageDNS})
+		Imports    bool
+	}{m.cluster().dnsAddr(), ImageDNS, m.cluster().Distribution == DistributionK3s})
 }
 
 func (m member) dnsReady(ctx context.Context) error {

@@ -31,6 +31,12 @@ const (
 	CNIMacvlan = "macvlan"
 )
 
+// The distributions of Kubernetes that a member can look like to its agents.
+const (
+	DistributionKubeadm = "kubeadm"
+	DistributionK3s     = "k3s"
+)
+
 // The policies of a node's FORWARD chain.
 const (
 	ForwardDrop   = "DROP"
@@ -61,6 +67,9 @@ type Cluster struct {
 	Name string `json:"name"`
 	// Mode is push (default) or pull.
 	Mode string `json:"mode,omitempty"`
+	// Distribution is kubeadm (default), whose ConfigMap kubeadm-config states the networks; or k3s, where nothing but
+	// the Nodes and the API server do, and CoreDNS imports what ConfigMap coredns-custom has.
+	Distribution string `json:"distribution,omitempty"`
 	// PodCIDRs and ServiceCIDRs may hold several prefixes per family. Each
 	// node gets one pod CIDR per family out of them, or, with cni macvlan, a range of addresses out of each.
 	PodCIDRs     []string `json:"podCIDRs,omitempty"`
@@ -125,6 +134,9 @@ func (t Topology) complete() (Topology, error) {
 func (c *Cluster) setDefaults(index int) {
 	if c.Mode == "" {
 		c.Mode = ModePush
+	}
+	if c.Distribution == "" {
+		c.Distribution = DistributionKubeadm
 	}
 	if len(c.PodCIDRs) == 0 {
 		c.PodCIDRs = []string{fmt.Sprintf("10.%d.0.0/16", 8+index)}
@@ -213,6 +225,7 @@ func claim(seen map[string]string, name, at string) error {
 func (c Cluster) validate(at string) error {
 	errs := []error{
 		oneOf(at+".mode", c.Mode, ModePush, ModePull),
+		oneOf(at+".distribution", c.Distribution, DistributionKubeadm, DistributionK3s),
 		oneOf(at+".cni", c.CNI, CNIBridge, CNIFlannel, CNIMacvlan),
 		oneOf(at+".kubeProxyMode", c.KubeProxyMode, ProxyNFTables, ProxyIPTables),
 		oneOf(at+".forwardPolicy", c.ForwardPolicy, ForwardDrop, ForwardAccept),

@@ -84,6 +84,7 @@ func TestParseTopologyNamesEveryMistake(t *testing.T) {
 		"same node": {"clusters: [{name: c1, nodes: [{name: m1}]}, {name: c2, nodes: [{name: m1}]}]",
 			`name "m1": already used`},
 		"mode":            {"clusters: [{name: c1, mode: pusch}]", `mode: expected one of ["push" "pull"], found "pusch"`},
+		"distribution":    {"clusters: [{name: c1, distribution: k0s}]", `expected one of ["kubeadm" "k3s"], found "k0s"`},
 		"kube-proxy mode": {"clusters: [{name: c1, kubeProxyMode: ipvs}]", `found "ipvs"`},
 		"CNI":             {"clusters: [{name: c1, cni: weave}]", `expected one of ["bridge" "flannel" "macvlan"], found`},
 		"flannel of two":  {"clusters: [{name: c1, cni: flannel, podCIDRs: [10.8.0.0/16, 10.9.0.0/16]}]", "cni flannel"},

@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -100,6 +102,35 @@ func TestPlainClusterAndTwins(t *testing.T) {
 			pod := "client-" + twin + "-worker"
 			byBlock := memberSays(t, twin, "globalScope") == string(v1alpha1.GlobalToAll)
 			answered(t, twin, pod, suite.Whereami, "c1", seenFrom(t, twin, pod, byBlock))
+		})
+	}
+}
+
+// TestAFleetOfK3s: clusters as k3s makes them by default, all with the same networks and with nothing that states them,
+// are told of beforehand, and are wired without a change to what k3s writes anew at each start.
+func TestAFleetOfK3s(t *testing.T) {
+	const pods, services = "10.42.0.0/16", "10.43.0.0/16"
+	shown := suite.Plugin(t, "show", "overlap", "--with", pods+","+services)
+	for _, twin := range []string{"g1", "g2"} {
+		t.Run(twin, func(t *testing.T) {
+			if own := memberSays(t, twin, "networks.podCIDRs"); !strings.Contains(own, `"10.42.0.0/23","10.42.2.0/24"`) {
+				t.Errorf("expected the ranges of its three nodes, found %s", own)
+			}
+			if own := memberSays(t, twin, "networks.serviceCIDRs"); !strings.Contains(own, services) {
+				t.Errorf("expected %s, found %s", services, own)
+			}
+			row := regexp.MustCompile(regexp.QuoteMeta(pods) + ` +10\.42\.0\.0/23 +` + twin + ` +pods +both get blocks`)
+			if !row.MatchString(shown) {
+				t.Errorf("expected a row that matches %s, found:\n%s", row, shown)
+			}
+			corefile, err := suite.JSONPath(t.Context(), twin, "{.data.Corefile}", "configmap", "coredns", "-n", "kube-system")
+			if err != nil || strings.Contains(corefile, "clusterset.local") {
+				t.Errorf("expected the Corefile without our domain, found %q, %v", corefile, err)
+			}
+			custom, err := suite.JSONPath(t.Context(), twin, "{.data}", "configmap", "coredns-custom", "-n", "kube-system")
+			if err != nil || !strings.Contains(custom, "sealane.server") || !strings.Contains(custom, "clusterset.local") {
+				t.Errorf("expected sealane.server with our domain, found %q, %v", custom, err)
+			}
 		})
 	}
 }
