@@ -94,6 +94,48 @@ COMMIT
 EOF`
 	ciliumPod = `ip route flush dev eth0; ip addr flush dev eth0; ip addr add 10.8.%[1]d.10/32 dev eth0
 		ip route add 10.8.%[1]d.1 dev eth0; ip route add default via 10.8.%[1]d.1`
+	// k3s: kube-router's policies, which put themselves ahead of everybody in FORWARD with each of their rounds, drop what
+	// is INVALID, refuse what no policy lets in (0x10000) and mark what they let pass (0x20000); flannel's accepts and
+	// masquerading.
+	k3s = `ip route add default via 172.31.1.254
+		iptables-nft-restore -n <<EOF
+*filter
+:KUBE-ROUTER-FORWARD - [0:0]
+:KUBE-POD-FW-POD0 - [0:0]
+:KUBE-NWPLCY-POD0 - [0:0]
+:KUBE-NWPLCY-DEFAULT - [0:0]
+:FLANNEL-FWD - [0:0]
+-A KUBE-ROUTER-FORWARD -d 10.8.%[1]d.10 -j KUBE-POD-FW-POD0
+-A KUBE-ROUTER-FORWARD -s 10.8.%[1]d.10 -j KUBE-POD-FW-POD0
+-A KUBE-ROUTER-FORWARD -m mark --mark 0x20000/0x20000 -j ACCEPT
+-A KUBE-POD-FW-POD0 -m conntrack --ctstate INVALID -j DROP
+-A KUBE-POD-FW-POD0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A KUBE-POD-FW-POD0 -d 10.8.%[1]d.10 -m addrtype --src-type LOCAL -j ACCEPT
+-A KUBE-POD-FW-POD0 -d 10.8.%[1]d.10 -j KUBE-NWPLCY-POD0
+-A KUBE-POD-FW-POD0 -s 10.8.%[1]d.10 -j KUBE-NWPLCY-DEFAULT
+-A KUBE-POD-FW-POD0 -m mark ! --mark 0x10000/0x10000 -j REJECT --reject-with icmp-port-unreachable
+-A KUBE-POD-FW-POD0 -j MARK --set-xmark 0x0/0x10000
+-A KUBE-POD-FW-POD0 -j MARK --set-xmark 0x20000/0x20000
+-A KUBE-NWPLCY-POD0 -s 10.9.0.10 -p tcp --dport 8080 -j MARK --set-xmark 0x10000/0x10000
+-A KUBE-NWPLCY-POD0 -s 10.9.0.10 -p udp --dport 8080 -j MARK --set-xmark 0x10000/0x10000
+-A KUBE-NWPLCY-DEFAULT -j MARK --set-xmark 0x10000/0x10000
+-A FLANNEL-FWD -s 10.8.0.0/16 -j ACCEPT
+-A FLANNEL-FWD -d 10.8.0.0/16 -j ACCEPT
+-A FORWARD -m mark --mark 0x20000/0x20000 -j ACCEPT
+-A FORWARD -j FLANNEL-FWD
+-I FORWARD -j KUBE-ROUTER-FORWARD
+COMMIT
+*nat
+:FLANNEL-POSTRTG - [0:0]
+-A FLANNEL-POSTRTG -s 10.8.%[1]d.0/24 -d 10.8.0.0/16 -j RETURN
+-A FLANNEL-POSTRTG -s 10.8.0.0/16 -d 10.8.%[1]d.0/24 -j RETURN
+-A FLANNEL-POSTRTG ! -s 10.8.0.0/16 -d 10.8.%[1]d.0/24 -j RETURN
+-A FLANNEL-POSTRTG -s 10.8.0.0/16 ! -d 224.0.0.0/4 -j MASQUERADE --random-fully
+-A FLANNEL-POSTRTG ! -s 10.8.0.0/16 -d 10.8.0.0/16 -j MASQUERADE --random-fully
+-A POSTROUTING -j FLANNEL-POSTRTG
+COMMIT
+EOF`
+	k3sPod = `ip link set eth0 mtu 1450; ip -4 addr show eth0 | grep -q 10.8.%[1]d.10/`
 )
 
 // TestRulesOfPlugins: among the rules, routes and marks that a plugin leaves on nodes packets pass between its pods, on
@@ -105,7 +147,7 @@ func TestRulesOfPlugins(t *testing.T) {
 		name, node, pod string
 		// policies say that others than the other gateway's pod, and other ports than 8080, are not let in.
 		policies bool
-	}{{"Calico", calico, calicoPod, true}, {"Cilium", cilium, ciliumPod, false}} {
+	}{{"Calico", calico, calicoPod, true}, {"Cilium", cilium, ciliumPod, false}, {"k3s", k3s, k3sPod, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			n := newNetwork(t)
