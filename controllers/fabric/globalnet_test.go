@@ -119,6 +119,12 @@ func TestGlobalnetOffRefusesTwins(t *testing.T) {
 		t.Errorf("%q does not say %q", w.complaints(), want)
 	}
 	w.expect(t, "no block is taken for nothing", w.block("c1")+w.block("c2"), "")
+	// With a mode for both, as whoever has installed without one is told to state, nobody has to leave first.
+	w.in.Set.Spec.Clusters, w.in.Set.Spec.Globalnet.Mode = nil, v1alpha1.GlobalnetAuto
+	w.settle(t)
+	w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=True/Accepted")
+	w.expect(t, "what they know", w.knows("c1")+" "+w.knows("c2"), "c2:"+w.block("c2")+"* c1:"+w.block("c1")+"*")
+	w.expect(t, "problems", w.complaints(), "")
 }
 
 // TestModeOfALiveMember: a mistake in a field that all depend on must not end every connection at once.
