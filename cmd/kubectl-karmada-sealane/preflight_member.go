@@ -110,7 +110,7 @@ func nodesCheck(nodes []corev1.Node) checked {
 	return passed(name, "%d, each with an internal address", len(nodes))
 }
 
-// kubeProxyCheck reads kube-proxy's configuration, as kubeadm writes it.
+// kubeProxyCheck reads kube-proxy's configuration, as kubeadm writes it. That of k3s runs in k3s's own process.
 func kubeProxyCheck(ctx context.Context, c client.Reader) (checked, error) {
 	const name, expected = "kube-proxy", "kube-proxy in iptables, nftables or ipvs mode"
 	var cm corev1.ConfigMap
@@ -122,6 +122,13 @@ func kubeProxyCheck(ctx context.Context, c client.Reader) (checked, error) {
 		Mode string `json:"mode"`
 	}
 	said := found && yaml.Unmarshal([]byte(cm.Data["config.conf"]), &config) == nil
+	nodes, err := nodesOf(ctx, c)
+	if err != nil {
+		return checked{}, err
+	}
+	if !found && runsK3s(nodes) {
+		return passed(name, "in the process of k3s, in iptables mode unless its --kube-proxy-arg says otherwise"), nil
+	}
 	if !said {
 		return checked{Name: name, Verdict: verdictWarn, Found: "no ConfigMap kube-system/kube-proxy that says its mode",
 			Expected: expected, Remedy: "see how Services are served here: what replaces kube-proxy was not tested"}, nil
@@ -137,6 +144,26 @@ func kubeProxyCheck(ctx context.Context, c client.Reader) (checked, error) {
 		Remedy: "this mode was not tested: if services of other clusters do not answer, set mode: nftables, or iptables, " +
 			"in ConfigMap kube-system/kube-proxy and restart its pods"}, nil
 }
+
+// nodesOf lists a cluster's nodes.
+func nodesOf(ctx context.Context, c client.Reader) ([]corev1.Node, error) {
+	var list corev1.NodeList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list Nodes: %w", err)
+	}
+	return list.Items, nil
+}
+
+// runsK3s says whether all nodes run k3s with its kube-proxy. k3s writes the arguments that it runs with at its Node.
+func runsK3s(nodes []corev1.Node) bool {
+	return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n corev1.Node) bool {
+		return !strings.Contains(n.Status.NodeInfo.KubeletVersion, "+k3s") ||
+			strings.Contains(n.Annotations["k3s.io/node-args"], `"--disable-kube-proxy"`)
+	})
+}
+
+// flannelBackend is the annotation that flannel writes at its Node, wherever it runs.
+const flannelBackend = "flannel.alpha.coreos.com/backend-type"
 
 // plugins are CNI plugins by the names of their DaemonSets.
 var plugins = map[string]string{
@@ -157,6 +184,14 @@ func cniCheck(ctx context.Context, c client.Reader) (checked, error) {
 		if plugin := plugins[sets.Items[i].Name]; plugin != "" && !slices.Contains(found, plugin) {
 			found = append(found, plugin)
 		}
+	}
+	nodes, err := nodesOf(ctx, c)
+	if err != nil {
+		return checked{}, err
+	}
+	if slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Annotations[flannelBackend] != "" }) &&
+		!slices.Contains(found, "flannel") {
+		found = append(found, "flannel")
 	}
 	if len(found) == 0 {
 		return checked{Name: name, Verdict: verdictWarn, Found: "no DaemonSet of a CNI plugin that Sealane knows",

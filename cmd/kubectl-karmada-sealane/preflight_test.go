@@ -68,6 +68,33 @@ func TestPreflightNamesWhatIsInTheWay(t *testing.T) {
 	}
 }
 
+// TestPreflightOfK3s: kube-proxy and flannel run in the process of k3s, so that Nodes alone tell of them.
+func TestPreflightOfK3s(t *testing.T) {
+	k := newKarmada(t)
+	k.kubeconfig = writeKubeconfig(t, server, "karmada", "c1")
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "k3s", Annotations: map[string]string{
+		"k3s.io/node-args": `["server","--disable","traefik"]`, "flannel.alpha.coreos.com/backend-type": "vxlan"}}}
+	k.temporary(t, node)
+	judges := func(version string, want verdict) {
+		t.Helper()
+		node.Status.NodeInfo.KubeletVersion = version
+		if err := k.Status().Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+		out, _ := k.plugin(t, "preflight", "-C", "c1", "-o", "json")
+		if got := verdictsOf(t, out); got["c1/kube-proxy"] != want || got["c1/cni"] != verdictOK {
+			t.Errorf("%s: expected kube-proxy %s and cni ok, found %v", version, want, got)
+		}
+	}
+	judges("v1.34.1", verdictWarn)
+	judges("v1.34.1+k3s1", verdictOK)
+	node.Annotations["k3s.io/node-args"] = `["server","--disable-kube-proxy"]`
+	if err := k.Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	judges("v1.34.1+k3s1", verdictWarn)
+}
+
 // TestPreflightOfAClusterThatCannotBeReached warns, as what Karmada knows can be checked all the same.
 func TestPreflightOfAClusterThatCannotBeReached(t *testing.T) {
 	k := newKarmada(t)
