@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -50,6 +51,10 @@ type IngressAllocation struct {
 	// +listType=atomic
 	// +optional
 	Ports []GlobalPort `json:"ports,omitempty"`
+	// SessionAffinity is ClientIP where all connections of a client go to one backend; left out where they do not.
+	// +kubebuilder:validation:Enum=ClientIP
+	// +optional
+	SessionAffinity corev1.ServiceAffinity `json:"sessionAffinity,omitempty"`
 	// Pods behind a headless service, sorted by name, with those that went less than an hour ago.
 	// +kubebuilder:validation:MaxItems=1000
 	// +listType=atomic

@@ -214,7 +214,7 @@ func (v *view) services(f Family) (chains []Chain, maps []Map) {
 		table := Map{Name: mapServices, Key: addressType(f) + " . inet_proto . inet_service", Value: "verdict"}
 		for _, s := range local {
 			for _, p := range s.Ports {
-				c := Chain{Name: serviceChain(s.Address, p), Rules: []string{balance(f, p)}}
+				c := Chain{Name: serviceChain(s.Address, p), Rules: []string{balance(f, p, s.Affinity)}}
 				chains = append(chains, c)
 				table.Elements = append(table.Elements, MapElement{
 					Key: fmt.Sprintf("%s . %s . %d", s.Address, p.Protocol, p.Port), Value: "goto " + c.Name})
@@ -258,8 +258,9 @@ func (v *view) podMaps(f Family) []Map {
 	return []Map{to, from}
 }
 
-// balance spreads a port's connections over its backends.
-func balance(f Family, p topology.ServicePort) string {
+// balance spreads a port's connections over its backends, or its clients. It remembers nothing, so that every gateway
+// leads a client to the same one.
+func balance(f Family, p topology.ServicePort, byClient bool) string {
 	if len(p.Backends) == 1 {
 		return fmt.Sprintf(`meta l4proto %s dnat to %s`, p.Protocol, p.Backends[0])
 	}
@@ -267,8 +268,12 @@ func balance(f Family, p topology.ServicePort) string {
 	for i, b := range p.Backends {
 		elements[i] = fmt.Sprintf("%d : %s . %d", i, b.Addr(), b.Port())
 	}
-	return fmt.Sprintf(`dnat %s to jhash %s saddr . %s sport mod %d seed 0x%x map { %s }`, f, f, p.Protocol,
-		len(p.Backends), backendSeed, strings.Join(elements, ", "))
+	match, hashed := "", fmt.Sprintf("%s saddr . %s sport", f, p.Protocol)
+	if byClient {
+		match, hashed = fmt.Sprintf("meta l4proto %s ", p.Protocol), fmt.Sprintf("%s saddr", f)
+	}
+	return fmt.Sprintf(`%sdnat %s to jhash %s mod %d seed 0x%x map { %s }`, match, f, hashed, len(p.Backends),
+		backendSeed, strings.Join(elements, ", "))
 }
 
 // own is the address of a gateway of this cluster in its block, the source of what it sends in its own name; invalid

@@ -32,6 +32,8 @@ const (
 type Service struct {
 	Address netip.Addr
 	Ports   []ServicePort // sorted by protocol and port
+	// Affinity says that all connections of a client go to one backend.
+	Affinity bool
 }
 
 // ServicePort of a service, with a backend at least.
@@ -192,7 +194,9 @@ func (b *builder) service(ref string, of *v1alpha1.IngressAllocation, taken *glo
 	}
 	ports := b.servicePorts(ref, of.Ports)
 	for _, address := range b.families(a) {
-		if s := (Service{Address: address, Ports: ofFamily(ports, address)}); len(s.Ports) > 0 {
+		s := Service{Address: address, Ports: ofFamily(ports, address),
+			Affinity: of.SessionAffinity == corev1.ServiceAffinityClientIP}
+		if len(s.Ports) > 0 {
 			b.Local.Services = append(b.Local.Services, s)
 		}
 	}

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,6 +84,19 @@ func TestGlobalAddresses(t *testing.T) {
 	m.told(map[string]string{"web": ip})
 	change(m, slice, func(s *discoveryv1.EndpointSlice) { s.Endpoints = endpointsOf("10.7.0.6") })
 	m.globalIP("web", v1alpha1.ReasonAllocated, backendsOf("[{TCP 80 [{10.7.0.6 8080}]}]"))
+
+	for _, affinity := range []corev1.ServiceAffinity{corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone} {
+		change(m, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web"}}, func(s *corev1.Service) {
+			s.Spec.SessionAffinity, s.Spec.SessionAffinityConfig = affinity, nil
+		})
+		m.eventually("what gateways are told of session affinity", func(ctx context.Context) error {
+			a := &v1alpha1.GlobalAllocation{}
+			if err := m.Get(ctx, types.NamespacedName{Name: "ingress.sample.web"}, a); err != nil {
+				return err
+			}
+			return expect("affinity", cmp.Or(a.Spec.Ingress.SessionAffinity, corev1.ServiceAffinityNone), affinity)
+		})
+	}
 
 	headless := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "headless"}}
 	headless.Spec.ClusterIP, headless.Spec.Ports = corev1.ClusterIPNone, []corev1.ServicePort{{Name: "http", Port: 80}}

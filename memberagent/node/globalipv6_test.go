@@ -53,6 +53,7 @@ func TestTwinClustersOfIPv6(t *testing.T) {
 			t.Run("a large transfer", n.transferByIPv6)
 			t.Run("large datagrams", func(t *testing.T) { n.largeDatagrams(t, ofIPv6) })
 			t.Run("SCTP", func(t *testing.T) { n.associates(t, ofIPv6) })
+			t.Run("session affinity", func(t *testing.T) { n.keepsToOneBackend(t, ofIPv6) })
 			t.Run("addresses that nobody has", n.unassignedOfIPv6)
 			n.pods = podsOfTwins()
 			n.tellTwins(t, v1alpha1.MemberActive, []string{"10.7.0.10", "10.7.1.10"})

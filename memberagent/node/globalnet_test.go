@@ -28,6 +28,8 @@ type twins struct {
 	pods map[string][]v1alpha1.GlobalPod
 	// egress are the addresses that some pods connect from, by cluster.
 	egress map[string][]v1alpha1.GlobalAllocation
+	// affinity of both services.
+	affinity corev1.ServiceAffinity
 	// onlyIPv6 says that the clusters have no networks of IPv4.
 	onlyIPv6 bool
 	// external are where hosts outside may be exported, by cluster.
@@ -151,7 +153,7 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 				})
 			}
 		}
-		service := v1alpha1.IngressAllocation{IP: services[m.cluster]}
+		service := v1alpha1.IngressAllocation{IP: services[m.cluster], SessionAffinity: n.affinity}
 		for _, p := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
 			port := v1alpha1.GlobalPort{Protocol: p, Port: 80}
 			for _, ip := range backends {
@@ -203,6 +205,7 @@ func TestTwinClusters(t *testing.T) {
 	t.Run("a large transfer", func(t *testing.T) { n.echoes(t, serviceOfTwin2+":80") })
 	t.Run("large datagrams", func(t *testing.T) { n.largeDatagrams(t, ofIPv4) })
 	t.Run("SCTP", func(t *testing.T) { n.associates(t, ofIPv4) })
+	t.Run("session affinity", func(t *testing.T) { n.keepsToOneBackend(t, ofIPv4) })
 	t.Run("backends come and go", n.backends)
 	t.Run("one change, one element", n.oneElement)
 	t.Run("addresses that nobody has", n.unassigned)

@@ -77,8 +77,12 @@ func (w *walk) fromGlobal() bool {
 				continue
 			}
 			b := p.Backends[0]
-			w.ok(stepNAT, "destination %s:%d becomes %s, one of %d by a hash of the client's address and port", w.dst, p.Port,
-				b, len(p.Backends))
+			by := "address and port"
+			if s.Affinity {
+				by = "address"
+			}
+			w.ok(stepNAT, "destination %s:%d becomes %s, one of %d by a hash of the client's %s", w.dst, p.Port, b,
+				len(p.Backends), by)
 			w.translate(b.Addr())
 			w.port.Number = b.Port()
 			return true

@@ -85,7 +85,7 @@ func decideIPv4(allocator *Allocator, service types.NamespacedName, before v1alp
 			set(metav1.ConditionFalse, v1alpha1.ReasonBlockExhausted, err.Error())
 			return v
 		}
-		v.IP, v.Ports = ip.String(), w.ports
+		v.IP, v.Ports, v.SessionAffinity = ip.String(), w.ports, w.affinity
 		set(metav1.ConditionTrue, v1alpha1.ReasonAllocated, "other clusters reach the service by the address")
 	}
 	return v

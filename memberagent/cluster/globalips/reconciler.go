@@ -223,7 +223,9 @@ type wanted struct {
 	// exported says that it has an address, or that its pods have.
 	exported, headless bool
 	ports              []v1alpha1.GlobalPort
-	pods               []v1alpha1.GlobalPod
+	// affinity is ClientIP, or empty.
+	affinity corev1.ServiceAffinity
+	pods     []v1alpha1.GlobalPod
 	// refused says of a host outside the cluster why it has none.
 	refused error
 }
@@ -253,7 +255,11 @@ func (r *Reconciler) wanted(ctx context.Context, key types.NamespacedName,
 		pods, refused := Pods(endpoints, peering.Networks.PodCIDRs, names, outside)
 		return wanted{exported: true, headless: true, pods: pods, refused: refused}, err
 	}
-	return wanted{exported: true, ports: Ports(service, endpoints)}, nil
+	w := wanted{exported: true, ports: Ports(service, endpoints)}
+	if service.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+		w.affinity = corev1.ServiceAffinityClientIP
+	}
+	return w, nil
 }
 
 // podNames returns the pods of a namespace among endpoints, by address, and "" for those of others.
