@@ -207,8 +207,8 @@ func Push(ctx context.Context, archive, registry string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("registry %q: %w", registry, err)
 	}
-	if err := remote.WriteIndex(ref, index, remote.WithContext(ctx),
-		remote.WithTransport(clearAtHome{remote.DefaultTransport}), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+	if err := remote.WriteIndex(ref, index, remote.WithContext(ctx), remote.WithTransport(
+		clearAtHome{remote.DefaultTransport}), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
 		return "", fmt.Errorf("push %s: %w", ref, err)
 	}
 	return ref.Context().Digest(of.Digest.String()).String(), nil
