@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -31,7 +32,9 @@ type install struct {
 	*options
 	clusters   []string
 	clusterSet string
-	wait       bool
+	// globalnet is the mode of a new ClusterSet; empty leaves it to the API server.
+	globalnet string
+	wait      bool
 	// render says for which API server the objects are printed, renderKarmada or renderHost; empty applies them.
 	render string
 	// outputDir is where they are written to instead, as a base for kustomize; empty prints them.
@@ -60,6 +63,9 @@ they are written to a directory, as a base for kustomize.`,
 		Example: `  # every cluster of Karmada, the controller in the cluster of context karmada-host
   ` + o.invocation + ` install --karmada-context karmada-apiserver --host-context karmada-host
 
+  # clusters that have the same networks, as k3s gives them
+  ` + o.invocation + ` install --globalnet Auto
+
   # two clusters, the controller as a process of your own
   ` + o.invocation + ` install -C c1,c2 --controller=external`,
 		Args: cobra.NoArgs,
@@ -69,6 +75,8 @@ they are written to a directory, as a base for kustomize.`,
 	f.StringSliceVarP(&in.clusters, "clusters", "C", nil,
 		"clusters that belong (default: all, those that join Karmada later included)")
 	f.StringVar(&in.clusterSet, "clusterset", defaultClusterSet, "name of the ClusterSet")
+	f.StringVar(&in.globalnet, "globalnet", "", "which clusters of a new ClusterSet get a block of global addresses: "+
+		"Off, Auto (those that overlap others) or On (default Off)")
 	f.BoolVar(&in.wait, "wait", true, "wait until the members are connected")
 	f.StringVar(&in.render, "render", "",
 		"print the objects for an API server instead of applying them: karmada, or host for the cluster that hosts Karmada")
@@ -83,7 +91,7 @@ func (in *install) run(ctx context.Context) error {
 	if in.render != "" || in.outputDir != "" {
 		return in.renderObjects()
 	}
-	if err := in.controller.checkMode(); err != nil {
+	if err := errors.Join(in.controller.checkMode(), checkGlobalnet(in.globalnet)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.timeout)
@@ -117,6 +125,15 @@ func (in *install) run(ctx context.Context) error {
 	}
 	p.say("installed %s", version.Version)
 	return nil
+}
+
+func checkGlobalnet(mode string) error {
+	modes := []v1alpha1.GlobalnetMode{"", v1alpha1.GlobalnetOff, v1alpha1.GlobalnetAuto, v1alpha1.GlobalnetOn}
+	if slices.Contains(modes, v1alpha1.GlobalnetMode(mode)) {
+		return nil
+	}
+	return &finding{expected: "--globalnet to be Off, Auto or On", found: fmt.Sprintf("%q", mode),
+		remedy: "choose one of the three"}
 }
 
 func (in *install) preflight(ctx context.Context, karmada *api, p *progress) error {
@@ -175,6 +192,9 @@ func (in *install) ensureClusterSet(ctx context.Context, karmada *api, p *progre
 		if len(in.clusters) > 0 {
 			p.warn("--clusters is ignored for a ClusterSet that exists: use %s join and leave", in.invocation)
 		}
+		if in.globalnet != "" && in.globalnet != string(existing.Spec.Globalnet.Mode) {
+			p.warn("--globalnet is ignored for a ClusterSet that exists: set its spec.globalnet.mode")
+		}
 		return nil
 	}
 	if !apierrors.IsNotFound(err) {
@@ -182,7 +202,10 @@ func (in *install) ensureClusterSet(ctx context.Context, karmada *api, p *progre
 	}
 	set := &v1alpha1.ClusterSet{
 		ObjectMeta: metav1.ObjectMeta{Name: in.clusterSet},
-		Spec:       v1alpha1.ClusterSetSpec{ClusterAffinity: policyv1alpha1.ClusterAffinity{ClusterNames: in.clusters}},
+		Spec: v1alpha1.ClusterSetSpec{
+			ClusterAffinity: policyv1alpha1.ClusterAffinity{ClusterNames: in.clusters},
+			Globalnet:       v1alpha1.GlobalnetSpec{Mode: v1alpha1.GlobalnetMode(in.globalnet)},
+		},
 	}
 	if err := karmada.Create(ctx, set, client.FieldOwner(fieldManager)); err != nil {
 		return fmt.Errorf("create ClusterSet %s: %w", in.clusterSet, err)

@@ -121,21 +121,23 @@ func clusterRole(name string) *unstructured.Unstructured {
 
 func TestInstallTwiceLeavesTheClusterSetAlone(t *testing.T) {
 	k := newKarmada(t)
-	k.install(t, "-C", "c1,c2")
+	k.install(t, "-C", "c1,c2", "--globalnet=Auto")
 	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	k.get(t, set)
-	if got := set.Spec.ClusterAffinity.ClusterNames; len(got) != 2 {
-		t.Fatalf("cluster names %v, expected c1 and c2", got)
+	if got := set.Spec.ClusterAffinity.ClusterNames; len(got) != 2 || set.Spec.Globalnet.Mode != v1alpha1.GlobalnetAuto {
+		t.Fatalf("expected c1 and c2 with globalnet Auto, found %+v", set.Spec)
 	}
 	set.Spec.Cable.Port = 4600
 	if err := k.Update(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	k.install(t, "-C", "c3")
+	k.install(t, "-C", "c3", "--globalnet=Off")
 	k.get(t, set)
-	if set.Spec.Cable.Port != 4600 || len(set.Spec.ClusterAffinity.ClusterNames) != 2 {
+	if set.Spec.Cable.Port != 4600 || len(set.Spec.ClusterAffinity.ClusterNames) != 2 ||
+		set.Spec.Globalnet.Mode != v1alpha1.GlobalnetAuto {
 		t.Errorf("the second install changed the ClusterSet: %+v", set.Spec)
 	}
+	k.fails(t, []string{"--globalnet", `"auto"`}, "install", "--controller=external", "--globalnet=auto")
 	k.fails(t, []string{"c9"}, "install", "--controller=external", "-C", "c9")
 	k.fails(t, []string{"karmada-host", "lost-member"}, "install")
 	k.fails(t, []string{"--karmada-context"}, "install", "--karmada-context=nowhere", "--controller=external")

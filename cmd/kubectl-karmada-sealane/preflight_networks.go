@@ -79,7 +79,8 @@ func overlapsOf(candidates []candidate) map[string][]checked {
 		if text := overlapText(&networks, c, "the networks"); text != "" {
 			result = checked{Name: "overlaps", Verdict: verdictFail, Found: text,
 				Expected: "networks of pods and services that differ between clusters",
-				Remedy:   "set spec.globalnet.mode: Auto in the ClusterSet, see docs/globalnet.md, or give one other networks"}
+				Remedy: "install --globalnet Auto, or set spec.globalnet.mode: Auto in the ClusterSet there is; see " +
+					"docs/globalnet.md"}
 		}
 		out[c.name] = []checked{result}
 	}
