@@ -29,37 +29,46 @@ const Undisturbed = time.Second
 // no fault touches, is measured at the same time, and its longest gap is added.
 func ConnectionSurvives(t *testing.T, after, gap time.Duration, fault func()) {
 	t.Helper()
-	server := PodIP(t, "c2", "server-c2-worker") + ":8080"
-	local := PodIP(t, "c1", "server-c1-worker") + ":8080"
+	Connection{"c1", "c1-worker", PodIP(t, "c2", "server-c2-worker") + ":8080"}.Survives(t, after, gap, fault)
+}
+
+// Connection is one from the client on a node of a cluster to an address and port.
+type Connection struct{ Cluster, Node, To string }
+
+// Survives is what ConnectionSurvives does, with another connection.
+func (c Connection) Survives(t *testing.T, after, gap time.Duration, fault func()) {
+	t.Helper()
 	Eventually(t, Patience, func(ctx context.Context) error {
-		_, err := Ask(ctx, "c1", "client-c1-worker", "http://"+server)
+		_, err := Ask(ctx, c.Cluster, "client-"+c.Node, "http://"+c.To)
 		return err
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel() // also of a fault that fails the test
 	over := make(chan struct{})
-	connection, control := holdConnection(ctx, over, server), holdConnection(ctx, over, local)
+	within := c
+	within.To = PodIP(t, c.Cluster, "server-"+c.Node) + ":8080"
+	connection, control := c.hold(ctx, over), within.hold(ctx, over)
 	fault()
 	time.Sleep(after)
 	close(over)
-	c, reference := <-connection, <-control
-	if err := errors.Join(c.err, reference.err); err != nil {
+	went, reference := <-connection, <-control
+	if err := errors.Join(went.err, reference.err); err != nil {
 		t.Fatalf("the connection did not survive: %v", err)
 	}
-	t.Logf("longest gap %s, at most %s expected; within the node %s", c.longest, gap, reference.longest)
-	if c.longest > gap+reference.longest {
-		t.Errorf("longest gap %s, expected at most %s beyond the %s within the node", c.longest, gap, reference.longest)
+	t.Logf("longest gap %s, at most %s expected; within the node %s", went.longest, gap, reference.longest)
+	if went.longest > gap+reference.longest {
+		t.Errorf("longest gap %s, expected at most %s beyond the %s within the node", went.longest, gap, reference.longest)
 	}
 }
 
-// connection is how a TCP connection went.
-type connection struct {
+// wentBy is how a TCP connection went.
+type wentBy struct {
 	longest time.Duration
 	err     error
 }
 
-// holdConnection sends and receives on one TCP connection from the client on c1's worker until all is over.
-func holdConnection(ctx context.Context, over <-chan struct{}, server string) <-chan connection {
+// hold sends and receives on one TCP connection until all is over.
+func (c Connection) hold(ctx context.Context, over <-chan struct{}) <-chan wentBy {
 	stdin, untilOver := io.Pipe()
 	go func() {
 		select {
@@ -68,11 +77,11 @@ func holdConnection(ctx context.Context, over <-chan struct{}, server string) <-
 		}
 		_ = untilOver.Close()
 	}()
-	ended := make(chan connection, 1)
+	ended := make(chan wentBy, 1)
 	go func() {
-		out, err := inPodWith(ctx, stdin, "c1", "client-c1-worker", "tcp", "-until-eof", server)
+		out, err := inPodWith(ctx, stdin, c.Cluster, "client-"+c.Node, "tcp", "-until-eof", c.To)
 		if err != nil {
-			ended <- connection{err: fmt.Errorf("%w: %s", err, out)}
+			ended <- wentBy{err: fmt.Errorf("%w: %s", err, out)}
 			return
 		}
 		_, gap, _ := strings.Cut(out, "longest-gap=")
@@ -81,7 +90,7 @@ func holdConnection(ctx context.Context, over <-chan struct{}, server string) <-
 		if err != nil {
 			err = fmt.Errorf("expected a report of the connection, found %q: %w", out, err)
 		}
-		ended <- connection{longest, err}
+		ended <- wentBy{longest, err}
 	}()
 	return ended
 }
