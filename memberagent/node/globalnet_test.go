@@ -163,6 +163,8 @@ func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []s
 			}
 			service.Ports = append(service.Ports, port)
 		}
+		service.Ports = append(service.Ports, v1alpha1.GlobalPort{Protocol: corev1.ProtocolTCP, Port: 82,
+			Backends: []v1alpha1.GlobalBackend{{IP: "10.7.1.10", Port: 8090}, {IP: sixOf("10.7.1.10"), Port: 8090}}})
 		// Nobody listens on its backend's port.
 		service.Ports = append(service.Ports, v1alpha1.GlobalPort{Protocol: corev1.ProtocolUDP, Port: 81,
 			Backends: []v1alpha1.GlobalBackend{{IP: "10.7.1.10", Port: 8081}, {IP: sixOf("10.7.1.10"), Port: 8081}}})
