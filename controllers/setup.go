@@ -38,6 +38,7 @@ import (
 	"github.com/sealane-io/sealane/controllers/services"
 	"github.com/sealane-io/sealane/controllers/verdicts"
 	"github.com/sealane-io/sealane/internal/installation"
+	"github.com/sealane-io/sealane/internal/transitions"
 	"github.com/sealane-io/sealane/propagation"
 )
 
@@ -113,7 +114,10 @@ func stripCluster(obj any) (any, error) {
 func Setup(mgr ctrl.Manager, registry prometheus.Registerer) error {
 	m := metrics.New(registry)
 	works := propagation.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
-	events := mgr.GetEventRecorderFor("sealane-controller")
+	events, err := transitions.Recorder(mgr, "sealane-controller")
+	if err != nil {
+		return err
+	}
 	said, problems := new(verdicts.Reader), services.NewProblemIndex()
 	conditions := conditions.Writer{Client: mgr.GetClient(), Events: events, Now: time.Now}
 	templates, err := installation.Templates(sealane.Artifacts, installation.Images{})

@@ -28,6 +28,7 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/redial"
 	"github.com/sealane-io/sealane/internal/securemetrics"
+	"github.com/sealane-io/sealane/internal/transitions"
 	"github.com/sealane-io/sealane/memberagent/cluster/clusterdns"
 	"github.com/sealane-io/sealane/memberagent/cluster/discovery"
 	"github.com/sealane-io/sealane/memberagent/cluster/exports"
@@ -223,7 +224,10 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 	counters, limited := newMetrics(), served == mcscrds.V1Alpha1
 	cached := m.GetClient()
 	found := discovery.New(cached, live)
-	events := m.GetEventRecorderFor(component)
+	events, err := transitions.Recorder(m, component)
+	if err != nil {
+		return func() {}, err
+	}
 	dns := &clusterdns.Reconciler{Client: cached, Live: live, Events: events, Now: time.Now, Wiring: clusterdns.Wiring{
 		ConfigMap: o.Corefile, Service: o.DNS, ClusterDomain: o.ClusterDomain, Nameserver: o.Nameserver,
 	}}
