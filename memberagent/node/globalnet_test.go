@@ -108,7 +108,7 @@ func (m *machine) masquerades(t *testing.T) {
 // tellTwins gives every machine its cluster's objects, with these backends of its cluster's service.
 func (n *twins) tellTwins(t *testing.T, phase v1alpha1.MemberPhase, backends []string) {
 	t.Helper()
-	gateways := map[string][]*machine{"c1": {n.gw1, n.gw4}, "c2": {n.gw2, n.gw3}}
+	gateways := map[string][]*machine{"c1": {n.gw1, n.gw4, n.gw5}, "c2": {n.gw2, n.gw3}}
 	others := map[string]string{"c1": "c2", "c2": "c1"}
 	services := map[string]string{"c1": serviceOfTwin1, "c2": serviceOfTwin2}
 	for _, m := range n.all() {

@@ -40,11 +40,11 @@ type machine struct {
 }
 
 // network is two clusters of both families on one underlay: c1 with a gateway and a worker, c2 with a gateway. With
-// gw3 c2 has a second, with gw4 c1, and with worker2 c2 has a worker.
+// gw3 c2 has a second, with gw4 c1, with gw5 c1 a third, and with worker2 c2 has a worker.
 type network struct {
 	// underlay is the network namespace with the bridge between the machines, whose links are named as they are.
-	underlay                             *exec.Cmd
-	gw1, worker1, gw2, gw3, gw4, worker2 *machine
+	underlay                                  *exec.Cmd
+	gw1, worker1, gw2, gw3, gw4, gw5, worker2 *machine
 	// mesh are the machines that are published to the nodes of the other cluster.
 	mesh []*machine
 	// mode of all clusters; empty is the default.
@@ -101,7 +101,7 @@ func (n *network) disableIPv6(t *testing.T, names []string) {
 }
 
 func (n *network) all() []*machine {
-	return slices.DeleteFunc([]*machine{n.gw1, n.worker1, n.gw2, n.gw3, n.gw4, n.worker2},
+	return slices.DeleteFunc([]*machine{n.gw1, n.worker1, n.gw2, n.gw3, n.gw4, n.gw5, n.worker2},
 		func(m *machine) bool { return m == nil })
 }
 
