@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,6 +37,12 @@ func serve(t *testing.T, m ui.Map) (*uitest.Source, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveOn(t, l, m)
+}
+
+// serveOn serves a map by a listener.
+func serveOn(t *testing.T, l net.Listener, m ui.Map) (*uitest.Source, string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	source := &uitest.Source{}
 	source.Set(m)
@@ -307,6 +314,51 @@ func TestColoursCanBeRead(t *testing.T) {
 			quiet(t, p)
 		})
 	}
+}
+
+// frozen is a listener whose connections send nothing while it is.
+type frozen struct {
+	net.Listener
+	mu sync.Mutex
+}
+
+// Accept implements net.Listener.
+func (f *frozen) Accept() (net.Conn, error) {
+	c, err := f.Listener.Accept()
+	return &frozenConn{c, f}, err
+}
+
+type frozenConn struct {
+	net.Conn
+	by *frozen
+}
+
+// Write implements net.Conn.
+func (c *frozenConn) Write(b []byte) (int, error) {
+	c.by.mu.Lock()
+	defer c.by.mu.Unlock()
+	return c.Conn.Write(b)
+}
+
+// TestSilenceIsSaid: a page that looks live is, within the last ten seconds, also of a network at rest. First reading
+// takes too long, then the command does not answer.
+func TestSilenceIsSaid(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	connections := &frozen{Listener: l}
+	source, address := serveOn(t, connections, uitest.Fleet(2))
+	p := browser.Open(t, address, browser.View{Width: 800, Height: 600})
+	p.Shows(t, patience, "#live", "live; last change")
+	release := source.Hold()
+	p.Shows(t, patience, "#live", "not live: nothing was read for 1")
+	release()
+	p.Within(t, patience, `document.querySelector("#live-text").textContent.startsWith("live; last change")`)
+	connections.mu.Lock()
+	p.Shows(t, patience, "#live", "not live: the command has not answered for 1")
+	connections.mu.Unlock()
+	p.Within(t, patience, `document.querySelector("#live-text").textContent.startsWith("live; last change")`)
 }
 
 // TestTheEndIsSaid: a page whose command has ended does not look as if it were live.

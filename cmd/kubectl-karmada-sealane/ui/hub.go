@@ -41,7 +41,16 @@ type hub struct {
 	// latest is what was sent last, nil before the first reading; same is what of it is compared.
 	latest, same []byte
 	last         *Map
-	stop         context.CancelFunc
+	// at is when the last reading ended, or the first began.
+	at   time.Time
+	stop context.CancelFunc
+}
+
+// age is how long ago what is shown was true for all that could be read.
+func (h *hub) age() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Since(h.at)
 }
 
 // watch adds a page, until leave is called. It is false where there are too many.
@@ -54,7 +63,7 @@ func (h *hub) watch() (w watcher, leave func(), ok bool) {
 	w = make(watcher, 1)
 	if len(h.watchers) == 0 {
 		ctx, stop := context.WithCancel(h.ctx)
-		h.stop, h.latest, h.same, h.last = stop, nil, nil, nil
+		h.stop, h.latest, h.same, h.last, h.at = stop, nil, nil, nil, time.Now()
 		go h.read(ctx)
 	} else if h.latest != nil {
 		w <- h.latest
@@ -94,6 +103,7 @@ func (h *hub) publish(ctx context.Context, m Map, err error) {
 	if ctx.Err() != nil {
 		return // another reader may have begun
 	}
+	h.at = time.Now()
 	f := frame{Map: h.last}
 	if err != nil {
 		f.Trouble = "The network could not be read again: " + err.Error()

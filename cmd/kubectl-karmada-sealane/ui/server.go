@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -150,7 +151,11 @@ func (s *Server) knows(r *http.Request) bool {
 	return bearer && subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) == 1
 }
 
+// pulseTime is between two comments that say how old what is shown is, in seconds.
+const pulseTime = 2 * time.Second
+
 // events sends a frame at once, then each that differs from the one before, and at last that the command has ended.
+// Meanwhile it says how long ago the last reading was, so that a page can tell silence from rest.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	frames, leave, ok := s.hub.watch() //nolint:contextcheck // what reads for all pages does not end with one of them
 	if !ok {
@@ -168,8 +173,14 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead || !send(": %s\n\n", []byte("the map follows")) {
 		return
 	}
+	pulse := time.NewTicker(pulseTime)
+	defer pulse.Stop()
 	for {
 		select {
+		case <-pulse.C:
+			if !send(": age %s\n\n", strconv.AppendInt(nil, int64(s.hub.age()/time.Second), 10)) {
+				return
+			}
 		case <-r.Context().Done():
 			if s.hub.ctx.Err() != nil {
 				send("data: %s\n\n", []byte(`{"ended":true}`))

@@ -3,7 +3,10 @@
 
 const token = new URLSearchParams(location.search).get("token") || "";
 const ask = (path) => fetch(path, { cache: "no-store", headers: { Authorization: "Bearer " + token } });
-const page = { map: undefined, chosen: undefined, states: new Map(), broken: false };
+const page = { map: undefined, chosen: undefined, states: new Map(), broken: false, listens: false, heard: 0, age: 0, text: "" };
+
+// old is how many seconds old what is shown, and what was heard of the command last, may be.
+const old = 10;
 
 function choose(what, from) {
   page.chosen = what;
@@ -55,7 +58,18 @@ function take(frame) {
   announce(frame.map);
   drawAll();
   page.broken = false;
-  live(true, (frame.trouble ? "as of " : "live; last change ") + new Date(frame.map.taken).toLocaleTimeString());
+  page.age = 0;
+  page.text = (frame.trouble ? "as of " : "live; last change ") + new Date(frame.map.taken).toLocaleTimeString();
+  pulse();
+}
+
+// pulse says whether what is shown is live.
+function pulse() {
+  const silent = Math.floor((Date.now() - page.heard) / 1000);
+  if (!page.listens) return;
+  if (silent > old) live(false, "not live: the command has not answered for " + silent + " s. What is shown is old.");
+  else if (page.age > old) live(false, "not live: nothing was read for " + page.age + " s. What is shown is old.");
+  else live(true, page.text);
 }
 
 function live(on, text) {
@@ -68,16 +82,19 @@ function live(on, text) {
 async function listen() {
   const answer = await ask("events");
   if (!answer.ok) throw new Error((await answer.text()).trim());
-  live(true, "live");
+  Object.assign(page, { listens: true, heard: Date.now(), age: 0, text: "live" });
+  pulse();
   let text = "";
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return false;
+    page.heard = Date.now();
     text += value;
     const events = text.split("\n\n");
     text = events.pop();
     for (const event of events) {
+      if (event.startsWith(": age ")) page.age = Number(event.slice(6));
       if (!event.startsWith("data: ")) continue;
       const frame = JSON.parse(event.slice(6));
       if (frame.ended) return true;
@@ -98,6 +115,7 @@ async function listenForever() {
       why = error instanceof TypeError ? why : error.message;
     }
     page.broken = true;
+    page.listens = false;
     if (ended) why = "the command has ended; run it again, and open the new address";
     live(false, "not live: " + why + ". What is shown is old.");
     if (ended) return;
@@ -126,4 +144,5 @@ async function explainPacket(event) {
 drawLegend();
 byId("explain-form").addEventListener("submit", explainPacket);
 byId("services-filter").addEventListener("input", drawAll);
+setInterval(pulse, 1000);
 listenForever();

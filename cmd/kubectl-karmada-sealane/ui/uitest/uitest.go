@@ -118,6 +118,21 @@ type Source struct {
 	now   ui.Map
 	err   error
 	reads int
+	held  chan struct{}
+}
+
+// Hold keeps whoever reads waiting until the function that it returns is called.
+func (s *Source) Hold() (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := make(chan struct{})
+	s.held = held
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.held = nil
+		close(held)
+	}
 }
 
 // Set what is read from now on.
@@ -142,9 +157,17 @@ func (s *Source) Reads() int {
 }
 
 // Read implements ui.Source.
-func (s *Source) Read(context.Context) (ui.Map, error) {
+func (s *Source) Read(ctx context.Context) (ui.Map, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if held := s.held; held != nil {
+		s.mu.Unlock()
+		select {
+		case <-held:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+	}
 	s.reads++
 	return s.now, s.err
 }
