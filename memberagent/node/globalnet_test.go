@@ -208,6 +208,7 @@ func TestTwinClusters(t *testing.T) {
 	t.Run("large datagrams", func(t *testing.T) { n.largeDatagrams(t, ofIPv4) })
 	t.Run("SCTP", func(t *testing.T) { n.associates(t, ofIPv4) })
 	t.Run("session affinity", func(t *testing.T) { n.keepsToOneBackend(t, ofIPv4) })
+	t.Run("translated before it leaves", n.translatedBefore)
 	t.Run("backends come and go", n.backends)
 	t.Run("one change, one element", n.oneElement)
 	t.Run("addresses that nobody has", n.unassigned)
@@ -259,6 +260,31 @@ func (n *twins) fromEverywhere(t *testing.T) {
 				t.Errorf("%s from %s: answered by %v, seen as %v: want both backends, and one address", network, c.name,
 					servers, clients)
 			}
+		}
+	}
+}
+
+// translatedBefore leads the address of an import to the endpoint that it has, a global address, where packets begin,
+// as replacements of kube-proxy do for pods and for nodes.
+func (n *twins) translatedBefore(t *testing.T) {
+	const imported = "10.77.9.9" // of the cluster's own services
+	for name, from := range map[string]*exec.Cmd{"a pod of a worker": n.worker1.pod, "a pod of a gateway": n.gw1.pod,
+		"a worker": n.worker1.holder, "a gateway": n.gw1.holder} {
+		script := fmt.Sprintf(`ip route show default | grep -q . || ip route add %[1]s dev cni0
+			nft add table ip lb; nft add chain ip lb out '{ type nat hook output priority -110; }'
+			nft add rule ip lb out ip daddr %[1]s dnat to %[2]s`, imported, serviceOfTwin2)
+		if out, err := within(from, script).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+		for _, network := range ofIPv4.networks() {
+			server, client, err := ask(t, from, network, imported+":80")
+			if err != nil || server != "gw2" && server != "worker2" || !sends["c1"].Contains(client) {
+				t.Errorf("%s from %s: answered by %q, seen as %s: %v", network, name, server, client, err)
+			}
+		}
+		if out, err := within(from, fmt.Sprintf("nft delete table ip lb; ip route del %s || true",
+			imported)).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
 	}
 }
