@@ -31,6 +31,7 @@ type traffic struct{ peers map[cablePeer]looked }
 type looked struct {
 	at             time.Time
 	received, sent int64 // without this end's probes
+	probes         Carried
 	busy           time.Time
 	// from are the counters that the next rate is reckoned from, and rate the last one, nil before the first.
 	from counted
@@ -53,7 +54,11 @@ func (t *traffic) look(peer kernel.PeerState, probes Carried, interval time.Dura
 	if ok && passed < lookEvery {
 		return
 	}
-	next := looked{at: now, busy: last.busy, from: last.from, rate: last.rate,
+	if probes.SentPackets < last.probes.SentPackets || probes.ReceivedPackets < last.probes.ReceivedPackets {
+		// They count from nothing again, as for a target that was left out for a time, and the cable's do not.
+		ok, last.from, last.rate = false, counted{}, nil
+	}
+	next := looked{at: now, busy: last.busy, from: last.from, rate: last.rate, probes: probes,
 		received: peer.ReceivedBytes - probes.ReceivedBytes - cableOverhead*probes.ReceivedPackets,
 		sent:     peer.SentBytes - probes.SentBytes - cableOverhead*probes.SentPackets,
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/kernel"
 )
 
@@ -55,6 +56,26 @@ func TestTheRateOfATunnelIsWithoutProbes(t *testing.T) {
 			}
 		})
 	}
+	t.Run("probes that are counted anew", func(t *testing.T) {
+		var tr traffic
+		var peer kernel.PeerState
+		own := Carried{SentPackets: 1e6, SentBytes: 1e6 * probeBytes, ReceivedPackets: 1e6, ReceivedBytes: 1e6 * probeBytes}
+		peer.SentBytes, peer.ReceivedBytes = 1e6*encrypted, 1e6*encrypted
+		id := cablePeer{peer.Link, peer.ID}
+		for s := range 200 {
+			now := start.Add(time.Duration(s) * time.Second)
+			tr.look(peer, own, interval, now)
+			if r := tr.rate(id); r != nil && *r != (v1alpha1.Traffic{}) || tr.busy(id, now) {
+				t.Fatalf("after %d s: %+v, busy: %t", s, r, tr.busy(id, now))
+			}
+			if s == 90 {
+				own = Carried{}
+			}
+		}
+		if tr.rate(id) == nil {
+			t.Error("there is no rate any more")
+		}
+	})
 	var tr traffic
 	if tr.rate(cablePeer{}) != nil {
 		t.Error("a tunnel that was never looked at has a rate")
