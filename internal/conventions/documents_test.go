@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -60,7 +61,7 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// TestLinksOfDocumentsLeadSomewhere within the source tree.
+// TestLinksOfDocumentsLeadSomewhere within the source tree, those to a heading too.
 func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 	links := 0
 	for _, page := range pages(t) {
@@ -68,14 +69,39 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, link := range regexp.MustCompile(`\]\(([^)\s#:]+)(#[^)]*)?\)`).FindAllSubmatch(text, -1) {
+		for _, link := range regexp.MustCompile(`\]\(([^)\s#:]*)(#[^)]*)?\)`).FindAllSubmatch(text, -1) {
 			links++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(link[1]))); err != nil {
+			target := page
+			if len(link[1]) > 0 {
+				target = filepath.Join(filepath.Dir(page), string(link[1]))
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s: %v", page, link[1], err)
+				continue
+			}
+			if anchor := strings.TrimPrefix(string(link[2]), "#"); anchor != "" && filepath.Ext(target) == ".md" &&
+				!slices.Contains(anchors(t, target), anchor) {
+				t.Errorf("%s links to %s, which has no heading #%s", page, target, anchor)
 			}
 		}
 	}
 	if links < 50 {
 		t.Errorf("found %d links", links)
 	}
+}
+
+// anchors of a page are its headings, as GitHub links to them: of words alone, in lower case, with hyphens between.
+func anchors(t *testing.T, page string) []string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prose := regexp.MustCompile("(?ms)^```.*?^```").ReplaceAll(text, nil)
+	var out []string
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllSubmatch(prose, -1) {
+		words := regexp.MustCompile(`[^\p{L}\p{N}_\- ]`).ReplaceAll(heading[1], nil)
+		out = append(out, strings.ReplaceAll(strings.ToLower(string(words)), " ", "-"))
+	}
+	return out
 }
