@@ -209,6 +209,7 @@ func TestTwinClusters(t *testing.T) {
 	t.Run("SCTP", func(t *testing.T) { n.associates(t, ofIPv4) })
 	t.Run("session affinity", func(t *testing.T) { n.keepsToOneBackend(t, ofIPv4) })
 	t.Run("translated before it leaves", n.translatedBefore)
+	t.Run("many flows at once", n.manyFlows)
 	t.Run("backends come and go", n.backends)
 	t.Run("one change, one element", n.oneElement)
 	t.Run("addresses that nobody has", n.unassigned)
