@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -164,21 +165,31 @@ func (s server) exports(t *testing.T) {
 	}
 	s.create(t, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "of-c2"},
 		Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.99.0.0/16"}}})
-	s.service(t, "web", exportedIP, corev1.ServicePort{Port: 80, Protocol: corev1.ProtocolTCP}, 8080, exportedPods...)
+	s.service(t, "web", exportedIP, ports(80, corev1.ProtocolTCP, corev1.ProtocolUDP), 8080, exportedPods...)
+}
+
+// ports of one number, which are named as their protocols are.
+func ports(number int32, protocols ...corev1.Protocol) (out []corev1.ServicePort) {
+	for _, p := range protocols {
+		out = append(out, corev1.ServicePort{Name: strings.ToLower(string(p)), Protocol: p, Port: number})
+	}
+	return out
 }
 
 // service without selector, with endpoints at a port of these addresses.
-func (s server) service(t *testing.T, name, clusterIP string, port corev1.ServicePort, to int32, ips ...string) {
+func (s server) service(t *testing.T, name, clusterIP string, ports []corev1.ServicePort, to int32, ips ...string) {
 	t.Helper()
 	eventually(t, "the range of the service's address is known", func(ctx context.Context) error {
 		return s.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-			Spec: corev1.ServiceSpec{ClusterIP: clusterIP, Ports: []corev1.ServicePort{port}}})
+			Spec: corev1.ServiceSpec{ClusterIP: clusterIP, Ports: ports}})
 	})
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
 			Labels: map[string]string{discoveryv1.LabelServiceName: name}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Protocol: &port.Protocol, Port: &to}},
+	}
+	for _, p := range ports {
+		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &to})
 	}
 	for _, ip := range ips {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip}})
@@ -194,8 +205,7 @@ func (s server) imports(t *testing.T) {
 		s.node(t, name, address)
 	}
 	// What a tenant might write, to get at the overlay of the nodes.
-	s.service(t, "overlay", "10.96.0.99", corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP}, 4800, "172.31.1.1",
-		"172.31.1.2")
+	s.service(t, "overlay", "10.96.0.99", ports(53, corev1.ProtocolUDP), 4800, "172.31.1.1", "172.31.1.2")
 	s.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace}},
 		&v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName}, Spec: v1alpha1.PeeringSpec{
 			Revision: 1, Phase: v1alpha1.MemberActive, ClusterSet: "default", ClusterID: "c1", Shards: 1,
@@ -231,15 +241,17 @@ func (s server) imports(t *testing.T) {
 // imported is c2's service as the broker tells of it.
 func imported(name string, port int32, ips ...string) v1alpha1.Import {
 	backends := v1alpha1.Backends{
-		Ports: []v1alpha1.BackendPort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: port}}}
+		Ports: []v1alpha1.BackendPort{{Name: "tcp", Protocol: corev1.ProtocolTCP, Port: port},
+			{Name: "udp", Protocol: corev1.ProtocolUDP, Port: port}}}
 	for _, ip := range ips {
 		backends.Addresses = append(backends.Addresses, v1alpha1.Backend{IP: ip, Ready: true, Serving: true, Node: "far"})
 	}
 	return v1alpha1.Import{Namespace: "default", Name: name,
-		Clusters: []v1alpha1.ImportCluster{{Cluster: "c2", CreatedAt: metav1.Unix(1700000000, 0), Ports: []string{"http"},
-			ClusterIPs: []string{exportedIP}, Backends: []v1alpha1.Backends{backends}}},
+		Clusters: []v1alpha1.ImportCluster{{Cluster: "c2", CreatedAt: metav1.Unix(1700000000, 0),
+			Ports: []string{"tcp", "udp"}, ClusterIPs: []string{exportedIP}, Backends: []v1alpha1.Backends{backends}}},
 		Settings: v1alpha1.ServiceSettings{Type: v1alpha1.ClusterSetIP,
-			Ports:           []v1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
+			Ports: []v1alpha1.ServicePort{{Name: "tcp", Protocol: corev1.ProtocolTCP, Port: 80},
+				{Name: "udp", Protocol: corev1.ProtocolUDP, Port: 80}},
 			SessionAffinity: corev1.ServiceAffinityNone, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}}}
 }
 

@@ -5,6 +5,7 @@ package node_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -69,8 +70,8 @@ func TestServicesByIPVS(t *testing.T) {
 	n.gw2.serve(t)
 	n.worker2.serve(t)
 	eventually(t, time.Minute, "gateways connected", func() bool { return n.gw1.connected() && n.gw2.connected() })
-	// The pods of both imports and of the service that is none, and of the service of c2.
-	for m, servers := range map[*machine]string{n.worker1: "5", n.gw1: "5", n.gw2: "2"} {
+	// The pods of both imports, by TCP and by UDP, and of the service that is none, and of the service of c2.
+	for m, servers := range map[*machine]string{n.worker1: "8", n.gw1: "8", n.gw2: "4"} {
 		m.serves(t, servers)
 	}
 	t.Run("from everywhere, to all pods", func(t *testing.T) { n.byIPVS(t, facts) })
@@ -88,11 +89,11 @@ func (m *machine) serves(t *testing.T, servers string) {
 }
 
 // answer asks port 80 until somebody answers: a machine under emulation may take a gateway for dead for a moment.
-func answer(t *testing.T, from *exec.Cmd, ip string) (server string, client netip.Addr) {
+func answer(t *testing.T, from *exec.Cmd, network, ip string) (server string, client netip.Addr) {
 	t.Helper()
 	eventually(t, 10*time.Second, "an answer of "+ip, func() (ok bool) {
 		var err error
-		server, client, err = ask(t, from, "tcp4", ip+":80")
+		server, client, err = ask(t, from, network, ip+":80")
 		return err == nil
 	})
 	return server, client
@@ -109,19 +110,21 @@ func (n *network) byIPVS(t *testing.T, facts ipvsFacts) {
 		{"the worker", n.worker1.holder, "10.8.1.1"}, {"the gateway", n.gw1.holder, "10.8.0.1"},
 	} {
 		for what, to := range map[string]string{"pods": facts.Pods, "a ClusterIP": facts.Service} {
-			t.Run(c.name+", to "+what, func(t *testing.T) {
-				servers, want := map[string]int{}, netip.MustParseAddr(c.client)
-				for range 4 {
-					server, client := answer(t, c.from, to)
-					servers[server]++
-					if client != want {
-						t.Errorf("the pod on %s sees %s: want %s", server, client, want)
+			for _, network := range ofIPv4.networks() {
+				t.Run(fmt.Sprintf("%s, to %s by %s", c.name, what, network), func(t *testing.T) {
+					servers, want := map[string]int{}, netip.MustParseAddr(c.client)
+					for range 4 {
+						server, client := answer(t, c.from, network, to)
+						servers[server]++
+						if client != want {
+							t.Errorf("the pod on %s sees %s: want %s", server, client, want)
+						}
 					}
-				}
-				if servers["gw2"] == 0 || servers["worker2"] == 0 {
-					t.Errorf("answered by %v: want both pods", servers)
-				}
-			})
+					if servers["gw2"] == 0 || servers["worker2"] == 0 {
+						t.Errorf("answered by %v: want both pods", servers)
+					}
+				})
+			}
 		}
 	}
 }
