@@ -80,19 +80,21 @@ func (w Writer) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 // ApplyPeering writes the Work of a cluster's Peering.
 func (w Writer) ApplyPeering(ctx context.Context, cluster string, spec v1alpha1.PeeringSpec) error {
 	labels := map[string]string{LabelKind: KindPeering}
-	return w.apply(ctx, cluster, KindPeering, v1alpha1.PeeringName, labels, spec)
+	_, err := w.apply(ctx, cluster, KindPeering, v1alpha1.PeeringName, labels, spec)
+	return err
 }
 
-// ApplyBundle writes the Work of one of a cluster's Bundles.
-func (w Writer) ApplyBundle(ctx context.Context, cluster string, spec v1alpha1.BundleSpec) error {
+// ApplyBundle writes the Work of one of a cluster's Bundles, and returns its manifest as the API server has it.
+func (w Writer) ApplyBundle(ctx context.Context, cluster string, spec v1alpha1.BundleSpec) ([]byte, error) {
 	labels := map[string]string{LabelKind: KindBundle, LabelShard: fmt.Sprint(spec.Shard)}
 	return w.apply(ctx, cluster, KindBundle, v1alpha1.BundleName(spec.Shard), labels, spec)
 }
 
-func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels map[string]string, spec any) error {
+func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels map[string]string,
+	spec any) ([]byte, error) {
 	manifest, err := Manifest(kind, name, spec)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	key := WorkKey(cluster, kind, name)
 	labels[LabelManagedBy] = v1alpha1.ManagedBy
@@ -106,10 +108,39 @@ func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels ma
 		},
 		Finalizers: []string{util.ExecutionControllerFinalizer},
 	}
-	if err := ctrlutil.CreateOrUpdateWork(ctx, w, objectMeta, manifest); err != nil {
-		return fmt.Errorf("write the Work of %s %s for %s: %w", kind, name, cluster, err)
+	answered := &answered{Writer: w}
+	if err := ctrlutil.CreateOrUpdateWork(ctx, answered, objectMeta, manifest); err != nil {
+		return nil, fmt.Errorf("write the Work of %s %s for %s: %w", kind, name, cluster, err)
 	}
-	return nil
+	return answered.manifest, nil
+}
+
+// answered is a Writer of one Work that keeps the manifest with which the API server has answered last.
+type answered struct {
+	Writer
+	manifest []byte
+}
+
+func (a *answered) keep(obj client.Object, err error) error {
+	if work, ok := obj.(*workv1alpha1.Work); ok && err == nil && len(work.Spec.Workload.Manifests) == 1 {
+		a.manifest = work.Spec.Workload.Manifests[0].Raw
+	}
+	return err
+}
+
+// Get implements client.Reader.
+func (a *answered) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return a.keep(obj, a.Writer.Get(ctx, key, obj, opts...))
+}
+
+// Create implements client.Writer.
+func (a *answered) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	return a.keep(obj, a.Writer.Create(ctx, obj, opts...))
+}
+
+// Update implements client.Writer.
+func (a *answered) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	return a.keep(obj, a.Writer.Update(ctx, obj, opts...))
 }
 
 // Manifest renders an object of ours without the status, which belongs to the member.

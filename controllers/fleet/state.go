@@ -28,13 +28,13 @@ type State struct {
 	Bindings []*workv1alpha2.ClusterResourceBinding
 }
 
-// Gather reads the State.
-func Gather(ctx context.Context, c client.Reader) (State, error) {
+// Gather reads the State, with options for its lists.
+func Gather(ctx context.Context, c client.Reader, opts ...client.ListOption) (State, error) {
 	var sets v1alpha1.ClusterSetList
 	var clusters clusterv1alpha1.ClusterList
 	var members v1alpha1.MemberList
 	for _, list := range []client.ObjectList{&sets, &clusters, &members} {
-		if err := c.List(ctx, list); err != nil {
+		if err := c.List(ctx, list, opts...); err != nil {
 			return State{}, fmt.Errorf("list %T: %w", list, err)
 		}
 	}

@@ -3,14 +3,17 @@
 package services
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -60,6 +63,8 @@ type Reconciler struct {
 	unlabelled map[Shard]bool
 	// records are the ExportRecords that were last written, or are being written, by name.
 	records map[string]v1alpha1.ExportRecordSpec
+	// decided are the last decisions.
+	decided map[Shard]*latest
 	// arrivals are when the first of the Works came that the next decision on a shard is about.
 	arrivals map[Shard]time.Time
 }
@@ -77,6 +82,9 @@ type memory struct {
 	// answered is the newest revision that the member has answered. What answers an older one comes
 	// from the past, say from a restored backup.
 	answered int64
+	// held is what was read of the Work, and kept the record as it was last read.
+	held held
+	kept *v1alpha1.ExportRecord
 	// refused says why the last report was not used.
 	refused string
 	// exported is what the member was last found to export. Of changes of others' exports, unsent is when the first was
@@ -106,28 +114,46 @@ type target struct {
 
 // Reconcile brings one shard's Bundles up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, error) {
+	p, err := r.plan(ctx, shard)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.write(ctx, p.writes); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: p.again}, nil
+}
+
+// plan is what to write of a shard, and when to look again (0: never).
+type plan struct {
+	writes []func(context.Context) error
+	again  time.Duration
+}
+
+// plan decides on a shard, and writes nothing.
+func (r *Reconciler) plan(ctx context.Context, shard Shard) (plan, error) {
 	seen := r.arrival(shard)
 	var set v1alpha1.ClusterSet
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: shard.Set}, &set); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.Problems.forget(shard.Set)
 		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return plan{}, client.IgnoreNotFound(err)
 	}
 	if shard.Number >= set.Spec.Shards {
-		return ctrl.Result{}, nil
+		return plan{}, nil
 	}
 	// Labels that change from here on count, until it is known that they do not matter.
 	r.noteUnlabelled(shard, false)
 	in, targets, again, err := r.gather(ctx, set, shard.Number)
 	if err != nil {
 		r.arrived(shard, seen)
-		return ctrl.Result{}, err
+		return plan{}, err
 	}
 	r.noteUnlabelled(shard, !in.Selects())
 	again = sooner(again, r.follow(set.Name, targets, seen))
 	start := time.Now()
-	d := Decide(in)
+	d := r.last(shard).decide(in)
 	r.Metrics.Decided("services", time.Since(start))
 	exports := 0
 	for _, m := range in.Members {
@@ -139,10 +165,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, e
 			"message", p.Message)
 	}
 	r.Problems.set(ctx, shard, fleetWide(&in, &d))
-	if err := r.apply(ctx, targets, d); err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: sooner(again, d.Again)}, nil
+	return plan{r.changes(targets, d), sooner(again, d.Again)}, nil
 }
 
 // sooner returns the shorter of two delays, of which 0 is never.
@@ -159,9 +182,12 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet,
 	in := Input{Shard: shard, Shards: set.Spec.Shards, Services: set.Spec.Services, Now: r.Now(),
 		Scheduled: map[string][]string{}, Placed: map[string][]string{}}
 	var policies v1alpha1.ServicePolicyList
-	if err := r.Client.List(ctx, &policies); err != nil {
+	if err := r.Client.List(ctx, &policies, client.UnsafeDisableDeepCopy); err != nil {
 		return in, nil, 0, fmt.Errorf("list the ServicePolicies: %w", err)
 	}
+	slices.SortFunc(policies.Items, func(a, b v1alpha1.ServicePolicy) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	for i := range policies.Items {
 		if p := &policies.Items[i]; v1alpha1.Shard(p.Namespace, p.Name, in.Shards) == shard {
 			in.Policies = append(in.Policies, *p)
@@ -170,10 +196,14 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet,
 	if err := r.gatherKarmada(ctx, &in); err != nil {
 		return in, nil, 0, err
 	}
-	state, err := fleet.Gather(ctx, r.Client)
+	// Of all this nothing is changed here.
+	state, err := fleet.Gather(ctx, r.Client, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return in, nil, 0, err
 	}
+	// In one order, so that a decision can be compared with the last.
+	slices.SortFunc(state.Members, func(a, b v1alpha1.Member) int { return cmp.Compare(a.Name, b.Name) })
+	known := knownOf(&state)
 	var targets []target
 	var again time.Duration
 	var importers []string
@@ -187,7 +217,7 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet,
 			r.letGo(record, shard)
 			continue
 		}
-		m, t, after, err := r.gatherMember(ctx, state, record, shard)
+		m, t, after, err := r.gatherMember(ctx, known, record, shard)
 		if err != nil {
 			return in, nil, 0, err
 		}
@@ -218,12 +248,37 @@ func memberOf(record *v1alpha1.Member) Member {
 	}
 }
 
-func (r *Reconciler) gatherMember(ctx context.Context, state fleet.State, record *v1alpha1.Member,
+// known is what Karmada says of clusters, by name.
+type known struct {
+	clusters map[string]*clusterv1alpha1.Cluster
+	// applied counts the bindings of the wire that a cluster has applied, of all that there are.
+	applied  map[string]int
+	bindings int
+}
+
+func knownOf(state *fleet.State) known {
+	k := known{make(map[string]*clusterv1alpha1.Cluster, len(state.Clusters)), map[string]int{}, len(state.Bindings)}
+	for i := range state.Clusters {
+		k.clusters[state.Clusters[i].Name] = &state.Clusters[i]
+	}
+	for _, b := range state.Bindings {
+		if b == nil {
+			continue
+		}
+		for _, cluster := range slices.Compact(propagation.AppliedBy(b)) {
+			k.applied[cluster]++
+		}
+	}
+	return k
+}
+
+func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1alpha1.Member,
 	shard int32) (Member, target, time.Duration, error) {
 	now := r.Now()
-	t := target{cluster: record.Name, mem: r.memory(record, shard), writable: state.WireApplied(record.Name)}
+	t := target{cluster: record.Name, mem: r.memory(record, shard),
+		writable: known.applied[record.Name] == known.bindings}
 	m := memberOf(record)
-	c := state.Cluster(record.Name)
+	c := known.clusters[record.Name]
 	if t.lost = fleet.Lost(c); c != nil {
 		m.Labels = c.Labels
 	}
@@ -237,9 +292,8 @@ func (r *Reconciler) gatherMember(ctx context.Context, state fleet.State, record
 	}
 	var cached *v1alpha1.BundleSpec
 	if work != nil {
-		if spec := new(v1alpha1.BundleSpec); propagation.Spec(work, spec) == nil && spec.Revision <= maxRevision {
-			cached = spec
-		}
+		t.mem.held.read(work)
+		cached = t.mem.held.spec
 	}
 	var after time.Duration
 	t.sent, after = t.mem.bundle.Latest(cached, newerBundle, now)
@@ -253,7 +307,7 @@ func (r *Reconciler) gatherMember(ctx context.Context, state fleet.State, record
 		return m, t, again, nil
 	}
 	m.Last = t.sent
-	said := r.report(ctx, &m, t.mem, propagation.Status(work))
+	said := r.report(ctx, &m, t.mem)
 	m.Known = t.sent != nil && said != nil && said.revision >= t.mem.answered
 	if m.Known {
 		t.said = said
@@ -277,10 +331,10 @@ func newerRecord(written, cached *v1alpha1.ExportRecord) bool {
 	return written.UID != cached.UID || written.Generation > cached.Generation
 }
 
-// bundle returns the Work of a member's Bundle, nil if there is none that lasts.
+// bundle returns the Work of a member's Bundle, to be read only; nil if there is none that lasts.
 func (r *Reconciler) bundle(ctx context.Context, cluster string, shard int32) (*workv1alpha1.Work, error) {
 	var work workv1alpha1.Work
-	if err := r.Client.Get(ctx, propagation.BundleKey(cluster, shard), &work); err != nil {
+	if err := r.Client.Get(ctx, propagation.BundleKey(cluster, shard), &work, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
@@ -296,13 +350,17 @@ func (r *Reconciler) bundle(ctx context.Context, cluster string, shard int32) (*
 func (r *Reconciler) gatherRecord(ctx context.Context, m *Member, t *target, owner *v1alpha1.Member,
 	shard int32) (time.Duration, error) {
 	cached := new(v1alpha1.ExportRecord)
-	err := r.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ExportRecordName(owner.Name, shard)}, cached)
+	err := r.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ExportRecordName(owner.Name, shard)}, cached,
+		client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
 		cached = nil
 	case err != nil:
 		return 0, fmt.Errorf("read the ExportRecord of %s, shard %d: %w", owner.Name, shard, err)
+	case t.mem.kept != nil && t.mem.kept.UID == cached.UID && t.mem.kept.ResourceVersion == cached.ResourceVersion:
+		cached = t.mem.kept
 	}
+	t.mem.kept = cached
 	var again time.Duration
 	t.owner = owner
 	t.record, again = t.mem.record.Latest(cached, newerRecord, r.Now())
@@ -341,8 +399,8 @@ func acceptedSince(record *v1alpha1.Member) time.Time {
 }
 
 // report reads what a member says; nil when it says nothing that can be used, which is unknown.
-func (r *Reconciler) report(ctx context.Context, m *Member, mem *memory, raw []byte) *report {
-	out, err := readReport(raw)
+func (r *Reconciler) report(ctx context.Context, m *Member, mem *memory) *report {
+	out, err := mem.held.report, mem.held.err
 	before := mem.refused
 	mem.refused = ""
 	var refused *unusable
@@ -381,20 +439,18 @@ func (r *Reconciler) memory(record *v1alpha1.Member, shard int32) *memory {
 	}
 	k := seenKey{string(record.UID), shard}
 	if r.seen[k] == nil {
-		r.seen[k] = &memory{echo: fleet.NewEcho(fmt.Sprintf("%s/%d", k.uid, shard), 0)}
+		r.seen[k] = &memory{echo: fleet.NewEcho(fmt.Sprintf("%s/%d", k.uid, shard), 0), held: newHeld()}
 	}
 	return r.seen[k]
 }
 
-// apply writes the records and Bundles that differ. One that cannot be written is no reason to leave the others
-// out.
-func (r *Reconciler) apply(ctx context.Context, targets []target, d Decision) error {
-	var g errgroup.Group
-	g.SetLimit(parallelWrites)
+// changes are the writes of the records and Bundles that differ.
+func (r *Reconciler) changes(targets []target, d Decision) []func(context.Context) error {
+	var writes []func(context.Context) error
 	for _, t := range targets {
 		if record, ok := d.Records[t.cluster]; ok &&
 			(t.record == nil || !equality.Semantic.DeepEqual(t.record.Spec, record)) {
-			g.Go(func() error { return r.applyRecord(ctx, t, record) })
+			writes = append(writes, func(ctx context.Context) error { return r.applyRecord(ctx, t, record) })
 		}
 		spec, ok := d.Bundles[t.cluster]
 		if !ok || !t.writable {
@@ -402,16 +458,27 @@ func (r *Reconciler) apply(ctx context.Context, targets []target, d Decision) er
 		}
 		if t.sent != nil && !t.missing && !t.refresh {
 			spec.Revision = t.sent.Revision
-			if equality.Semantic.DeepEqual(*t.sent, spec) {
+			if sameBundle(t.sent, &spec) {
+				t.mem.held.matches(t.sent, &spec)
 				t.mem.unsent = time.Time{}
 				continue
 			}
 		}
 		spec.Revision = t.next()
 		t.mem.unsent = t.carries(spec, targets)
-		g.Go(func() error { return r.applyBundle(ctx, t, spec) })
+		writes = append(writes, func(ctx context.Context) error { return r.applyBundle(ctx, t, spec) })
 	}
 	decided(targets)
+	return writes
+}
+
+// write carries out writes. One that fails is no reason to leave the others out.
+func (r *Reconciler) write(ctx context.Context, writes []func(context.Context) error) error {
+	var g errgroup.Group
+	g.SetLimit(parallelWrites)
+	for _, write := range writes {
+		g.Go(func() error { return write(ctx) })
+	}
 	return g.Wait()
 }
 
@@ -424,9 +491,11 @@ func (t *target) next() int64 {
 }
 
 func (r *Reconciler) applyBundle(ctx context.Context, t target, spec v1alpha1.BundleSpec) error {
-	if err := r.Works.ApplyBundle(ctx, t.cluster, spec); err != nil {
+	manifest, err := r.Works.ApplyBundle(ctx, t.cluster, spec)
+	if err != nil {
 		return err
 	}
+	t.mem.held.wrote(&spec, manifest)
 	if t.sent == nil {
 		t.mem.answered = 0
 	}
@@ -454,6 +523,19 @@ func (r *Reconciler) applyRecord(ctx context.Context, t target, spec v1alpha1.Ex
 	}
 	t.mem.record.Wrote(record, r.Now())
 	return nil
+}
+
+// last is the last decision on a shard.
+func (r *Reconciler) last(shard Shard) *latest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.decided == nil {
+		r.decided = map[Shard]*latest{}
+	}
+	if r.decided[shard] == nil {
+		r.decided[shard] = new(latest)
+	}
+	return r.decided[shard]
 }
 
 // writing notes what an ExportRecord is about to say: its event may come before the write returns.

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -136,6 +138,92 @@ func TestUnknownMembersKeepEverything(t *testing.T) {
 	}
 }
 
+func encodedMembers(t *testing.T, in Input) string {
+	t.Helper()
+	data, err := json.Marshal(in.Members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// What is decided step by step, where nothing is decided again that is known, is what is decided anew, whatever happens
+// in whichever order.
+func TestADecisionThatIsKeptIsTheSame(t *testing.T) {
+	kept, steps := 0, 0
+	for seed := range uint64(25) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		in, last := random(r), new(latest)
+		in.Scheduled, in.Placed = map[string][]string{}, map[string][]string{}
+		for step := range 25 {
+			m := &in.Members[r.IntN(len(in.Members))]
+			switch r.IntN(12) {
+			case 0: // an export goes, comes or changes
+				m.Exports = slices.Clone(m.Exports)
+				if len(m.Exports) > 0 && r.IntN(2) == 0 {
+					m.Exports = m.Exports[1:]
+				}
+				for i := range m.Exports {
+					if r.IntN(4) == 0 {
+						m.Exports[i].Backends = slices.Clone(m.Exports[i].Backends)
+						change(r, &m.Exports[i], 1)
+					}
+				}
+			case 1:
+				m.Known = !m.Known
+			case 2:
+				m.Labels = map[string]string{"zone": fmt.Sprint(r.IntN(2))}
+			case 3:
+				in.Policies = append(slices.Clone(in.Policies[:min(1, len(in.Policies))]),
+					randomPolicy(r, fmt.Sprintf("web-%d", r.IntN(8))))
+			case 4:
+				in.Services.Mode = pick(r, v1alpha1.ServiceModeClusterSetIP, v1alpha1.ServiceModeClusterIP)
+			case 5:
+				in.Scheduled = map[string][]string{fmt.Sprintf("sample/web-%d", r.IntN(8)): {"c1"}}
+			case 6:
+				m.Unusable = []v1alpha1.ImportProblem{{Namespace: "sample", Names: []string{"web-1"}, Reason: "NamespaceMissing"}}
+			case 7:
+				m.Pods = slices.Clone(m.Pods[:1])
+			}
+			in.Now = in.Now.Add(time.Duration(r.IntN(4)) * time.Second)
+			before, members := last.d.Bundles, encodedMembers(t, in)
+			got, want := last.decide(in), Decide(in)
+			if encodedMembers(t, in) != members {
+				t.Fatalf("seed %d, step %d: a decision changes what it is made of", seed, step)
+			}
+			steps++
+			if reflect.ValueOf(before).Pointer() == reflect.ValueOf(got.Bundles).Pointer() {
+				kept++
+			}
+			records := func(d Decision) string {
+				data, err := json.Marshal(d.Records)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(data)
+			}
+			if text(t, got) != text(t, want) || records(got) != records(want) || got.Again != want.Again ||
+				!slices.Equal(got.Problems, want.Problems) || got.Services != want.Services || got.Conflicts != want.Conflicts {
+				t.Fatalf("seed %d, step %d: what was kept is not what is decided anew (again %s and %s):\n%s\n%s", seed, step,
+					got.Again, want.Again, records(got), records(want))
+			}
+			// A controller that restarts has what was written; one that does not finds its records as it wrote them.
+			in.Members = slices.Clone(in.Members)
+			for i := range in.Members {
+				m := &in.Members[i]
+				if r.IntN(3) > 0 {
+					m.Last, m.Record = written(t, got, m.Cluster)
+				} else if bundle, record := got.Bundles[m.Cluster], got.Records[m.Cluster]; true {
+					m.Last, m.Record = &bundle, &record
+				}
+			}
+		}
+	}
+	if kept < steps/10 {
+		t.Errorf("of %d decisions %d were kept: this shows nothing", steps, kept)
+	}
+}
+
 // Nobody imports what neither scope nor policy admits it to, whatever else members report, and whether
 // or not the exporter can be heard.
 func TestNobodyImportsWhatIsNotForIt(t *testing.T) {
@@ -216,22 +304,33 @@ func TestABundleThatAMemberRewroteRestoresNothing(t *testing.T) {
 	}
 }
 
-func BenchmarkDecide(b *testing.B) {
-	for _, shards := range []int32{1, 4} {
-		b.Run(fmt.Sprintf("services=1000/clusters=10/shards=%d", shards), func(b *testing.B) {
-			in := Input{Shards: shards}
-			for n := 1; n <= 10; n++ {
-				m := cluster(n)
-				for i := range 1000 {
-					e := web(n)
-					e.Name = fmt.Sprintf("web-%d", i)
-					// Every service is exported by two clusters.
-					if (i%10 == n%10 || (i+1)%10 == n%10) && v1alpha1.Shard(e.Namespace, e.Name, shards) == 0 {
-						m.Exports = append(m.Exports, e)
-					}
-				}
-				in.Members = append(in.Members, m)
+// manyServices is a shard of a ClusterSet, each of whose services two clusters export with three pods each.
+func manyServices(clusters, services int, shards int32) Input {
+	in := Input{Shards: shards, Now: now}
+	for n := 1; n <= clusters; n++ {
+		// Networks of two clusters may be the same here: nobody compares them.
+		m := cluster(1 + n%100)
+		m.Cluster = fmt.Sprintf("c%d", n)
+		for i := range services {
+			e := web(1 + n%100)
+			e.Name = fmt.Sprintf("web-%d", i)
+			if (i%clusters == n%clusters || (i+1)%clusters == n%clusters) &&
+				v1alpha1.Shard(e.Namespace, e.Name, shards) == 0 {
+				m.Exports = append(m.Exports, e)
 			}
+		}
+		in.Members = append(in.Members, m)
+	}
+	return in
+}
+
+func BenchmarkDecide(b *testing.B) {
+	for _, x := range []struct {
+		clusters int
+		shards   int32
+	}{{10, 1}, {10, 4}, {100, 4}, {200, 4}} {
+		b.Run(fmt.Sprintf("services=1000/clusters=%d/shards=%d", x.clusters, x.shards), func(b *testing.B) {
+			in := manyServices(x.clusters, 1000, x.shards)
 			b.ReportAllocs()
 			for b.Loop() {
 				Decide(in)

@@ -16,6 +16,9 @@ import (
 // stay while those of its successor are not ready.
 const retention = 10 * time.Second
 
+// maxSeen is how many names a record has room for.
+const maxSeen = 2 * maxExports
+
 // index reads the member's record.
 func (m *member) index() {
 	if m.Record == nil {
@@ -156,7 +159,7 @@ func (m *member) record(shard int32, follow *rules) v1alpha1.ExportRecordSpec {
 		}
 		return compareKeys(key{a.Namespace, a.Name}, key{b.Namespace, b.Name})
 	})
-	out.Seen = out.Seen[:min(len(out.Seen), 2*maxExports)]
+	out.Seen = out.Seen[:min(len(out.Seen), maxSeen)]
 	slices.SortFunc(out.Seen, func(a, b v1alpha1.SeenExport) int {
 		return compareKeys(key{a.Namespace, a.Name}, key{b.Namespace, b.Name})
 	})

@@ -3,6 +3,7 @@
 package services
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -23,6 +24,8 @@ const (
 type report struct {
 	revision int64
 	exports  []v1alpha1.Export
+	// raw are the exports, and rawImports the imports, as they were written.
+	raw, rawImports json.RawMessage
 	// digest of the exports as they were written: another one is a change of them.
 	digest uint64
 	// imports that do not exist or cannot be used in the member.
@@ -37,8 +40,9 @@ type unusable struct{ reason, message string }
 func (u *unusable) Error() string { return u.message }
 
 // readReport decodes what a member wrote into the status of a Bundle, which may be anything. It returns nil
-// when there is no report yet. An export that cannot be decoded costs the others nothing.
-func readReport(raw []byte) (*report, error) {
+// when there is no report yet. An export that cannot be decoded costs the others nothing. What the report before said
+// with the same words is not decoded again.
+func readReport(raw []byte, before *report) (*report, error) {
 	if raw == nil {
 		return nil, nil
 	}
@@ -47,27 +51,46 @@ func readReport(raw []byte) (*report, error) {
 			len(raw), maxReport)}
 	}
 	var status struct {
-		ObservedRevision int64             `json:"observedRevision"`
-		Exports          []json.RawMessage `json:"exports"`
-		Imports          json.RawMessage   `json:"imports"`
+		ObservedRevision int64           `json:"observedRevision"`
+		Exports          json.RawMessage `json:"exports"`
+		Imports          json.RawMessage `json:"imports"`
 	}
 	if err := json.Unmarshal(raw, &status); err != nil {
 		return nil, &unusable{ReasonInvalidReport, "it cannot be decoded: " + clip.Quote(err.Error())}
 	}
-	if len(status.Exports) > maxReported {
-		return nil, &unusable{v1alpha1.ReasonStatusTooLarge, fmt.Sprintf("it has %d exports, at most %d are read",
-			len(status.Exports), maxReported)}
+	out := &report{revision: status.ObservedRevision, raw: status.Exports, rawImports: status.Imports}
+	// What cannot be decoded is no reason to ignore the exports.
+	if before != nil && bytes.Equal(status.Imports, before.rawImports) {
+		out.imports = before.imports
+	} else if json.Unmarshal(status.Imports, &out.imports) != nil {
+		out.imports = nil
+	}
+	if before != nil && bytes.Equal(status.Exports, before.raw) {
+		out.exports, out.digest, out.malformed = before.exports, before.digest, before.malformed
+	} else if err := out.decode(status.Exports); err != nil {
+		return nil, err
 	}
 	if status.ObservedRevision == 0 {
 		return nil, nil
 	}
-	out := &report{revision: status.ObservedRevision, exports: make([]v1alpha1.Export, 0, len(status.Exports))}
-	// What cannot be decoded is no reason to ignore the exports.
-	if json.Unmarshal(status.Imports, &out.imports) != nil {
-		out.imports = nil
+	return out, nil
+}
+
+// decode decodes a list of exports.
+func (out *report) decode(raw json.RawMessage) error {
+	var exports []json.RawMessage
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &exports); err != nil {
+			return &unusable{ReasonInvalidReport, "its exports cannot be decoded: " + clip.Quote(err.Error())}
+		}
 	}
+	if len(exports) > maxReported {
+		return &unusable{v1alpha1.ReasonStatusTooLarge, fmt.Sprintf("it has %d exports, at most %d are read",
+			len(exports), maxReported)}
+	}
+	out.exports = make([]v1alpha1.Export, 0, len(exports))
 	digest := fnv.New64a()
-	for _, data := range status.Exports {
+	for _, data := range exports {
 		digest.Write(data)
 		var e v1alpha1.Export
 		if json.Unmarshal(data, &e) != nil {
@@ -77,5 +100,5 @@ func readReport(raw []byte) (*report, error) {
 		out.exports = append(out.exports, e)
 	}
 	out.digest = digest.Sum64()
-	return out, nil
+	return nil
 }

@@ -49,7 +49,7 @@ func TestReports(t *testing.T) {
 			v1alpha1.ReasonStatusTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := readReport([]byte(c.raw))
+			r, err := readReport([]byte(c.raw), nil)
 			got := "no report"
 			var refused *unusable
 			if errors.As(err, &refused) {
@@ -158,7 +158,7 @@ func BenchmarkReadReport(b *testing.B) {
 		b.Run(fmt.Sprintf("exports=%d/bytes=%d", services, len(raw)), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := readReport(raw); err != nil {
+				if _, err := readReport(raw, nil); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -176,7 +176,7 @@ func FuzzBundleStatus(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		first := cluster(1)
-		if r, err := readReport(raw); err != nil || r == nil {
+		if r, err := readReport(raw, nil); err != nil || r == nil {
 			first.Known = false
 		} else {
 			first.Exports, first.Malformed = r.exports, r.malformed

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/metrics"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+// shelf is a client whose cache shows every write at once, and that needs no API server: what is timed is the
+// controller alone.
+type shelf struct {
+	client.Client // nothing else is called
+
+	mu      sync.Mutex
+	objects map[reflect.Type]map[client.ObjectKey]client.Object
+	version int
+	writes  map[string]int
+}
+
+func newShelf() *shelf {
+	return &shelf{objects: map[reflect.Type]map[client.ObjectKey]client.Object{}, writes: map[string]int{}}
+}
+
+func (s *shelf) Get(_ context.Context, key client.ObjectKey, out client.Object, opts ...client.GetOption) error {
+	var options client.GetOptions
+	options.ApplyOptions(opts)
+	s.mu.Lock()
+	o := s.objects[reflect.TypeOf(out)][key]
+	s.mu.Unlock()
+	if o == nil {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	if options.UnsafeDisableDeepCopy == nil || !*options.UnsafeDisableDeepCopy {
+		o = o.DeepCopyObject().(client.Object)
+	}
+	reflect.ValueOf(out).Elem().Set(reflect.ValueOf(o).Elem())
+	return nil
+}
+
+func (s *shelf) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	var options client.ListOptions
+	options.ApplyOptions(opts)
+	items := reflect.ValueOf(list).Elem().FieldByName("Items")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.objects[reflect.PointerTo(items.Type().Elem())] {
+		if options.UnsafeDisableDeepCopy == nil || !*options.UnsafeDisableDeepCopy {
+			o = o.DeepCopyObject().(client.Object)
+		}
+		items.Set(reflect.Append(items, reflect.ValueOf(o).Elem()))
+	}
+	return nil
+}
+
+func (s *shelf) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	o.SetGeneration(1)
+	s.put(o)
+	return nil
+}
+
+func (s *shelf) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
+	o.SetGeneration(o.GetGeneration() + 1)
+	s.put(o)
+	return nil
+}
+
+func (s *shelf) put(o client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	o.SetResourceVersion(strconv.Itoa(s.version))
+	t := reflect.TypeOf(o)
+	if s.objects[t] == nil {
+		s.objects[t] = map[client.ObjectKey]client.Object{}
+	}
+	s.objects[t][client.ObjectKeyFromObject(o)] = o.DeepCopyObject().(client.Object)
+	s.writes[t.Elem().Name()]++
+}
+
+// played is a controller with members that answer when they are told to.
+type played struct {
+	t testing.TB
+	*Reconciler
+	shelf   *shelf
+	members []Member
+	shards  int32
+	now     time.Time
+}
+
+// play starts with a ClusterSet of which everything in the shard is written and answered.
+func play(t testing.TB, in Input) *played {
+	t.Helper()
+	s := newShelf()
+	p := &played{t: t, shelf: s, members: in.Members, shards: in.Shards, now: now}
+	p.Reconciler = &Reconciler{Client: s, Works: propagation.Writer{Client: s, Live: s},
+		Metrics: metrics.New(prometheus.NewRegistry()), Problems: NewProblemIndex(), Now: func() time.Time { return p.now }}
+	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "blue"}}
+	set.Spec.Shards = in.Shards
+	s.put(set)
+	for _, name := range propagation.WireBindings() {
+		binding := &workv1alpha2.ClusterResourceBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, m := range in.Members {
+			binding.Status.AggregatedStatus = append(binding.Status.AggregatedStatus,
+				workv1alpha2.AggregatedStatusItem{ClusterName: m.Cluster, Applied: true})
+		}
+		s.put(binding)
+	}
+	text := func(prefixes ...string) []string { return prefixes }
+	for _, m := range in.Members {
+		record := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: m.Cluster, UID: types.UID("uid-" + m.Cluster)}}
+		record.Spec = v1alpha1.MemberSpec{ClusterSet: "blue", Phase: v1alpha1.MemberActive}
+		record.Status.Conditions = []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionTrue}}
+		record.Status.Networks = v1alpha1.Networks{PodCIDRs: text(m.Pods[0].String(), m.Pods[1].String()),
+			ServiceCIDRs: text(m.Services[0].String(), m.Services[1].String())}
+		record.Status.NodeCIDRs = text(m.Nodes[0].String())
+		s.put(record)
+		c := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: m.Cluster}}
+		c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue}}
+		s.put(c)
+	}
+	for round := range 10 {
+		p.now = p.now.Add(time.Minute) // each member is called once
+		before := s.version
+		p.decide(in.Shard)
+		for i := range p.members {
+			p.answer(i, in.Shard)
+		}
+		if s.version == before && round > 1 {
+			return p
+		}
+	}
+	t.Fatal("the controller does not come to rest")
+	return nil
+}
+
+func (p *played) decide(shard int32) {
+	p.t.Helper()
+	if _, err := p.Reconcile(context.Background(), Shard{"blue", shard}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// answer has member i report on a shard, if it has something to say.
+func (p *played) answer(i int, shard int32) {
+	p.t.Helper()
+	m := p.members[i]
+	var work workv1alpha1.Work
+	if err := p.shelf.Get(context.Background(), propagation.BundleKey(m.Cluster, shard), &work); err != nil {
+		p.t.Fatal(err)
+	}
+	var spec v1alpha1.BundleSpec
+	if err := propagation.Spec(&work, &spec); err != nil {
+		p.t.Fatal(err)
+	}
+	status := v1alpha1.BundleStatus{ObservedRevision: spec.Revision, Imports: m.Unusable}
+	for _, e := range m.Exports {
+		if v1alpha1.Shard(e.Namespace, e.Name, p.shards) == shard {
+			status.Exports = append(status.Exports, e)
+		}
+	}
+	data, err := json.Marshal(status)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if string(data) == string(propagation.Status(&work)) {
+		return
+	}
+	work.Status.ManifestStatuses = []workv1alpha1.ManifestStatus{{Status: &runtime.RawExtension{Raw: data}}}
+	p.shelf.put(&work)
+}
+
+// replacePod gives the first export of member i another pod.
+func (p *played) replacePod(i, round int) {
+	e := &p.members[i].Exports[0]
+	e.Backends = []v1alpha1.Backends{pods(1+(i+1)%100, 3, e.Backends[0].Ports...)}
+	e.Backends[0].Addresses[0].IP = fmt.Sprintf("10.%d.%d.%d", 1+(i+1)%100, 10+round/200%200, 1+round%200)
+}
+
+// processor is what this process has used of the processors.
+func processor(t testing.TB) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// forget has the controller read and decide everything anew, as after a start.
+func (p *played) forget() {
+	p.decided = nil
+	for _, mem := range p.seen {
+		mem.held, mem.kept = newHeld(), nil
+	}
+}
+
+// BenchmarkOneEndpoint takes what one changed endpoint costs the controller beyond its writes: the decision; when all
+// members have answered, the look at their answers; and what that look costs where nothing of before is known.
+func BenchmarkOneEndpoint(b *testing.B) {
+	for _, clusters := range []int{10, 100} {
+		p := play(b, manyServices(clusters, 1000, 4))
+		for _, what := range []string{"change", "answers", "anew"} {
+			b.Run(fmt.Sprintf("services=1000/clusters=%d/%s", clusters, what), func(b *testing.B) {
+				b.ReportAllocs()
+				round := 0
+				var used time.Duration
+				timed := func(is bool, do func()) {
+					if is {
+						before := processor(b)
+						b.StartTimer()
+						defer func() {
+							b.StopTimer()
+							used += processor(b) - before
+						}()
+					}
+					do()
+				}
+				for b.Loop() {
+					b.StopTimer()
+					round++
+					p.now = p.now.Add(time.Minute)
+					p.replacePod(0, round)
+					p.answer(0, 0)
+					var got plan
+					timed(what == "change", func() {
+						var err error
+						if got, err = p.plan(b.Context(), Shard{"blue", 0}); err != nil {
+							b.Fatal(err)
+						}
+					})
+					if len(got.writes) < clusters-1 {
+						b.Fatalf("%d writes for %d importers", len(got.writes), clusters-1)
+					}
+					if err := p.write(b.Context(), got.writes); err != nil {
+						b.Fatal(err)
+					}
+					for i := range p.members {
+						p.answer(i, 0)
+					}
+					if what == "anew" {
+						p.forget()
+					}
+					timed(what != "change", func() {
+						var err error
+						if got, err = p.plan(b.Context(), Shard{"blue", 0}); err != nil {
+							b.Fatal(err)
+						}
+					})
+					if len(got.writes) > 0 {
+						b.Fatalf("%d writes for answers", len(got.writes))
+					}
+					b.StartTimer()
+				}
+				b.ReportMetric(float64(used.Microseconds())/1000/float64(b.N), "cpu-ms/op")
+			})
+		}
+	}
+}
+
+// TestWhatWasReadOnceIsNotReadAgain: a Work that says what was written, and a report that says what it did, are not
+// decoded, and where nothing is new nothing is decided.
+func TestWhatWasReadOnceIsNotReadAgain(t *testing.T) {
+	p := play(t, manyServices(3, 40, 4))
+	p.replacePod(0, 1)
+	p.answer(0, 0)
+	p.decide(0)
+	for i := range p.members {
+		p.answer(i, 0)
+	}
+	p.decide(0)
+	last := p.last(Shard{"blue", 0})
+	decided := last.d.Bundles
+	for _, m := range last.in.Members {
+		mem := p.seen[seenKey{string(m.UID), 0}]
+		if mem.held.spec == nil || mem.held.spec != mem.held.sent {
+			t.Errorf("%s: what was written is read from its Work", m.Cluster)
+		}
+		if len(mem.held.report.exports) == 0 || !identical(m.Exports, mem.held.report.exports) {
+			t.Errorf("%s: its report is read again", m.Cluster)
+		}
+	}
+	p.decide(0)
+	if !reflect.DeepEqual(reflect.ValueOf(decided).Pointer(), reflect.ValueOf(last.d.Bundles).Pointer()) {
+		t.Error("it is decided again though nothing is new")
+	}
+}

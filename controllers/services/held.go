@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"bytes"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"time"
+
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+// held is what was read of one Work. Where the Work has changed, only what is new of it is read again: in a large fleet
+// nearly all that a decision goes by is what the one before went by.
+type held struct {
+	uid     types.UID
+	version string
+	// spec of the Bundle, nil if it cannot be decoded, and the digest of the manifest that says so.
+	spec     *v1alpha1.BundleSpec
+	manifest uint64
+	// status is what the member wrote, report what that says, and err why it is not used.
+	status []byte
+	report *report
+	err    error
+	// sent is what was last written, and what the digest of its manifest is: it need not be decoded to be known again.
+	sent       *v1alpha1.BundleSpec
+	sentDigest uint64
+	seed       maphash.Seed
+}
+
+// newHeld returns one that holds nothing. Its digests are its own: nobody can make a manifest that has the same as
+// another.
+func newHeld() held { return held{seed: maphash.MakeSeed()} }
+
+// read reads what is new of a Work.
+func (h *held) read(work *workv1alpha1.Work) {
+	if h.version != "" && h.uid == work.UID && h.version == work.ResourceVersion {
+		return
+	}
+	var raw []byte
+	if manifests := work.Spec.Workload.Manifests; len(manifests) == 1 {
+		raw = manifests[0].Raw
+	}
+	digest := maphash.Bytes(h.seed, raw)
+	switch {
+	case h.sent != nil && digest == h.sentDigest:
+		h.spec = h.sent
+	case h.version == "" || digest != h.manifest:
+		h.spec = nil
+		if spec := new(v1alpha1.BundleSpec); propagation.Spec(work, spec) == nil && spec.Revision <= maxRevision {
+			h.spec = spec
+		}
+	}
+	h.manifest = digest
+	if said := propagation.Status(work); h.version == "" || (said == nil) != (h.status == nil) ||
+		!bytes.Equal(said, h.status) {
+		h.report, h.err = readReport(said, h.report)
+		h.status = said
+	}
+	h.uid, h.version = work.UID, work.ResourceVersion
+}
+
+// wrote notes what was written, and the manifest that the API server has now.
+func (h *held) wrote(spec *v1alpha1.BundleSpec, manifest []byte) {
+	h.sent, h.sentDigest = spec, maphash.Bytes(h.seed, manifest)
+}
+
+// matches notes that what a Work says is what was decided, which shares its memory with the next decision.
+func (h *held) matches(sent, decided *v1alpha1.BundleSpec) {
+	if h.spec == sent {
+		h.spec = decided
+	}
+	if h.sent == sent {
+		h.sent = decided
+	}
+}
+
+// latest is the last decision on a shard.
+type latest struct {
+	in Input
+	d  Decision
+}
+
+// decide decides, unless nothing is new since the last decision on the shard and no time has come that it waited for.
+func (l *latest) decide(in Input) Decision {
+	left := time.Duration(0)
+	if l.d.Again > 0 {
+		left = l.in.Now.Add(l.d.Again).Sub(in.Now)
+	}
+	if l.d.Bundles != nil && (l.d.Again == 0 || left > 0) && l.same(&in) {
+		d := l.d
+		d.Again = left
+		l.in.Members = in.Members
+		return d
+	}
+	l.in, l.d = in, Decide(in)
+	return l.d
+}
+
+// same says that an Input differs from the last in nothing but the time. It is cheap: of large things it compares where
+// they are, as what has not changed was not read again: so it may miss that two are the same, and never that they
+// differ. The order of members and policies counts.
+func (l *latest) same(in *Input) bool {
+	return l.in.Shard == in.Shard && l.in.Shards == in.Shards &&
+		slices.EqualFunc(l.in.Members, in.Members, func(a, b Member) bool {
+			return sameMember(&a, &b) && (a.Record == b.Record || l.recorded(&b))
+		}) &&
+		slices.EqualFunc(l.in.Policies, in.Policies, samePolicy) &&
+		maps.Equal(l.in.Karmada, in.Karmada) &&
+		maps.EqualFunc(l.in.Scheduled, in.Scheduled, slices.Equal) &&
+		maps.EqualFunc(l.in.Placed, in.Placed, slices.Equal) &&
+		equality.Semantic.DeepEqual(l.in.Services, in.Services)
+}
+
+// recorded says that a member's record has become what was decided: the same is decided with it, unless it had no room
+// for all names.
+func (l *latest) recorded(m *Member) bool {
+	return m.Record != nil && len(m.Record.Seen) < maxSeen &&
+		equality.Semantic.DeepEqual(*m.Record, l.d.Records[m.Cluster])
+}
+
+// sameMember compares all but the records.
+func sameMember(a, b *Member) bool {
+	return a.Cluster == b.Cluster && a.UID == b.UID && a.Accepted.Equal(b.Accepted) && maps.Equal(a.Labels, b.Labels) &&
+		slices.Equal(a.Pods, b.Pods) && slices.Equal(a.Services, b.Services) && slices.Equal(a.Nodes, b.Nodes) &&
+		a.Global.same(&b.Global) && a.Known == b.Known && a.Malformed == b.Malformed &&
+		identical(a.Exports, b.Exports) && identical(a.Unusable, b.Unusable) &&
+		(a.Refused == nil) == (b.Refused == nil) && (a.Refused == nil || *a.Refused == *b.Refused) &&
+		// Of one that is known nothing is taken from what was last written.
+		(a.Known || a.Last == b.Last)
+}
+
+func (g *Global) same(other *Global) bool {
+	return g.Block == other.Block && g.IPv6 == other.IPv6 && g.ToAll == other.ToAll &&
+		slices.Equal(g.Overlapping, other.Overlapping)
+}
+
+func samePolicy(a, b v1alpha1.ServicePolicy) bool {
+	return a.UID == b.UID && a.ResourceVersion == b.ResourceVersion && a.Namespace == b.Namespace && a.Name == b.Name &&
+		equality.Semantic.DeepEqual(a.Spec, b.Spec)
+}
+
+// identical says that two slices are one, or empty.
+func identical[T any](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// sameBundle says that two specs are the same. What was decided once and is still in force shares its memory.
+func sameBundle(a, b *v1alpha1.BundleSpec) bool {
+	return a.Revision == b.Revision && a.Shard == b.Shard &&
+		(identical(a.ExportConditions, b.ExportConditions) || slices.Equal(a.ExportConditions, b.ExportConditions)) &&
+		(identical(a.Imports, b.Imports) || slices.EqualFunc(a.Imports, b.Imports, sameImport))
+}
+
+func sameImport(a, b v1alpha1.Import) bool {
+	// The clusters of an import are made with it, so that no other has the same.
+	if len(a.Clusters) > 0 && identical(a.Clusters, b.Clusters) {
+		return true
+	}
+	return equality.Semantic.DeepEqual(a, b)
+}
