@@ -28,6 +28,7 @@ var documents = []struct{ path, context string }{
 	{"docs/requirements.md", "karmada-apiserver"},
 	{"docs/troubleshooting.md", "c1"},
 	{"docs/high-availability.md", "karmada-apiserver"},
+	{"docs/first-try.md", "karmada-apiserver"},
 	{"docs/install.md", "karmada-apiserver"},
 }
 
@@ -163,7 +164,9 @@ func (r *reader) run(t *testing.T, command string) {
 	t.Helper()
 	dir := r.dir
 	command = strings.NewReplacer("<node>", "c1-gw", " /usr/local/bin/", " "+t.TempDir(), sample,
-		" -n "+r.namespace, " --duration 5s", " --duration 1s").Replace(command)
+		" -n "+r.namespace, " --duration 5s", " --duration 1s",
+		// the members of Karmada's local-up script
+		"member1", "c1", "member2", "c2", "member3", "c3").Replace(command)
 	switch program, rest, _ := strings.Cut(command, " "); {
 	case program == "make":
 		// What it would do: the lab and the tests are running already.
