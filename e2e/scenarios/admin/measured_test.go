@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/sealane-io/sealane/e2e/lab"
+	"github.com/sealane-io/sealane/e2e/suite"
+)
+
+// TestConnectionsOfAPullMember: with the kubeconfig of Karmada alone nobody asks c2, and what its connections are like
+// is shown all the same, as is the traffic that there was.
+func TestConnectionsOfAPullMember(t *testing.T) {
+	kubeconfig := karmadaAlone(t)
+	body := "http://" + suite.PodIP(t, "c2", "server-c2-gw") + ":8080/body?bytes=8388608"
+	out, err := suite.InPod(t.Context(), "c1", suite.ClientOf("c1"), "http", "-quiet", "-timeout=60s", body)
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	// Rates are those of a whole minute, of which the last may have just begun.
+	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+		const sent = `{.status.connections[?(@.cluster=="c1")].traffic.sentBytesPerSecond}`
+		rate, err := suite.JSONPath(ctx, "c2", sent, "gateway", "c2-gw", "-n", "sealane-system")
+		if err == nil && (rate == "" || rate == "0") {
+			err = fmt.Errorf("the gateway says that it sends %q bytes/s", rate)
+		}
+		return err
+	})
+	// That alone is reported within ten minutes; along with what else is new it is reported at once.
+	failureThreshold(t, "4")
+	t.Cleanup(func() { failureThreshold(t, "null") })
+	row := regexp.MustCompile(`(?m)^c2 .* c1 .* Connected .* ~[\d.]+m?s +~0% .* ~\S*B/s +~[1-9]\S*B/s`)
+	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+		out, err := exec.CommandContext(ctx, suite.PluginPath(), "show", "connections", "-o", "wide",
+			"--kubeconfig="+kubeconfig, "--karmada-context="+lab.ContextKarmada).CombinedOutput()
+		if err == nil && !row.Match(out) {
+			err = fmt.Errorf("expected a row that matches %s", row)
+		}
+		if err != nil {
+			err = fmt.Errorf("%w, found\n%s", err, out)
+		}
+		return err
+	})
+}
+
+// failureThreshold of the health checks is something that members answer anew.
+func failureThreshold(t *testing.T, value string) {
+	t.Helper()
+	if _, err := suite.TryKubectl(context.WithoutCancel(t.Context()), "--context", lab.ContextKarmada, "patch",
+		"clusterset", "default", "--type=merge",
+		"-p", `{"spec":{"healthCheck":{"failureThreshold":`+value+`}}}`); err != nil {
+		t.Error(err)
+	}
+}
+
+// karmadaAlone writes the lab's kubeconfig without the members' contexts.
+func karmadaAlone(t *testing.T) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(suite.Lab().Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Contexts = map[string]*clientcmdapi.Context{lab.ContextKarmada: config.Contexts[lab.ContextKarmada]}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
