@@ -307,9 +307,11 @@ func (m *machine) ports(t *testing.T, f family, set string) map[uint16]bool {
 	return out
 }
 
-// tracksPort says whether a machine tracks a connection from a port of the first cluster's worker's pod.
+// tracksPort says whether a machine tracks a connection from a port of the first cluster's worker's pod. One from that
+// port that has ended may have passed by another.
 func (m *machine) tracksPort(t *testing.T, f family, port int) bool {
 	t.Helper()
-	entries := m.run(t, "conntrack -L -p tcp "+f.choose("-s 10.7.1.10", "-f ipv6 -s fd07:0:0:1::10")+" 2>/dev/null")
+	entries := m.run(t, "conntrack -L -p tcp --state ESTABLISHED "+
+		f.choose("-s 10.7.1.10", "-f ipv6 -s fd07:0:0:1::10")+" 2>/dev/null")
 	return strings.Contains(entries, fmt.Sprintf(" sport=%d ", port))
 }
