@@ -59,6 +59,7 @@ func TestServicesByIPVS(t *testing.T) {
 	facts, err := json.Marshal(map[string]any{
 		"apiServers": map[string]string{"c1": importing.inGuest(t), "c2": exporting.inGuest(t)},
 		"pods":       importing.address(t, "pods"), "service": importing.address(t, "service"),
+		"global": importing.address(t, "global"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -152,8 +153,9 @@ func (s server) node(t *testing.T, name, address string) {
 	}
 }
 
-// Of the exported service: its ClusterIP, and a pod on the gateway and one on the worker.
-const exportedIP = "10.99.0.80"
+// Of the exported service: its ClusterIP, the address that it has where c2 is known by a block, and a pod on the
+// gateway and one on the worker.
+const exportedIP, globalIP = "10.99.0.80", "120.2.0.10"
 
 var exportedPods = []string{"10.9.0.10", "10.9.2.10"}
 
@@ -198,7 +200,7 @@ func (s server) service(t *testing.T, name, clusterIP string, ports []corev1.Ser
 }
 
 // imports makes c1: its nodes, and what the broker tells it, of which the agent makes Services. One import has the
-// pods of c2 as its endpoints, the other the ClusterIP that stands for them.
+// pods of c2 as its endpoints, one the ClusterIP that stands for them, and one the global address.
 func (s server) imports(t *testing.T) {
 	t.Helper()
 	for name, address := range map[string]string{"gw1": "172.31.1.1", "worker1": "172.31.1.2"} {
@@ -217,7 +219,8 @@ func (s server) imports(t *testing.T) {
 		}},
 		&v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BundleName(0)}, Spec: v1alpha1.BundleSpec{
 			Revision: 1, ExportConditions: []v1alpha1.ExportCondition{},
-			Imports: []v1alpha1.Import{imported("pods", 8080, exportedPods...), imported("service", 80, exportedIP)},
+			Imports: []v1alpha1.Import{imported("pods", 8080, exportedPods...), imported("service", 80, exportedIP),
+				imported("global", 80, globalIP)},
 		}})
 	binary := program(t, "build", "-C", root(t), "./cmd/sealane-agent")
 	agent := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "cluster",

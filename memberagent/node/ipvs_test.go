@@ -16,7 +16,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/memberagent/node"
 )
 
 // overlayByName is a service of c1 whose endpoints are port 4800 of worker1 and gw1.
@@ -26,9 +29,11 @@ const overlayByName = "10.96.0.99:53"
 // reaches, and of the imports that c1's agent has made there.
 type ipvsFacts struct {
 	APIServers map[string]string `json:"apiServers"`
-	// Pods is the address of the import whose endpoints are c2's pods, Service of that which has their ClusterIP instead.
+	// Pods is the address of the import whose endpoints are c2's pods, Service of that which has their ClusterIP instead,
+	// and Global of that which has their global address.
 	Pods    string `json:"pods"`
 	Service string `json:"service"`
+	Global  string `json:"global"`
 }
 
 // TestServicesByIPVS: kube-proxy runs in ipvs mode on every node. Imports answer to pods and hosts on workers and
@@ -70,13 +75,47 @@ func TestServicesByIPVS(t *testing.T) {
 	n.gw2.serve(t)
 	n.worker2.serve(t)
 	eventually(t, time.Minute, "gateways connected", func() bool { return n.gw1.connected() && n.gw2.connected() })
-	// The pods of both imports, by TCP and by UDP, and of the service that is none, and of the service of c2.
-	for m, servers := range map[*machine]string{n.worker1: "8", n.gw1: "8", n.gw2: "4"} {
+	// The endpoints of the imports, by TCP and by UDP, and of the service that is none, and of the service of c2.
+	for m, servers := range map[*machine]string{n.worker1: "10", n.gw1: "10", n.gw2: "4"} {
 		m.serves(t, servers)
 	}
-	t.Run("from everywhere, to all pods", func(t *testing.T) { n.byIPVS(t, facts) })
+	t.Run("from everywhere, to all pods", func(t *testing.T) {
+		n.byIPVS(t, map[string]string{"pods": facts.Pods, "a ClusterIP": facts.Service}, 4)
+	})
 	t.Run("nothing to the overlay's port", func(t *testing.T) { n.overlayByIPVS(t) })
 	t.Run("no relay", func(t *testing.T) { n.relayByIPVS(t, facts) })
+	t.Run("to a cluster with a block", func(t *testing.T) {
+		n.knownByABlock(t)
+		n.byIPVS(t, map[string]string{"a global address": facts.Global}, 24) // whose gateway goes by a hash
+	})
+}
+
+// knownByABlock has c1 know c2 by a block alone, in which the service of both pods has an address.
+func (n *network) knownByABlock(t *testing.T) {
+	t.Helper()
+	const block = "120.2.0.0/24"
+	service := v1alpha1.IngressAllocation{IP: "120.2.0.10"}
+	for _, p := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+		service.Ports = append(service.Ports, v1alpha1.GlobalPort{Protocol: p, Port: 80, Backends: []v1alpha1.GlobalBackend{
+			{IP: n.gw2.pods + ".10", Port: 8080}, {IP: n.worker2.pods + ".10", Port: 8080}}})
+	}
+	for _, m := range n.all() {
+		var o node.Objects
+		if err := m.read("cluster.json", &o); err != nil {
+			t.Fatal(err)
+		}
+		remote := &o.Peering.Spec.RemoteClusters[0]
+		if m.cluster == "c1" {
+			remote.Networks, remote.GlobalCIDR = v1alpha1.Networks{}, block
+		} else {
+			remote.Translated, o.Peering.Spec.GlobalCIDR = true, block
+			o.GlobalAllocations = []v1alpha1.GlobalAllocation{ingressOf("web", service)}
+		}
+		if err := m.write("cluster.json", o); err != nil {
+			t.Fatal(err)
+		}
+		_ = m.agent.Process.Signal(syscall.SIGHUP)
+	}
 }
 
 // serves waits until ipvs has as many servers on the machine.
@@ -99,8 +138,8 @@ func answer(t *testing.T, from *exec.Cmd, network, ip string) (server string, cl
 	return server, client
 }
 
-// byIPVS asks both imports from everywhere.
-func (n *network) byIPVS(t *testing.T, facts ipvsFacts) {
+// byIPVS asks imports, by what their endpoints are, so many times from everywhere.
+func (n *network) byIPVS(t *testing.T, imports map[string]string, times int) {
 	for _, c := range []struct {
 		name   string
 		from   *exec.Cmd
@@ -109,11 +148,11 @@ func (n *network) byIPVS(t *testing.T, facts ipvsFacts) {
 		{"a pod of the worker", n.worker1.pod, "10.8.1.10"}, {"a pod of the gateway", n.gw1.pod, "10.8.0.10"},
 		{"the worker", n.worker1.holder, "10.8.1.1"}, {"the gateway", n.gw1.holder, "10.8.0.1"},
 	} {
-		for what, to := range map[string]string{"pods": facts.Pods, "a ClusterIP": facts.Service} {
+		for what, to := range imports {
 			for _, network := range ofIPv4.networks() {
 				t.Run(fmt.Sprintf("%s, to %s by %s", c.name, what, network), func(t *testing.T) {
 					servers, want := map[string]int{}, netip.MustParseAddr(c.client)
-					for range 4 {
+					for range times {
 						server, client := answer(t, c.from, network, to)
 						servers[server]++
 						if client != want {
