@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+// layout is a way to spread the services of one importer over Works. change writes what a change of a service takes,
+// and returns how many bytes, in one Work or more.
+type layout interface {
+	change(service int) int
+	works() int
+}
+
+// sizes are the bytes in JSON of each service's import, and of a Work around them.
+type sizes struct {
+	imports []int
+	around  int
+}
+
+// fixed has as many shards as the ClusterSet says: the present layout.
+type fixed struct {
+	of    []int32
+	bytes []int
+}
+
+func newFixed(s sizes, shards int32) *fixed {
+	f := &fixed{bytes: make([]int, shards)}
+	for i, size := range s.imports {
+		n := v1alpha1.Shard("sample", fmt.Sprintf("web-%d", i), shards)
+		f.of = append(f.of, n)
+		f.bytes[n] += size
+	}
+	for n := range f.bytes {
+		f.bytes[n] += s.around
+	}
+	return f
+}
+
+func (f *fixed) change(service int) int { return f.bytes[f.of[service]] }
+func (f *fixed) works() int             { return len(f.bytes) }
+
+// split halves a shard by the next bit of the hash where it is larger than a limit.
+type split struct {
+	of    []uint64 // the leaf of each service: its prefix of the hash, with a one before it
+	bytes map[uint64]int
+}
+
+func newSplit(s sizes, limit int) *split {
+	out := &split{of: make([]uint64, len(s.imports)), bytes: map[uint64]int{}}
+	hashes := make([]uint64, len(s.imports))
+	all := make([]int, len(s.imports))
+	for i := range all {
+		h := fnv.New64a()
+		_, _ = fmt.Fprintf(h, "sample/web-%d", i)
+		// FNV leaves the high bits of similar names alike.
+		hashes[i], all[i] = h.Sum64()*0x9e3779b97f4a7c15, i
+	}
+	var halve func(prefix uint64, depth int, services []int)
+	halve = func(prefix uint64, depth int, services []int) {
+		total := s.around
+		for _, i := range services {
+			total += s.imports[i]
+		}
+		if total <= limit || len(services) == 1 {
+			out.bytes[prefix] = total
+			for _, i := range services {
+				out.of[i] = prefix
+			}
+			return
+		}
+		var sides [2][]int
+		for _, i := range services {
+			side := hashes[i] >> (63 - depth) & 1
+			sides[side] = append(sides[side], i)
+		}
+		for side, of := range sides {
+			halve(prefix<<1|uint64(side), depth+1, of)
+		}
+	}
+	halve(1, 0, all)
+	return out
+}
+
+func (l *split) change(service int) int { return l.bytes[l.of[service]] }
+func (l *split) works() int             { return len(l.bytes) }
+
+// overlay has the services that have changed last in a Work of their own beside each shard of the present layout, until
+// that is larger than a limit: then the shard is written anew and the other one emptied.
+type overlay struct {
+	*fixed
+	s       sizes
+	limit   int
+	changed []map[int]bool
+}
+
+func newOverlay(s sizes, shards int32, limit int) *overlay {
+	o := &overlay{fixed: newFixed(s, shards), s: s, limit: limit}
+	for range shards {
+		o.changed = append(o.changed, map[int]bool{})
+	}
+	return o
+}
+
+func (o *overlay) change(service int) int {
+	n := o.of[service]
+	o.changed[n][service] = true
+	bytes := o.s.around
+	for i := range o.changed[n] {
+		bytes += o.s.imports[i]
+	}
+	if bytes > o.limit {
+		o.changed[n] = map[int]bool{}
+		return o.bytes[n] + o.s.around
+	}
+	return bytes
+}
+
+func (o *overlay) works() int { return 2 * len(o.bytes) }
+
+// each has a Work for each service.
+type each sizes
+
+func (e each) change(service int) int { return e.around + e.imports[service] }
+func (e each) works() int             { return len(e.imports) }
+
+// BenchmarkLayouts reckons what layouts of the wire cost one importer, by the real types: the bytes of the Works that
+// one changed endpoint writes (mean, 99th percentile, most), and how many Works there are.
+func BenchmarkLayouts(b *testing.B) {
+	const kib = 1 << 10
+	for _, services := range []int{100, 1_000, 10_000} {
+		s := sizes{imports: make([]int, services), around: workAround(b)}
+		terse := sizes{imports: make([]int, services), around: s.around}
+		for i := range s.imports {
+			a, c := web(1), web(2)
+			a.Name, c.Name = fmt.Sprintf("web-%d", i), fmt.Sprintf("web-%d", i)
+			imported := decide(cluster(1, a), cluster(2, c), cluster(3)).Bundles["c3"].Imports[0]
+			s.imports[i], terse.imports[i] = sizeOf(imported), sizeOf(shortened(b, imported))
+		}
+		layouts := map[string]layout{
+			"fixed=4": newFixed(s, 4), "fixed=64": newFixed(s, 64), "split=16KiB": newSplit(s, 16*kib),
+			"split=32KiB":       newSplit(s, 32*kib),
+			"split=16KiB,short": newSplit(terse, 16*kib), "split=32KiB,short": newSplit(terse, 32*kib),
+			"overlay=4,24KiB":  newOverlay(s, 4, 24*kib),
+			"overlay=64,24KiB": newOverlay(s, 64, 24*kib), "each": each(s),
+		}
+		for _, name := range slices.Sorted(maps.Keys(layouts)) {
+			b.Run(fmt.Sprintf("services=%d/%s", services, name), func(b *testing.B) {
+				r := rand.New(rand.NewPCG(1, 1))
+				var written []int
+				total := 0
+				for b.Loop() {
+					bytes := layouts[name].change(r.IntN(services))
+					written = append(written, bytes)
+					total += bytes
+				}
+				slices.SortFunc(written, cmp.Compare)
+				b.ReportMetric(float64(total)/float64(len(written))/kib, "KiB/change")
+				b.ReportMetric(float64(written[len(written)*99/100])/kib, "KiB-p99")
+				b.ReportMetric(float64(written[len(written)-1])/kib, "KiB-max")
+				b.ReportMetric(float64(layouts[name].works()), "Works")
+			})
+		}
+	}
+}
+
+// shortened is an import with its backends as lists of those addresses that are ready, and ports as text.
+func shortened(t testing.TB, i v1alpha1.Import) map[string]any {
+	t.Helper()
+	data, err := json.Marshal(i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(data, &out); err != nil {
+		t.Fatal(err)
+	}
+	clusters := make([]map[string]any, 0, len(i.Clusters))
+	for _, c := range i.Clusters {
+		backends := make([]map[string][]string, 0, len(c.Backends))
+		for _, g := range c.Backends {
+			short := map[string][]string{}
+			for _, p := range g.Ports {
+				short["ports"] = append(short["ports"], fmt.Sprintf("%s:%d/%s", p.Name, p.Port, p.Protocol))
+			}
+			for _, b := range g.Addresses {
+				short["ready"] = append(short["ready"], b.IP)
+			}
+			backends = append(backends, short)
+		}
+		clusters = append(clusters, map[string]any{"cluster": c.Cluster, "createdAt": c.CreatedAt, "ports": c.Ports,
+			"clusterIPs": c.ClusterIPs, "backends": backends})
+	}
+	out["clusters"] = clusters
+	return out
+}
+
+// workAround is the size of a Bundle's manifest without imports and conditions.
+func workAround(t testing.TB) int {
+	t.Helper()
+	manifest, err := propagation.Manifest(propagation.KindBundle, v1alpha1.BundleName(0), v1alpha1.BundleSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(data)
+}
