@@ -21,24 +21,32 @@ const maxState = 8 << 20
 // inAgent executes a command of sealane-agent in the pod of a node agent, and returns what it prints. On an error that
 // is what it had printed before.
 func inAgent(ctx context.Context, a *api, pod *corev1.Pod, command ...string) (string, error) {
-	clientset, err := kubernetes.NewForConfig(a.config)
-	if err != nil {
-		return "", fmt.Errorf("connect to %s: %w", a.config.Host, err)
-	}
 	what := "execute sealane-agent " + strings.Join(command, " ")
-	request := clientset.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
-		SubResource("exec").VersionedParams(&corev1.PodExecOptions{
-		Container: "node", Command: append([]string{"/sealane-agent"}, command...), Stdout: true, Stderr: true,
-	}, scheme.ParameterCodec)
-	executor, err := remotecommand.NewSPDYExecutor(a.config, "POST", request.URL())
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", what, err)
-	}
 	out, said := &bounded{limit: maxState}, &bounded{limit: 1 << 10}
-	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: said}); err != nil {
+	err := execute(ctx, a, pod, remotecommand.StreamOptions{Stdout: out, Stderr: said}, command...)
+	if err != nil {
 		return out.String(), fmt.Errorf("%s: %w: %s", what, err, oneLine(cmp.Or(said.String(), "no output")))
 	}
 	return out.String(), nil
+}
+
+// execute a command of sealane-agent in the pod of a node agent.
+func execute(ctx context.Context, a *api, pod *corev1.Pod, streams remotecommand.StreamOptions,
+	command ...string) error {
+	clientset, err := kubernetes.NewForConfig(a.config)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", a.config.Host, err)
+	}
+	request := clientset.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
+		SubResource("exec").VersionedParams(&corev1.PodExecOptions{
+		Container: "node", Command: append([]string{"/sealane-agent"}, command...),
+		Stdin: streams.Stdin != nil, Stdout: true, Stderr: true,
+	}, scheme.ParameterCodec)
+	executor, err := remotecommand.NewSPDYExecutor(a.config, "POST", request.URL())
+	if err != nil {
+		return err
+	}
+	return executor.StreamWithContext(ctx, streams)
 }
 
 // bounded keeps the start of what is written to it.

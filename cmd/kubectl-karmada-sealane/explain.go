@@ -22,6 +22,7 @@ type explaining struct {
 	scope
 	output string
 	from   string
+	live   bool
 }
 
 func newExplain(o *options) *cobra.Command {
@@ -40,15 +41,24 @@ DESTINATION is the same, a name of the clusterset or an address, with :PORT or :
 first port of the service; tcp). A short name is completed as in diagnose dns, with the source's namespace. Of several
 backends, one in each cluster is followed.
 
-No packet is sent. The way follows from the objects that members hold, by the code that the node agents and Sealane's
-DNS run themselves. What no object tells is not seen: a NetworkPolicy, a firewall that drops other packets than
-probes, a process that does not listen. Members are asked as in show.
+Without --live no packet is sent. The way follows from the objects that members hold, by the code that the node agents
+and Sealane's DNS run themselves. What no object tells is not seen: a NetworkPolicy, a firewall that drops other
+packets than probes, a process that does not listen. Members are asked as in show.
+
+With --live a packet is sent too, and followed: the node agents on the way watch it, for half a minute at most, and the
+command says on which devices of which node it was seen, where last, and which rule of nftables, of anybody's, dropped
+it, or its answer. It is a connection from the source's own network namespace, with 8000 bytes of line feeds once it is
+made, or two datagrams. From a pod it is sent by an ephemeral container of the node agents' image, without any rights,
+which ends within seconds, and which Kubernetes keeps listed in the pod; from a node by its agent. That takes the
+rights to patch pods/ephemeralcontainers and to get pods/log of the source, and to execute in the node agents' pods, as
+gather. Nothing is left on the nodes, also if the command is interrupted.
 
 With --from, the way is explained by what gather has written to a file, and nobody is asked. As a file has no pods of
 workloads, name a pod by its address there.`,
 		Example: `  ` + o.invocation + ` explain c1/shop/web-0 cart.shop.svc.clusterset.local:80
   ` + o.invocation + ` explain c1/shop/web-0 c2/shop/cart-5d8f6-x2k4j:8080
   ` + o.invocation + ` explain c1/worker-1 whereami.sample:53/udp
+  ` + o.invocation + ` explain c1/shop/web-0 cart.shop:80 --live
   ` + o.invocation + ` explain c1/10.8.1.5 10.9.1.7 --from sealane-gather.tgz -o json`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return e.run(cmd.Context(), args[0], args[1]) },
@@ -58,6 +68,7 @@ workloads, name a pod by its address there.`,
 	f.DurationVar(&e.memberTimeout, "member-timeout", defaultMemberTimeout, "how long to wait for each member")
 	f.StringVar(&e.from, "from", "",
 		"explain by what gather has written to this file, as of the time it was taken, and ask nobody")
+	f.BoolVar(&e.live, "live", false, "send a packet on the way, too, and have the node agents there watch it")
 	return cmd
 }
 
@@ -71,12 +82,20 @@ func (e *explaining) run(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
+	if e.live && e.from != "" {
+		return &finding{expected: "either --live or --from", found: "both: a file has no nodes to send a packet between",
+			remedy: "leave one of them out"}
+	}
 	all := &diagnoses{options: e.options, scope: e.scope, from: e.from, host: hostCluster{namespace: controllerName}}
 	s, err := all.take(ctx)
 	if err != nil {
 		return err
 	}
-	out, err := s.explain(ctx, source, destination)
+	explained := s.explain
+	if e.live {
+		explained = s.explainLive
+	}
+	out, err := explained(ctx, source, destination)
 	if err != nil {
 		return err
 	}
@@ -111,6 +130,28 @@ func ends(from, to string) (explain.Place, explain.Destination, error) {
 func (s *snapshot) explain(ctx context.Context, from explain.Place, to explain.Destination) (*explain.Explanation,
 	error) {
 	f := s.fleet()
+	request, err := s.request(ctx, f, from, to)
+	if err != nil {
+		return nil, err
+	}
+	out := explain.Explain(s.dataPlane(f), *request)
+	return &out, nil
+}
+
+// explainLive is the same, and sends a packet.
+func (s *snapshot) explainLive(ctx context.Context, from explain.Place, to explain.Destination) (*explain.Explanation,
+	error) {
+	f := s.fleet()
+	request, err := s.request(ctx, f, from, to)
+	if err != nil {
+		return nil, err
+	}
+	return s.live(ctx, from, *request, f)
+}
+
+// request looks up the ends of a packet's way.
+func (s *snapshot) request(ctx context.Context, f *fleet, from explain.Place, to explain.Destination) (*explain.Request,
+	error) {
 	if err := f.known([]string{from.Cluster}, s.invocation); err != nil {
 		return nil, err
 	}
@@ -141,8 +182,7 @@ func (s *snapshot) explain(ctx context.Context, from explain.Place, to explain.D
 			return nil, err
 		}
 	}
-	out := explain.Explain(s.dataPlane(f), request)
-	return &out, nil
+	return &request, nil
 }
 
 // endpoint resolves a pod, a node or an address.

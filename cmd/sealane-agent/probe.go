@@ -3,6 +3,8 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"os/signal"
 	"syscall"
 	"time"
@@ -12,10 +14,11 @@ import (
 	"github.com/sealane-io/sealane/internal/probe"
 )
 
-// newProbeCommand is what the throwaway pods of the plugin's verify and bench run. It asks no API server.
+// newProbeCommand is what the throwaway pods of the plugin's verify and bench, and containers of its explain, run.
+// It asks no API server.
 func newProbeCommand() *cobra.Command {
 	c := &cobra.Command{Use: "probe", Short: "Try how pods of other clusters are reached"}
-	c.AddCommand(newProbeServer(), newProbeClient(), newProbeBench())
+	c.AddCommand(newProbeServer(), newProbeClient(), newProbeBench(), newProbeKnock())
 	return c
 }
 
@@ -85,5 +88,29 @@ func newProbeBench() *cobra.Command {
 	c.Flags().DurationVar(&b.Duration, "duration", 10*time.Second, "how long to measure each path")
 	c.Flags().IntVar(&b.Flows, "flows", 1, "connections at a time, of throughput")
 	c.Flags().DurationVar(&b.Patience, "patience", 20*time.Second, "how long a path may take until it works")
+	return c
+}
+
+func newProbeKnock() *cobra.Command {
+	k := probe.Knock{}
+	c := &cobra.Command{
+		Use:   "knock HOST",
+		Short: "Connect once, from a given port, and print how that went",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if k.Network != "tcp" && k.Network != "udp" {
+				return fmt.Errorf("--network: expected tcp or udp, found %q", k.Network)
+			}
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			k.Host = args[0]
+			return json.NewEncoder(c.OutOrStdout()).Encode(k.Run(ctx))
+		},
+	}
+	c.Flags().StringVar(&k.Network, "network", "tcp", "tcp or udp")
+	c.Flags().Uint16Var(&k.Port, "port", 0, "port to connect to")
+	c.Flags().Uint16Var(&k.From, "from", 0, "port to connect from")
+	c.Flags().Uint32Var(&k.Mark, "mark", 0, "what datagrams begin with")
+	c.Flags().BoolVar(&k.IPv6, "ipv6", false, "take IPv6 addresses of a name")
 	return c
 }

@@ -23,7 +23,9 @@ type leg struct {
 }
 
 // Explain follows what a request asks for.
-func Explain(f *Fleet, r Request) Explanation {
+func Explain(f *Fleet, r Request) Explanation { return explained(f, r).out }
+
+func explained(f *Fleet, r Request) *explainer {
 	x := &explainer{fleet: f, request: r, nets: map[string]*network{}}
 	x.out.From, x.out.To = r.From.String(), x.target()
 	m := f.member(r.From.Cluster)
@@ -35,17 +37,25 @@ func Explain(f *Fleet, r Request) Explanation {
 		x.fail(r.From.Cluster, stepSource, "to read the objects of "+r.From.Cluster, why,
 			"see "+f.Plugin+" show clusters; add a kubeconfig context of the cluster's name")
 		x.out.Arrives = Unknown
-		return x.out
+		return x
 	}
 	x.from = newNetwork(m, f.Now)
 	x.nets[m.Name] = x.from
 	if !x.source() {
 		x.out.Arrives = Lost
-		return x.out
+		return x
 	}
 	legs := x.legs()
 	x.out.Arrives = x.walk(legs)
-	return x.out
+	return x
+}
+
+// way that a packet of a leg takes, as far as it gets.
+type way struct {
+	leg leg
+	// hops are nodes, as cluster/node, and links between them; targets what the destination becomes.
+	hops    []string
+	targets []netip.Addr
 }
 
 type explainer struct {
@@ -56,6 +66,7 @@ type explainer struct {
 	// node that the packet starts on.
 	node string
 	out  Explanation
+	ways []way
 }
 
 func (x *explainer) target() string {
@@ -237,6 +248,11 @@ func (x *explainer) walk(legs []leg) Arrival {
 			unknown++
 		}
 		partly = partly || w.partly
+		gone := way{leg: l, hops: w.hops}
+		for _, t := range w.targets {
+			gone.targets = append(gone.targets, t.is)
+		}
+		x.ways = append(x.ways, gone)
 		x.add(w.steps...)
 	}
 	switch {

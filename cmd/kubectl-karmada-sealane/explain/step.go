@@ -77,6 +77,8 @@ type Explanation struct {
 	// Arrives says whether a packet gets there and its answer back.
 	Arrives Arrival `json:"arrives"`
 	Steps   []Step  `json:"steps"`
+	// Live is what a packet met that was sent; nil if none was.
+	Live *Live `json:"live,omitempty"`
 }
 
 // lost returns the first step at which a packet is lost, nil if it is not.
@@ -132,6 +134,9 @@ func (e *Explanation) Print(out io.Writer) {
 				title = strings.Repeat(" ", len(part.title))
 			}
 		}
+	}
+	if l := e.Live; l != nil && l.Lost != "" && l.LastSeen != "" {
+		fmt.Fprintf(out, "last seen: %s\n", clip.Line(l.LastSeen))
 	}
 	fmt.Fprintf(out, "arrives: %s\n", e.Arrives)
 }
