@@ -32,6 +32,7 @@ const (
 	ImageWhereami   = "localhost/sealane/whereami:dev"
 	ImageClient     = "localhost/sealane/client:dev"
 	imagePause      = "registry.k8s.io/pause:3.10"
+	imageCoreDNS    = "registry.k8s.io/coredns/coredns:lab"
 )
 
 // Image is a container image of the lab: those of a release, and those that the lab has besides.
@@ -44,8 +45,9 @@ type Image struct {
 	release.Recipe
 }
 
-// images lists what every node gets.
-func images() []Image {
+// images lists what every node gets: the lab's own and, unless nodes pull them, Sealane's. The cluster DNS is the
+// program of Sealane's, which has all that a cluster DNS needs, by a name of its own.
+func (t Topology) images() []Image {
 	own := func(program string) release.Recipe {
 		return release.Recipe{Name: program, Package: "./images/" + program}
 	}
@@ -56,7 +58,12 @@ func images() []Image {
 	}
 	refs := map[string]string{"controller": ImageController, "agent": ImageAgent, "dns": ImageDNS}
 	for _, r := range release.Recipes() {
-		out = append(out, Image{Ref: refs[r.Name], Module: ".", Recipe: r})
+		if r.Name == "dns" {
+			out = append(out, Image{Ref: imageCoreDNS, Module: ".", Recipe: r})
+		}
+		if !t.PullImages {
+			out = append(out, Image{Ref: refs[r.Name], Module: ".", Recipe: r})
+		}
 	}
 	return out
 }
@@ -224,7 +231,7 @@ func sortedKeys[V any](m map[string]V) []string {
 // closes built.
 func (l *Lab) buildImages(ctx context.Context, root string, built chan<- struct{}) error {
 	var list []Image
-	for _, image := range images() {
+	for _, image := range l.Topology.images() {
 		if sources, _ := filepath.Glob(filepath.Join(root, image.Module, image.Package, "*.go")); len(sources) > 0 {
 			list = append(list, image)
 		}
@@ -253,6 +260,25 @@ func (l *Lab) loadOwnImages(ctx context.Context, node string) error {
 		return err
 	}
 	return writeFile(record, built, 0o644)
+}
+
+// TrustRegistry lets all nodes pull from a registry, HOST:PORT, whose certificate is of an authority (PEM).
+func (l *Lab) TrustRegistry(ctx context.Context, registry string, authority []byte) error {
+	hosts := fmt.Sprintf("[host.%q]\n  ca = \"ca.crt\"\n", "https://"+registry)
+	for _, n := range l.nodes() {
+		for name, content := range map[string]string{"hosts.toml": hosts, "ca.crt": string(authority)} {
+			enter, err := l.procs.enter(n.Name)
+			if err != nil {
+				return err
+			}
+			write := append(enter[1:], "sh", "-ec", `mkdir -p "$(dirname "$0")"; cat >"$0"`,
+				"/etc/containerd/certs.d/"+registry+"/"+name)
+			if err := run(ctx, content, enter[0], write...); err != nil {
+				return fmt.Errorf("let %s trust %s: %w", n.Name, registry, err)
+			}
+		}
+	}
+	return nil
 }
 
 func (l *Lab) imageArchive() string { return l.path("images", "lab.tar") }

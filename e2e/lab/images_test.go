@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/sealane-io/sealane/e2e/release"
 )
 
 // TestImagesAreMadeOnce: again only when what they are made of has changed.
@@ -14,7 +16,7 @@ func TestImagesAreMadeOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := images()[:1]
+	list := DefaultTopology().images()[:1]
 	archive := filepath.Join(t.TempDir(), "lab.tar")
 	build := func(list []Image) (size int64) {
 		t.Helper()
@@ -42,5 +44,23 @@ func TestImagesAreMadeOnce(t *testing.T) {
 	of, err := madeOf(t.Context(), t.TempDir(), list)
 	if err == nil {
 		t.Errorf("a program that is not there makes %s", of)
+	}
+}
+
+// TestNodesThatPullHaveNoImageOfSealane but all that the lab runs itself.
+func TestNodesThatPullHaveNoImageOfSealane(t *testing.T) {
+	preloaded, pulling := DefaultTopology().images(), Topology{PullImages: true}.images()
+	refs := map[string]bool{}
+	for _, image := range pulling {
+		refs[image.Ref] = true
+	}
+	for _, image := range preloaded {
+		own := image.Ref == ImageAgent || image.Ref == ImageController || image.Ref == ImageDNS
+		if refs[image.Ref] == own {
+			t.Errorf("%s: preloaded where nodes pull: %t", image.Ref, !own)
+		}
+	}
+	if len(preloaded) != len(pulling)+len(release.Recipes()) {
+		t.Errorf("%d images where nodes pull, %d where they do not", len(pulling), len(preloaded))
 	}
 }

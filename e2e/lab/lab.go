@@ -144,6 +144,9 @@ func (l *Lab) NodeAddress(node, family string) string {
 	return ""
 }
 
+// HostAddress is the address of this machine, IPv4, that is the lab's own, and which every node reaches.
+func (l *Lab) HostAddress() string { return l.hostAddr(IPv4).String() }
+
 // InNode runs a command inside a node, with the node's network, mounts and host
 // name, and returns its standard output. Standard error is part of the error.
 func (l *Lab) InNode(ctx context.Context, node string, argv ...string) ([]byte, error) {

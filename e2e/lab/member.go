@@ -150,7 +150,7 @@ func (m member) applyDNS(ctx context.Context) error {
 		ClusterDNS netip.Addr
 		Image      string
 		Imports    bool
-	}{m.cluster().dnsAddr(), ImageDNS, m.cluster().Distribution == DistributionK3s})
+	}{m.cluster().dnsAddr(), imageCoreDNS, m.cluster().Distribution == DistributionK3s})
 }
 
 func (m member) dnsReady(ctx context.Context) error {

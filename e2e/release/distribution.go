@@ -78,7 +78,7 @@ func (d Distribution) compileAll(ctx context.Context) (b built, err error) {
 	b.plugins, b.pushers = map[Platform]string{}, map[Platform]string{}
 	for _, p := range Platforms() {
 		d.Say("plugin for " + p.String())
-		if b.plugins[p], err = d.program(ctx, p, ".", "./cmd/"+plugin); err != nil {
+		if b.plugins[p], err = d.Plugin(ctx, p); err != nil {
 			return b, err
 		}
 		if p.OS != "linux" {
@@ -89,6 +89,11 @@ func (d Distribution) compileAll(ctx context.Context) (b built, err error) {
 		}
 	}
 	return b, nil
+}
+
+// Plugin builds the plugin for a platform, and returns its path.
+func (b Build) Plugin(ctx context.Context, p Platform) (string, error) {
+	return b.program(ctx, p, ".", "./cmd/"+plugin)
 }
 
 // program builds a program of a module, which is a directory of the source tree, for a platform, and returns its path.

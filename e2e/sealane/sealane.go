@@ -5,6 +5,7 @@ package sealane
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,12 +26,16 @@ type Sealane struct {
 	Lab *lab.Lab
 	// Out gets what the plugin prints while it installs and removes.
 	Out io.Writer
+	// Program is the plugin, if it is not the one that Build compiles.
+	Program string
 
 	apis apis
 }
 
 // Plugin is the path of the plugin's binary.
-func (s *Sealane) Plugin() string { return filepath.Join(s.Lab.Dir, "bin", "kubectl-karmada-sealane") }
+func (s *Sealane) Plugin() string {
+	return cmp.Or(s.Program, filepath.Join(s.Lab.Dir, "bin", "kubectl-karmada-sealane"))
+}
 
 // Install builds the plugin and the controller, installs Sealane with the controller as a process of the
 // lab, and waits until the members are connected. Repeating it changes nothing.

@@ -150,8 +150,10 @@ func complete(ctx context.Context, options lab.Options) error {
 	if installed == nil {
 		installed = &sealane.Sealane{Lab: l, Out: options.Out}
 	}
-	if err := installed.Install(ctx); err != nil {
-		return err
+	if !l.Topology.PullImages { // what nodes pull is what the tests install
+		if err := installed.Install(ctx); err != nil {
+			return err
+		}
 	}
 	if err := sealane.Apply(ctx, l, lab.ContextKarmada, []byte(sampleNamespace)); err != nil {
 		return err
@@ -171,7 +173,7 @@ func complete(ctx context.Context, options lab.Options) error {
 	}
 	ready, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	return waitFor(ready, connected)
+	return waitFor(ready, inOrder)
 }
 
 // sampleNamespace is the workload's, on the Karmada API too, for what is exported from there.

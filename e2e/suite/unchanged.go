@@ -23,19 +23,24 @@ func waitUnchanged(ctx context.Context, before []string) error {
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("left over: %s", strings.Join(left, ", "))
 		}
-		return errors.Join(connected(ctx), err)
+		return errors.Join(inOrder(ctx), err)
 	})
 }
 
-// connected tells which process, node or part of Sealane does not work.
-func connected(ctx context.Context) error {
+// inOrder tells which process, node or part of Sealane does not work, or what is left of it where the tests install and
+// remove it.
+func inOrder(ctx context.Context) error {
 	var errs []error
 	for _, process := range Lab().Processes() {
 		if !Lab().Running(process) {
 			errs = append(errs, fmt.Errorf("process %s is not running", process))
 		}
 	}
-	for _, kind := range []string{"Ready", "Connected"} {
+	conditions := []string{"Ready", "Connected"}
+	if Lab().Topology.PullImages {
+		conditions = nil
+	}
+	for _, kind := range conditions {
 		path := fmt.Sprintf(`{.status.conditions[?(@.type==%q)].status}`, kind)
 		status, err := JSONPath(ctx, lab.ContextKarmada, path, "clusterset", "default")
 		if err == nil && status != "True" {
@@ -46,6 +51,9 @@ func connected(ctx context.Context) error {
 	for _, c := range Lab().Topology.Clusters {
 		for _, node := range c.Nodes {
 			errs = append(errs, nodeUnchanged(ctx, c.Name, node.Name))
+			if Lab().Topology.PullImages {
+				errs = append(errs, nodeClean(ctx, Lab(), node.Name))
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -53,6 +61,9 @@ func connected(ctx context.Context) error {
 
 // exports lists the ServiceExports and ServicePolicies of every context, as "context: namespace/name".
 func exports(ctx context.Context) ([]string, error) {
+	if Lab().Topology.PullImages {
+		return nil, nil // the API servers do not know of any
+	}
 	var found []string
 	for _, context := range Lab().Contexts() {
 		resources := "serviceexports.multicluster.x-k8s.io"

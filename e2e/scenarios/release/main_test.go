@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package release has the scenarios of versions: how one comes from a registry to nodes that have none, on a lab of its
+// own.
+package release
+
+import (
+	"os"
+	"testing"
+
+	"github.com/sealane-io/sealane/e2e/suite"
+)
+
+func TestMain(m *testing.M) { os.Exit(suite.MainOn(m, "release")) }
