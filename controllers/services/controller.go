@@ -447,6 +447,7 @@ func (r *Reconciler) memory(record *v1alpha1.Member, shard int32) *memory {
 // changes are the writes of the records and Bundles that differ.
 func (r *Reconciler) changes(targets []target, d Decision) []func(context.Context) error {
 	var writes []func(context.Context) error
+	compared := comparison{}
 	for _, t := range targets {
 		if record, ok := d.Records[t.cluster]; ok &&
 			(t.record == nil || !equality.Semantic.DeepEqual(t.record.Spec, record)) {
@@ -458,7 +459,7 @@ func (r *Reconciler) changes(targets []target, d Decision) []func(context.Contex
 		}
 		if t.sent != nil && !t.missing && !t.refresh {
 			spec.Revision = t.sent.Revision
-			if sameBundle(t.sent, &spec) {
+			if compared.bundles(t.sent, &spec) {
 				t.mem.held.matches(t.sent, &spec)
 				t.mem.unsent = time.Time{}
 				continue

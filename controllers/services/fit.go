@@ -73,8 +73,10 @@ func fit(members []*member, services []*service, follow *rules) {
 			}
 		}
 	}
+	// In the order of a Bundle, so that there is little left to sort.
+	ordered := slices.SortedFunc(slices.Values(services), func(a, b *service) int { return compareKeys(a.key, b.key) })
 	for i, m := range members {
-		if !m.placeAll(services, i) {
+		if !m.placeAll(ordered, i) {
 			m.placeFairly(services, i, byName, follow)
 		}
 	}

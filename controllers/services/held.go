@@ -152,17 +152,30 @@ func identical[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// sameBundle says that two specs are the same. What was decided once and is still in force shares its memory.
-func sameBundle(a, b *v1alpha1.BundleSpec) bool {
+// comparison is of the specs in force with those of a new decision. Members share imports, each of which is compared
+// once: it remembers of which two it knows whether they are the same, by their lists of clusters. No other import has
+// either.
+type comparison map[[2]*v1alpha1.ImportCluster]bool
+
+// bundles says that two specs are the same. What was decided once and is still in force shares its memory.
+func (c comparison) bundles(a, b *v1alpha1.BundleSpec) bool {
 	return a.Revision == b.Revision && a.Shard == b.Shard &&
 		(identical(a.ExportConditions, b.ExportConditions) || slices.Equal(a.ExportConditions, b.ExportConditions)) &&
-		(identical(a.Imports, b.Imports) || slices.EqualFunc(a.Imports, b.Imports, sameImport))
+		(identical(a.Imports, b.Imports) || slices.EqualFunc(a.Imports, b.Imports, c.imports))
 }
 
-func sameImport(a, b v1alpha1.Import) bool {
-	// The clusters of an import are made with it, so that no other has the same.
-	if len(a.Clusters) > 0 && identical(a.Clusters, b.Clusters) {
+func (c comparison) imports(a, b v1alpha1.Import) bool {
+	if len(a.Clusters) == 0 || len(b.Clusters) == 0 {
+		return equality.Semantic.DeepEqual(a, b)
+	}
+	two := [2]*v1alpha1.ImportCluster{&a.Clusters[0], &b.Clusters[0]}
+	if two[0] == two[1] && len(a.Clusters) == len(b.Clusters) {
 		return true
 	}
-	return equality.Semantic.DeepEqual(a, b)
+	same, known := c[two]
+	if !known {
+		same = equality.Semantic.DeepEqual(a, b)
+		c[two] = same
+	}
+	return same
 }

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/clip"
 )
 
@@ -26,14 +27,17 @@ func unusableIn(members []*member) map[key]string {
 			continue
 		}
 		for _, p := range m.Unusable {
-			words := clip.Text(p.Message, maxWords)
-			reason := p.Reason
-			if len(reason) > 63 || len(validation.IsQualifiedName(reason)) > 0 {
-				reason = "Unknown"
-			}
+			text := ""
 			for _, name := range p.Names {
 				k := key{p.Namespace, name}
-				clusters[k] = append(clusters[k], fmt.Sprintf("%s (%s: %q)", m.Cluster, reason, words))
+				if len(clusters[k]) >= maxUnusable {
+					clusters[k] = append(clusters[k], "") // counted, and not named
+					continue
+				}
+				if text == "" {
+					text = unusableText(m.Cluster, &p)
+				}
+				clusters[k] = append(clusters[k], text)
 			}
 		}
 	}
@@ -42,4 +46,12 @@ func unusableIn(members []*member) map[key]string {
 		out[k] = "; not usable in " + clip.List(list, maxUnusable)
 	}
 	return out
+}
+
+func unusableText(cluster string, p *v1alpha1.ImportProblem) string {
+	reason := p.Reason
+	if len(reason) > 63 || len(validation.IsQualifiedName(reason)) > 0 {
+		reason = "Unknown"
+	}
+	return fmt.Sprintf("%s (%s: %q)", cluster, reason, clip.Text(p.Message, maxWords))
 }
