@@ -308,3 +308,18 @@ func WaitConnection(t *testing.T, cluster, remote string, is func(v1alpha1.Conne
 		return errors.New(strings.Join(found, ", "))
 	})
 }
+
+// PauseAgent stops a node's agent, and not the process that holds its cables, until the end of the test.
+func PauseAgent(t *testing.T, node string) {
+	t.Helper()
+	for _, pid := range agentsOf(t, node) {
+		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil || !strings.Contains(string(args), "--supervised") {
+			continue
+		}
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // its supervisor may have killed it for being stuck
+	}
+}
