@@ -15,6 +15,8 @@ const (
 	// readPause is between two readings, readTime how long one may take.
 	readPause = time.Second
 	readTime  = time.Minute
+	// oldAfter is how old what is shown can be, of a fleet that is read quickly.
+	oldAfter = 10 * time.Second
 	// maxFrame bounds what is sent to a page at once, in bytes.
 	maxFrame = 32 << 20
 	// maxWatchers is how many pages are told of changes.
@@ -41,16 +43,19 @@ type hub struct {
 	// latest is what was sent last, nil before the first reading; same is what of it is compared.
 	latest, same []byte
 	last         *Map
-	// at is when the last reading ended, or the first began.
+	// at is when the network was last read, or the first reading began; took is how long that reading took.
 	at   time.Time
+	took time.Duration
 	stop context.CancelFunc
 }
 
-// age is how long ago what is shown was true for all that could be read.
-func (h *hub) age() time.Duration {
+// age is how long ago the network was read, and old says that it should have been again. As long as a reading takes is
+// waited before the next.
+func (h *hub) age() (age time.Duration, old bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return time.Since(h.at)
+	age = time.Since(h.at)
+	return age, age > max(oldAfter, 3*h.took)
 }
 
 // watch adds a page, until leave is called. It is false where there are too many.
@@ -63,7 +68,7 @@ func (h *hub) watch() (w watcher, leave func(), ok bool) {
 	w = make(watcher, 1)
 	if len(h.watchers) == 0 {
 		ctx, stop := context.WithCancel(h.ctx)
-		h.stop, h.latest, h.same, h.last, h.at = stop, nil, nil, nil, time.Now()
+		h.stop, h.latest, h.same, h.last, h.at, h.took = stop, nil, nil, nil, time.Now(), 0
 		go h.read(ctx)
 	} else if h.latest != nil {
 		w <- h.latest
@@ -88,7 +93,7 @@ func (h *hub) read(ctx context.Context) {
 		round, cancel := context.WithTimeout(ctx, readTime)
 		m, err := h.source.Read(round)
 		cancel()
-		h.publish(ctx, m, err)
+		h.publish(ctx, m, err, time.Since(began))
 		select {
 		case <-ctx.Done():
 		case <-time.After(max(h.pause, time.Since(began))):
@@ -97,18 +102,18 @@ func (h *hub) read(ctx context.Context) {
 }
 
 // publish sends what differs from what was sent last.
-func (h *hub) publish(ctx context.Context, m Map, err error) {
+func (h *hub) publish(ctx context.Context, m Map, err error, took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ctx.Err() != nil {
 		return // another reader may have begun
 	}
-	h.at = time.Now()
 	f := frame{Map: h.last}
 	if err != nil {
 		f.Trouble = "The network could not be read again: " + err.Error()
 		lines(&f.Trouble)
 	} else {
+		h.at, h.took = time.Now(), took
 		m = m.Bounded()
 		f.Map = &m
 	}

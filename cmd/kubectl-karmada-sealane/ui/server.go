@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -178,7 +177,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	for {
 		select {
 		case <-pulse.C:
-			if !send(": age %s\n\n", strconv.AppendInt(nil, int64(s.hub.age()/time.Second), 10)) {
+			age, old := s.hub.age()
+			if !send(": %s\n\n", fmt.Appendf(nil, "age %d %t", int64(age/time.Second), old)) {
 				return
 			}
 		case <-r.Context().Done():

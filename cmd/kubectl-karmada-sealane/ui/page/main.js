@@ -3,10 +3,11 @@
 
 const token = new URLSearchParams(location.search).get("token") || "";
 const ask = (path) => fetch(path, { cache: "no-store", headers: { Authorization: "Bearer " + token } });
-const page = { map: undefined, chosen: undefined, states: new Map(), broken: false, listens: false, heard: 0, age: 0, text: "" };
+const page = { map: undefined, chosen: undefined, states: new Map(), broken: false, listens: false, heard: 0, age: 0, old: false,
+  text: "" };
 
-// old is how many seconds old what is shown, and what was heard of the command last, may be.
-const old = 10;
+// silence is how many seconds the command may be silent; it speaks every two.
+const silence = 10;
 
 function choose(what, from) {
   page.chosen = what;
@@ -52,13 +53,14 @@ function take(frame) {
   const trouble = byId("trouble");
   trouble.hidden = !frame.trouble;
   write(trouble, frame.trouble || "");
-  if (!frame.map) return;
+  page.trouble = Boolean(frame.trouble);
+  if (!frame.map) return pulse();
   page.map = frame.map;
   summarize(frame.map);
   announce(frame.map);
   drawAll();
   page.broken = false;
-  page.age = 0;
+  if (!frame.trouble) Object.assign(page, { age: 0, old: false });
   page.text = (frame.trouble ? "as of " : "live; last change ") + new Date(frame.map.taken).toLocaleTimeString();
   pulse();
 }
@@ -67,9 +69,10 @@ function take(frame) {
 function pulse() {
   const silent = Math.floor((Date.now() - page.heard) / 1000);
   if (!page.listens) return;
-  if (silent > old) live(false, "not live: the command has not answered for " + silent + " s. What is shown is old.");
-  else if (page.age > old) live(false, "not live: nothing was read for " + page.age + " s. What is shown is old.");
-  else live(true, page.text);
+  if (silent > silence) live(false, "not live: the command has not answered for " + silent + " s. What is shown is old.");
+  else if (page.old) live(false, "not live: nothing was read for " + page.age + " s. What is shown is old.");
+  else if (page.trouble && !page.map) live(false, "not live: nothing could be read yet");
+  else live(!page.trouble, page.text);
 }
 
 function live(on, text) {
@@ -82,7 +85,7 @@ function live(on, text) {
 async function listen() {
   const answer = await ask("events");
   if (!answer.ok) throw new Error((await answer.text()).trim());
-  Object.assign(page, { listens: true, heard: Date.now(), age: 0, text: "live" });
+  Object.assign(page, { listens: true, heard: Date.now(), age: 0, old: false, trouble: false, text: "reading" });
   pulse();
   let text = "";
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -94,7 +97,7 @@ async function listen() {
     const events = text.split("\n\n");
     text = events.pop();
     for (const event of events) {
-      if (event.startsWith(": age ")) page.age = Number(event.slice(6));
+      if (event.startsWith(": age ")) [page.age, page.old] = [parseInt(event.slice(6)), event.endsWith("true")];
       if (!event.startsWith("data: ")) continue;
       const frame = JSON.parse(event.slice(6));
       if (frame.ended) return true;
