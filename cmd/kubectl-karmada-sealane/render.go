@@ -21,12 +21,16 @@ const (
 	renderHost    = "host"
 )
 
-// Files of a base for kustomize. The second begins with the mark: what is found without it is somebody's own.
+// Files of a base for kustomize.
 const (
 	baseObjects       = "sealane.yaml"
 	baseKustomization = "kustomization.yaml"
-	baseMark          = "# Written by install --render. Change it by an overlay: the next --render writes it anew.\n"
 )
+
+// baseMark is what both begin with: what is found without it is somebody's own, or for another API server.
+func (in *install) baseMark() string {
+	return "# Written by install --render=" + in.render + ". Change it by an overlay: the next one writes it anew.\n"
+}
 
 // renderObjects prints or writes what install applies on one API server, in the order in which it does, each object
 // once.
@@ -85,28 +89,33 @@ func (in *install) rendered() ([]*unstructured.Unstructured, error) {
 
 // writeBase writes the objects as a base for kustomize.
 func (in *install) writeBase(objects []byte) error {
-	path := filepath.Join(in.outputDir, baseKustomization)
-	have, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return err
-	case !bytes.HasPrefix(have, []byte(baseMark)):
-		return &finding{expected: "a directory without " + baseKustomization + ", or with one that --render wrote",
-			found: path + ", which it did not write", remedy: "name another directory, and refer to it there as a base"}
+	mark := in.baseMark()
+	// The last two are other names by which kustomize takes the second, and refuses a directory with two of them.
+	for _, name := range []string{baseObjects, baseKustomization, "kustomization.yml", "Kustomization"} {
+		path := filepath.Join(in.outputDir, name)
+		have, err := os.ReadFile(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return err
+		case !bytes.HasPrefix(have, []byte(mark)):
+			return &finding{expected: "a directory with nothing by that name but what --render=" + in.render + " wrote",
+				found: path + ", which it did not write", remedy: "name another directory, and refer to it there as a base"}
+		}
 	}
 	if err := os.MkdirAll(in.outputDir, 0o755); err != nil {
 		return err
 	}
-	if err := replaceFile(filepath.Join(in.outputDir, baseObjects), objects); err != nil {
+	objectsFile, path := filepath.Join(in.outputDir, baseObjects), filepath.Join(in.outputDir, baseKustomization)
+	if err := replaceFile(objectsFile, append([]byte(mark), objects...)); err != nil {
 		return err
 	}
-	kustomization := baseMark + "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- " +
+	kustomization := mark + "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- " +
 		baseObjects + "\n"
 	if err := replaceFile(path, []byte(kustomization)); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(in.ErrOut, "written: %s and %s in %s\n", baseKustomization, baseObjects, in.outputDir)
+	_, err := fmt.Fprintf(in.ErrOut, "written: %s and %s in %s\n", baseKustomization, baseObjects, in.outputDir)
 	return err
 }
 

@@ -115,11 +115,16 @@ func TestKustomizeBuildsWhatIsRendered(t *testing.T) {
 			if out, code := installs("install", to, "--output-dir="+base); code != 0 {
 				t.Fatalf("exit code %d: %s", code, out)
 			}
-			old := []byte(baseMark + "resources: [left.yaml]\n")
+			path := filepath.Join(base, baseKustomization)
+			old, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			old = append(old, "- left.yaml\n"...)
 			if files, _ := os.ReadDir(base); len(files) != 2 {
 				t.Errorf("files: %v", files)
 			}
-			if err := os.WriteFile(filepath.Join(base, baseKustomization), old, 0o600); err != nil {
+			if err := os.WriteFile(path, old, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -148,21 +153,30 @@ func TestKustomizeBuildsWhatIsRendered(t *testing.T) {
 	}
 }
 
-// TestABaseOfSomebodysOwnStays as it is.
+// TestABaseOfSomebodysOwnStays as it is, and so does the one for another API server.
 func TestABaseOfSomebodysOwnStays(t *testing.T) {
+	for _, name := range []string{baseKustomization, baseObjects, "kustomization.yml", "Kustomization"} {
+		dir := t.TempDir()
+		own := filepath.Join(dir, name)
+		if err := os.WriteFile(own, []byte("resources: []\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, code := installs("install", "--render", "--output-dir="+dir)
+		if code == 0 || !strings.Contains(out, "name another directory") {
+			t.Errorf("%s: exit code %d: %s", name, code, out)
+		}
+		files, err := os.ReadDir(dir)
+		text, _ := os.ReadFile(own)
+		if err != nil || len(files) != 1 || string(text) != "resources: []\n" {
+			t.Errorf("%s: found %v, %q, %v", name, files, text, err)
+		}
+	}
 	dir := t.TempDir()
-	own := filepath.Join(dir, baseKustomization)
-	if err := os.WriteFile(own, []byte("resources: []\n"), 0o600); err != nil {
-		t.Fatal(err)
+	if out, code := installs("install", "--render", "--output-dir="+dir); code != 0 {
+		t.Fatalf("exit code %d: %s", code, out)
 	}
-	out, code := installs("install", "--render", "--output-dir="+dir)
-	if code == 0 || !strings.Contains(out, "name another directory") {
-		t.Errorf("exit code %d: %s", code, out)
-	}
-	files, err := os.ReadDir(dir)
-	text, _ := os.ReadFile(own)
-	if err != nil || len(files) != 1 || string(text) != "resources: []\n" {
-		t.Errorf("found %v, %q, %v", files, text, err)
+	if out, code := installs("install", "--render=host", "--output-dir="+dir); code == 0 {
+		t.Errorf("the host's objects were written over Karmada's: %s", out)
 	}
 	if out, code := installs("install", "--output-dir="+dir); code == 0 || !strings.Contains(out, "add --render") {
 		t.Errorf("exit code %d: %s", code, out)
