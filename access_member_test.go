@@ -247,7 +247,7 @@ func TestClusterTokenWritesWhatSealaneOwns(t *testing.T) {
 			},
 		})
 	})
-	t.Run("Events", func(t *testing.T) { testEventWrites(t, agent) })
+	t.Run("Events", func(t *testing.T) { testEventWrites(t, admin, agent) })
 	t.Run("Services", func(t *testing.T) { testServiceWrites(t, agent, users, taken) })
 	t.Run("EndpointSlices", func(t *testing.T) { testSliceWrites(t, admin, agent, usersSlice) })
 	t.Run("ServiceImports", func(t *testing.T) { testImportWrites(t, admin, agent) })
@@ -273,7 +273,7 @@ func TestClusterTokenWritesWhatSealaneOwns(t *testing.T) {
 	})
 }
 
-func testEventWrites(t *testing.T, agent client.Client) {
+func testEventWrites(t *testing.T, admin, agent client.Client) {
 	event := func(namespace, component, kind string) *corev1.Event {
 		return &corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, GenerateName: "web."},
@@ -285,6 +285,9 @@ func testEventWrites(t *testing.T, agent client.Client) {
 	const own = "sealane-cluster-agent"
 	told := event("default", own, "ServiceExport")
 	told.Name = "web.1"
+	kubelets := event("default", "kubelet", "Pod")
+	kubelets.Name = "pod.1"
+	create(t, admin, kubelets)
 	expect(t, agent, []write{
 		{"of an export", done, creates(t, told)},
 		{"of that, once more", done, patch(t, told, `{"count":2}`)},
@@ -294,6 +297,8 @@ func testEventWrites(t *testing.T, agent client.Client) {
 		{"in the name of the kubelet", byPolicy, creates(t, event("default", "kubelet", "ServiceExport"))},
 		{"that becomes the kubelet's", byPolicy, patch(t, told, `{"source":{"component":"kubelet"}}`)},
 		{"of a pod", byPolicy, creates(t, event("default", own, "Pod"))},
+		{"the kubelet's, made its own", byPolicy, patch(t, kubelets, `{"source":{"component":"sealane-cluster-agent"},`+
+			`"reportingComponent":"sealane-cluster-agent","involvedObject":{"kind":"ConfigMap"}}`)},
 		{"an event's end", noRight, deletes(t, told)},
 	})
 }

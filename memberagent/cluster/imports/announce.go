@@ -32,8 +32,9 @@ func (r *Reconciler) announce(in *Input, d *Decision) {
 		r.announced.forget(in.Key)
 		return
 	}
-	before, after := serving(in.Slices), serving(d.Slices)
-	if slices.Equal(before, after) || !r.announced.news(in.Key, after) {
+	after := serving(d.Slices)
+	before, news := r.announced.news(in.Key, serving(in.Slices), after)
+	if !news {
 		return
 	}
 	if len(after) == 0 {
@@ -54,18 +55,23 @@ type announced struct {
 	last map[types.NamespacedName][]string
 }
 
-// news says whether something else was told last.
-func (a *announced) news(key types.NamespacedName, clusters []string) bool {
+// news says whether clusters are others than were told last, or where nothing was told, than there are; and which those
+// were.
+func (a *announced) news(key types.NamespacedName, there, clusters []string) (before []string, news bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if last, ok := a.last[key]; ok && slices.Equal(last, clusters) {
-		return false
+	before, told := a.last[key]
+	if !told {
+		before = there
+	}
+	if slices.Equal(before, clusters) {
+		return before, false
 	}
 	if a.last == nil {
 		a.last = map[types.NamespacedName][]string{}
 	}
 	a.last[key] = clusters
-	return true
+	return before, true
 }
 
 func (a *announced) forget(key types.NamespacedName) {

@@ -266,7 +266,9 @@ func (r *Reconciler) applyImportStatus(ctx context.Context, have *mcs.ServiceImp
 		return nil
 	}
 	told := slices.Clone(want.Status.Conditions)
-	if err := r.Status().Patch(ctx, want, client.MergeFrom(have)); err != nil {
+	// With the lock, for a merge patch replaces all conditions, and what was told of these once is not told again.
+	patch := client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})
+	if err := r.Status().Patch(ctx, want, patch); err != nil {
 		return fmt.Errorf("write the status of ServiceImport %s: %w", client.ObjectKeyFromObject(have), err)
 	}
 	r.Written("ServiceImport", "status")
