@@ -3,7 +3,10 @@
 package conventions
 
 import (
+	"errors"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -104,4 +107,25 @@ func anchors(t *testing.T, page string) []string {
 		out = append(out, strings.ReplaceAll(strings.ToLower(string(words)), " ", "-"))
 	}
 	return out
+}
+
+// TestNoProgramIsTracked: who builds into the tree and adds all that is there would have every clone carry it for good.
+func TestNoProgramIsTracked(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "-z").Output()
+	if err != nil {
+		t.Skip("the tree is no repository: ", err)
+	}
+	const most = 1 << 20
+	for _, name := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
+		info, err := os.Stat(filepath.Join(root, name))
+		if errors.Is(err, fs.ErrNotExist) { // deleted, and not committed yet
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > most {
+			t.Errorf("%s has %d bytes, at most %d are expected of a source", name, info.Size(), most)
+		}
+	}
 }
