@@ -184,8 +184,15 @@ func TestADecisionThatIsKeptIsTheSame(t *testing.T) {
 				m.Unusable = []v1alpha1.ImportProblem{{Namespace: "sample", Names: []string{"web-1"}, Reason: "NamespaceMissing"}}
 			case 7:
 				m.Pods = slices.Clone(m.Pods[:1])
+			case 8, 9: // nobody exports a service any more
+				name := fmt.Sprintf("web-%d", r.IntN(8))
+				for i := range in.Members {
+					in.Members[i].Exports = slices.DeleteFunc(slices.Clone(in.Members[i].Exports),
+						func(e v1alpha1.Export) bool { return e.Name == name })
+				}
 			}
-			in.Now = in.Now.Add(time.Duration(r.IntN(4)) * time.Second)
+			// The last is longer than anything is kept that was withdrawn.
+			in.Now = in.Now.Add(pick(r, 0, time.Second, 3*time.Second, 11*time.Second))
 			before, members := last.d.Bundles, encodedMembers(t, in)
 			got, want := last.decide(in), Decide(in)
 			if encodedMembers(t, in) != members {
