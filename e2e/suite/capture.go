@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -64,6 +65,46 @@ func PodNetworkAddr(t *testing.T, cluster, node string) netip.Addr {
 		t.Fatalf("%s has no address in %s", node, network)
 	}
 	return found
+}
+
+// Foreign belongs to none of the clusters (RFC 5737): what is for it may leave a node.
+var Foreign = netip.MustParsePrefix("203.0.113.7/32")
+
+// SendMarked has nodes send marked datagrams to addresses until the end of the test, and captures on them.
+func SendMarked(t *testing.T, nodes []string, to ...netip.Addr) map[string]*Capture {
+	t.Helper()
+	const every = 10 * time.Millisecond
+	captures := map[string]*Capture{}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var senders sync.WaitGroup
+	for _, node := range nodes {
+		captures[node] = NewCapture(t, node)
+		send := Sender(t, node)
+		senders.Go(func() {
+			for tick := time.NewTicker(every); ctx.Err() == nil; <-tick.C {
+				for _, a := range to {
+					send(netip.AddrPortFrom(a, 9), []byte(Marked+"clear"))
+				}
+			}
+		})
+	}
+	t.Cleanup(func() {
+		stop()
+		senders.Wait()
+	})
+	return captures
+}
+
+// PodNetworkOf is the network of a cluster that a pod's address is in.
+func PodNetworkOf(cluster string, pod netip.Addr) netip.Prefix {
+	for _, c := range Lab().Topology.Clusters {
+		for _, cidr := range c.PodCIDRs {
+			if p := netip.MustParsePrefix(cidr); c.Name == cluster && p.Contains(pod) {
+				return p
+			}
+		}
+	}
+	return netip.Prefix{}
 }
 
 // Marked is what a payload contains that a Capture keeps.

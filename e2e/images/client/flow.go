@@ -5,19 +5,21 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 )
 
 // flowCommand sends numbered datagrams to an echo at an even pace, whatever comes back, and prints how many were sent,
-// how many were not answered, and the longest time without an answer. What goes out in the last second is not counted
-// as lost.
+// how many were not answered within a second after the last one, and the longest time without an answer.
 func flowCommand(args []string) error {
 	flags := flag.NewFlagSet("flow", flag.ContinueOnError)
 	duration := flags.Duration("duration", 10*time.Second, "how long")
+	untilEOF := flags.Bool("until-eof", false, "until standard input ends, instead of a duration")
 	interval := flags.Duration("interval", 5*time.Millisecond, "time between datagrams")
 	rest, err := parse(flags, args, 1)
 	if err != nil {
@@ -28,44 +30,50 @@ func flowCommand(args []string) error {
 		return fmt.Errorf("flow: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	begin := time.Now()
-	end := begin.Add(*duration)
-	answered, gap := make(chan map[uint64]bool), make(chan time.Duration)
+	type answers struct {
+		seen    map[uint64]bool
+		longest time.Duration
+		last    time.Time
+	}
+	begin, answered := time.Now(), make(chan answers)
 	go func() {
-		seen, longest, last := map[uint64]bool{}, time.Duration(0), begin
-		buffer := make([]byte, 64)
-		for time.Now().Before(end) {
-			_ = conn.SetReadDeadline(end)
-			// An ICMP error is an answer of a router, and not of the echo.
+		a := answers{seen: map[uint64]bool{}, last: begin}
+		for buffer := make([]byte, 64); ; {
 			n, err := conn.Read(buffer)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				answered <- a
+				return
+			}
+			// An ICMP error is an answer of a router, and not of the echo.
 			if err != nil || n != 8 {
 				continue
 			}
 			now := time.Now()
-			longest, last = max(longest, now.Sub(last)), now
-			seen[binary.BigEndian.Uint64(buffer)] = true
+			a.longest, a.last = max(a.longest, now.Sub(a.last)), now
+			a.seen[binary.BigEndian.Uint64(buffer)] = true
 		}
-		answered <- seen
-		gap <- max(longest, time.Since(last))
 	}()
 	tick := time.NewTicker(*interval)
 	defer tick.Stop()
-	var sent, counted uint64
-	for now := begin; now.Before(end); now = <-tick.C {
-		if end.Sub(now) > time.Second {
-			counted++
-		}
+	var sent uint64
+	end := over(*duration, *untilEOF)
+	for sending := true; sending; sending = next(tick.C, end) {
 		_, _ = conn.Write(binary.BigEndian.AppendUint64(nil, sent)) // what could not be sent was lost too
 		sent++
 	}
-	seen := <-answered
+	stopped := time.Now()
+	if err := conn.SetReadDeadline(stopped.Add(time.Second)); err != nil {
+		return fmt.Errorf("flow: %w", err)
+	}
+	a := <-answered
 	lost := 0
-	for n := range counted {
-		if !seen[n] {
+	for n := range sent {
+		if !a.seen[n] {
 			lost++
 		}
 	}
-	fmt.Printf("sent=%d lost=%d longest-gap=%s\n", counted, lost, (<-gap).Round(time.Millisecond))
+	fmt.Printf("sent=%d lost=%d longest-gap=%s\n", sent, lost,
+		max(a.longest, stopped.Sub(a.last)).Round(time.Millisecond))
 	return nil
 }
 
@@ -74,6 +82,7 @@ func flowCommand(args []string) error {
 func connectsCommand(args []string) error {
 	flags := flag.NewFlagSet("connects", flag.ContinueOnError)
 	duration := flags.Duration("duration", 10*time.Second, "how long")
+	untilEOF := flags.Bool("until-eof", false, "until standard input ends, instead of a duration")
 	interval := flags.Duration("interval", 10*time.Millisecond, "time between connections")
 	timeout := flags.Duration("timeout", 5*time.Second, "time for one connection")
 	rest, err := parse(flags, args, 1)
@@ -85,7 +94,8 @@ func connectsCommand(args []string) error {
 	made, failed, slowest := 0, 0, time.Duration(0)
 	tick := time.NewTicker(*interval)
 	defer tick.Stop()
-	for end := time.Now().Add(*duration); time.Now().Before(end); <-tick.C {
+	end := over(*duration, *untilEOF)
+	for opening := true; opening; opening = next(tick.C, end) {
 		group.Go(func() {
 			begin := time.Now()
 			conn, err := (&net.Dialer{Timeout: *timeout}).DialContext(context.Background(), "tcp", rest[0])

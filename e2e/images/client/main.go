@@ -19,8 +19,9 @@ const usage = `usage:
   client tcp [-duration 60s | -until-eof] [-interval 20ms] HOST:PORT hold one connection; prints the longest gap
   client bulk [-duration 10s] [-streams 1] HOST:PORT                 download as fast as possible; prints bit/s
   client rtt [-count 500] HOST:PORT                                  time datagrams to an echo; prints the median in us
-  client flow [-duration 10s] [-interval 5ms] HOST:PORT              datagrams to an echo; prints lost, longest gap
-  client connects [-duration 10s] [-interval 10ms] HOST:PORT         open connections; prints those failed, the slowest
+  client flow [-duration 10s | -until-eof] [-interval 5ms] HOST:PORT datagrams to an echo; prints lost, longest gap
+  client connects [-duration 10s | -until-eof] [-interval 10ms] HOST:PORT
+                                                                     open connections; prints those failed, the slowest
   client watch [-interval 5ms] [-timeout 30s] URL                    prints when DNS, then HTTP answered
   client sleep                                                       wait to be used with exec`
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,43 +16,13 @@ import (
 	"github.com/sealane-io/sealane/e2e/suite"
 )
 
-// foreign belongs to none of the clusters (RFC 5737).
-var foreign = netip.MustParsePrefix("203.0.113.7/32")
-
 // TestNothingLeavesInClear: both nodes of c1 send to a pod of c2 all the time, while the gateway's agent is
 // killed, links are deleted, the gateway boots and c2 has no gateway. What a node sends between its boot and the first
 // run of its agent is not counted: nothing of Sealane is there yet.
 func TestNothingLeavesInClear(t *testing.T) {
-	const every = 10 * time.Millisecond
 	server := netip.MustParseAddr(suite.PodIP(t, "c2", "server-c2-worker"))
-	var pods netip.Prefix
-	for _, cidr := range suite.Lab().Topology.Clusters[1].PodCIDRs {
-		if p := netip.MustParsePrefix(cidr); p.Contains(server) {
-			pods = p
-		}
-	}
-	nodes := []string{"c1-gw", "c1-worker"}
-	captures := map[string]*suite.Capture{}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{}, len(nodes))
-	for _, node := range nodes {
-		captures[node] = suite.NewCapture(t, node)
-		send := suite.Sender(t, node)
-		go func() {
-			defer func() { ended <- struct{}{} }()
-			for tick := time.NewTicker(every); ctx.Err() == nil; <-tick.C {
-				for _, to := range []netip.Addr{server, foreign.Addr()} {
-					send(netip.AddrPortFrom(to, 9), []byte(suite.Marked+"clear"))
-				}
-			}
-		}()
-	}
-	t.Cleanup(func() {
-		stop()
-		for range nodes {
-			<-ended
-		}
-	})
+	pods := suite.PodNetworkOf("c2", server)
+	captures := suite.SendMarked(t, []string{"c1-gw", "c1-worker"}, server, suite.Foreign.Addr())
 	// uncounted is how many packets left a node while it could not know better.
 	uncounted := map[string]int{}
 	for _, step := range []struct {
@@ -76,7 +45,7 @@ func TestNothingLeavesInClear(t *testing.T) {
 		t.Run(step.name, func(t *testing.T) {
 			before := map[string]int{}
 			for node, c := range captures {
-				before[node] = len(c.Sent(foreign))
+				before[node] = len(c.Sent(suite.Foreign))
 			}
 			step.do(t)
 			suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
@@ -84,7 +53,7 @@ func TestNothingLeavesInClear(t *testing.T) {
 				return err
 			})
 			for node, c := range captures {
-				if len(c.Sent(foreign)) == before[node] {
+				if len(c.Sent(suite.Foreign)) == before[node] {
 					t.Errorf("%s: the capture has not seen what may leave", node)
 				}
 				if links := slices.Compact(slices.Sorted(slices.Values(c.Sent(pods)[uncounted[node]:]))); len(links) > 0 {
@@ -115,12 +84,12 @@ func nodesSend(t *testing.T, captures map[string]*suite.Capture) {
 	const packets = 50
 	before := map[string]int{}
 	for node, c := range captures {
-		before[node] = len(c.Sent(foreign))
+		before[node] = len(c.Sent(suite.Foreign))
 	}
 	suite.Eventually(t, suite.Patience, func(context.Context) error {
 		for node, c := range captures {
-			if sent := len(c.Sent(foreign)) - before[node]; sent < packets {
-				return fmt.Errorf("%s: expected %d packets to %s, found %d", node, packets, foreign, sent)
+			if sent := len(c.Sent(suite.Foreign)) - before[node]; sent < packets {
+				return fmt.Errorf("%s: expected %d packets to %s, found %d", node, packets, suite.Foreign, sent)
 			}
 		}
 		return nil

@@ -5,11 +5,13 @@ package release
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
 
+	"github.com/sealane-io/sealane/e2e/lab"
 	"github.com/sealane-io/sealane/e2e/release"
 	"github.com/sealane-io/sealane/e2e/sealane"
 	"github.com/sealane-io/sealane/e2e/suite"
@@ -72,4 +74,22 @@ func (b *build) succeeds(t *testing.T, args ...string) string {
 	}
 	t.Logf("%s of %s in %s:\n%s", args[0], b.version, time.Since(began).Round(time.Second), out)
 	return out
+}
+
+// trees are those of the commit before, and of the one that is checked out with what has changed since. Where git knows
+// of no commit before, as in a shallow clone, both are the same.
+func trees(t *testing.T) (former, present string) {
+	t.Helper()
+	present, err := lab.SourceRoot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	former = t.TempDir()
+	unpack := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c",
+		`git -C "$0" archive --format=tar HEAD~1 | tar -x -C "$1"`, present, former)
+	if out, err := unpack.CombinedOutput(); err != nil {
+		t.Logf("no commit before this one, so both versions are of the same: %v: %s", err, out)
+		return present, present
+	}
+	return former, present
 }

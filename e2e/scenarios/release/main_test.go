@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release has the scenarios of versions: how one comes from a registry to nodes that have none, on a lab of its
-// own.
+// Package release has the scenarios of versions: how they come from a registry to nodes that have none, on a lab of its
+// own, and how one follows another.
 package release
 
 import (

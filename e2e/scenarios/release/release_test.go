@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -28,22 +29,38 @@ const soon = 5 * time.Second
 // onHost names the cluster that stands for the one that hosts Karmada.
 const onHost = "--host-context=c1"
 
-// TestInstallFromARegistry: a release is pushed into a registry and installed from there by digest, on nodes that have
-// no image of it. A digest that the registry lacks is named by install as soon as the kubelet knows.
-func TestInstallFromARegistry(t *testing.T) {
+// TestVersionsFromARegistry: a release is pushed into a registry and installed from there by digest, on nodes that have
+// no image of it. A digest that the registry lacks is named by install as soon as the kubelet knows. Then the next
+// version follows under traffic between the clusters, and gives way to the first again.
+func TestVersionsFromARegistry(t *testing.T) {
 	nodesHaveNoImages(t)
-	root, err := lab.SourceRoot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, r := newBuild(t, root, "v0.1.0"), newRegistry(t)
-	r.push(t, b)
-	uninstallAfter(t, b)
-	install := []string{"install", onHost, "--controller-image=" + b.refs["controller"], "--dns-image=" + b.refs["dns"]}
+	former, present := trees(t)
+	first, next := newBuild(t, former, "v0.1.0"), newBuild(t, present, "v0.2.0")
+	r := newRegistry(t)
+	r.push(t, first)
+	r.push(t, next)
+	uninstallAfter(t, next)
+	install := []string{"install", onHost, "--controller-image=" + first.refs["controller"],
+		"--dns-image=" + first.refs["dns"]}
 	lacking := r.path() + "/agent@sha256:" + strings.Repeat("0", 64)
-	namesImage(t, b, lacking, append(install, "--agent-image="+lacking)...)
-	b.succeeds(t, append(install, "--agent-image="+b.refs["agent"])...)
-	pulled(t, r, b)
+	// By this tree's command, which the one of before follows only as nothing runs yet.
+	namesImage(t, next, lacking, append(install, "--agent-image="+lacking)...)
+	first.succeeds(t, append(install, "--agent-image="+first.refs["agent"])...)
+	pulled(t, r, first)
+
+	suite.Contains(t, next.succeeds(t, "upgrade", onHost, "--check"), first.refs["agent"], r.path()+"/agent:v0.2.0")
+	pulled(t, r, first) // as before: that has changed nothing
+	underTraffic(t, "upgrade", func() {
+		inOrder(t, next.succeeds(t, "upgrade", onHost),
+			"controller: runs and leads", "c1: has its agents", "c2: has its agents", "upgraded to v0.2.0")
+	})
+	allOf(t, next, r.path()+"/agent:v0.2.0")
+	underTraffic(t, "roll-back", func() {
+		inOrder(t, next.succeeds(t, "upgrade", onHost, "--rollback"),
+			"c1: has its agents", "c2: has its agents", "controller: runs and leads", "back at "+first.refs["agent"])
+	})
+	allOf(t, first, first.refs["agent"])
+	pulled(t, r, first)
 }
 
 // uninstallAfter removes what the test installs.
@@ -157,5 +174,70 @@ func pulled(t *testing.T, r *imageRegistry, b *build) {
 			}
 			return nil
 		})
+	}
+}
+
+// underTraffic changes versions while pods of the clusters talk and nodes send to a pod that the tunnel leads to: no
+// connection ends, no flow is silent for longer than a restart of an agent costs, and nothing leaves in clear.
+func underTraffic(t *testing.T, what string, change func()) {
+	t.Helper()
+	server := suite.PodIP(t, "c2", "server-c2-gw")
+	network := suite.PodNetworkOf("c2", netip.MustParseAddr(server))
+	captures := suite.SendMarked(t, []string{"c1-gw", "c1-worker"}, netip.MustParseAddr(server), suite.Foreign.Addr())
+	between := suite.StartTraffic(t, "c1", "c1-worker", server+":8080")
+	within := suite.StartTraffic(t, "c1", "c1-worker", suite.PodIP(t, "c1", "server-c1-worker")+":8080")
+	change()
+	flows, control := between(), within()
+	t.Logf("%s: between the clusters %+v", what, flows)
+	t.Logf("%s: within a node %+v", what, control)
+	if flows.Resets > 0 || flows.Failed > control.Failed {
+		t.Errorf("%s: %d connections ended and %d could not be opened", what, flows.Resets, flows.Failed)
+	}
+	for kind, of := range map[string][2]time.Duration{
+		"a TCP connection": {flows.Silence, control.Silence}, "datagrams": {flows.DatagramSilence, control.DatagramSilence},
+	} {
+		if of[0] > suite.Undisturbed+of[1] {
+			t.Errorf("%s: %s were silent for %s, expected at most %s beyond the %s within the node", what, kind, of[0],
+				suite.Undisturbed, of[1])
+		}
+	}
+	for node, c := range captures {
+		if links := c.Sent(network); len(links) > 0 {
+			t.Errorf("%s: %d packets to %s left %s in clear by %v", what, len(links), network, node, slices.Compact(links))
+		}
+		if len(c.Sent(suite.Foreign)) == 0 {
+			t.Errorf("%s: %s: the capture has not seen what may leave", what, node)
+		}
+	}
+}
+
+// inOrder expects texts one after the other.
+func inOrder(t *testing.T, out string, texts ...string) {
+	t.Helper()
+	rest := out
+	for _, text := range texts {
+		_, after, found := strings.Cut(rest, text)
+		if !found {
+			t.Errorf("expected %q in this order, found none of %q in time in\n%s", texts, text, out)
+			return
+		}
+		rest = after
+	}
+}
+
+// allOf expects every part to be of a version, as its own command sees it, and the members to be as they should be.
+func allOf(t *testing.T, b *build, agent string) {
+	t.Helper()
+	b.succeeds(t, "status", "--wait=rolled-out")
+	versions := b.succeeds(t, "show", "versions", "-o", "wide", onHost)
+	for line := range strings.Lines(versions) {
+		// The version of a controller is that of its image's tag, which one by digest has not.
+		byDigest := strings.HasPrefix(line, "controller") && strings.Contains(line, b.refs["controller"])
+		if !strings.HasPrefix(line, "COMPONENT") && !strings.Contains(line, b.version) && !byDigest {
+			t.Errorf("expected all to be of %s, found %s", b.version, line)
+		}
+	}
+	if n := strings.Count(versions, agent); n != 4 {
+		t.Errorf("expected two cluster agents and two gateways of %s, found %d in\n%s", agent, n, versions)
 	}
 }
