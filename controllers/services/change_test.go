@@ -307,3 +307,75 @@ func TestWhatWasReadOnceIsNotReadAgain(t *testing.T) {
 		t.Error("it is decided again though nothing is new")
 	}
 }
+
+// labelling is a client of an API server that gives every export of a record a label, and decodes the answer into what
+// was sent as a real one does.
+type labelling struct{ *shelf }
+
+func (l labelling) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	return l.answer(o, func() error { return l.shelf.Create(ctx, o, opts...) })
+}
+
+func (l labelling) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
+	return l.answer(o, func() error { return l.shelf.Update(ctx, o, opts...) })
+}
+
+func (l labelling) answer(o client.Object, write func() error) error {
+	if record, ok := o.(*v1alpha1.ExportRecord); ok {
+		answer := record.DeepCopy()
+		for i := range answer.Spec.Exports {
+			answer.Spec.Exports[i].Settings.Labels = map[string]string{"foreign": "true"}
+		}
+		data, err := json.Marshal(answer)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(data, o); err != nil {
+			return err
+		}
+	}
+	return write()
+}
+
+// TestTheAnswerToARecordIsItsOwn: what the API server answers to a record's write changes nothing that was decided, nor
+// what a member was read to report.
+func TestTheAnswerToARecordIsItsOwn(t *testing.T) {
+	for _, created := range []bool{true, false} {
+		p := play(t, manyServices(3, 40, 4))
+		p.Client = labelling{p.shelf}
+		if created {
+			delete(p.shelf.objects, reflect.TypeFor[*v1alpha1.ExportRecord]())
+			for _, mem := range p.seen {
+				mem.record = propagation.WriteBehind[v1alpha1.ExportRecord]{}
+			}
+		}
+		for i := range p.members[0].Exports {
+			p.members[0].Exports[i].Settings.Labels = map[string]string{"own": "true"}
+		}
+		p.replacePod(0, 1)
+		p.answer(0, 0)
+		p.now = p.now.Add(time.Minute)
+		p.decide(0)
+		foreign := func(what string, exports []v1alpha1.Export) {
+			t.Helper()
+			if len(exports) == 0 {
+				t.Errorf("created %v: %s has no exports", created, what)
+			}
+			for _, e := range exports {
+				if e.Settings.Labels["foreign"] != "" {
+					t.Errorf("created %v: %s has a label of the API server's answer", created, what)
+					return
+				}
+			}
+		}
+		foreign("the decision", p.last(Shard{"blue", 0}).d.Records["c1"].Exports)
+		foreign("what is to be known again", p.records[v1alpha1.ExportRecordName("c1", 0)].Exports)
+		foreign("the report", p.seen[seenKey{"uid-c1", 0}].held.report.exports)
+		for _, i := range p.last(Shard{"blue", 0}).d.Bundles["c2"].Imports {
+			if i.Settings.Labels["foreign"] != "" {
+				t.Errorf("created %v: an import has a label of the API server's answer", created)
+				break
+			}
+		}
+	}
+}

@@ -517,7 +517,8 @@ func (r *Reconciler) applyRecord(ctx context.Context, t target, spec v1alpha1.Ex
 	record.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Member", Name: t.owner.Name, UID: t.owner.UID,
 	}}
-	record.Spec = spec
+	// The client decodes the answer of the API server into what it sends, and spec is shared with others that read it.
+	record.Spec = *spec.DeepCopy()
 	r.writing(record.Name, spec)
 	if err := write(ctx, record); err != nil {
 		return fmt.Errorf("write the ExportRecord of %s, shard %d: %w", t.cluster, spec.Shard, err)
