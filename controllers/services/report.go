@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/clip"
@@ -97,6 +100,8 @@ func (out *report) decode(raw json.RawMessage) error {
 			out.malformed++
 			continue
 		}
+		// as the wire carries it: a record with a fraction would never be what is read of it
+		e.CreatedAt = metav1.NewTime(e.CreatedAt.UTC().Truncate(time.Second))
 		out.exports = append(out.exports, e)
 	}
 	out.digest = digest.Sum64()

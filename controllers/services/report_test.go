@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/netfacts"
@@ -181,7 +184,9 @@ func FuzzBundleStatus(f *testing.F) {
 		} else {
 			first.Exports, first.Malformed = r.exports, r.malformed
 		}
-		checkBounds(t, decide(first, cluster(2, web(2))))
+		d := decide(first, cluster(2, web(2)))
+		checkBounds(t, d)
+		checkWritable(t, d)
 	})
 }
 
@@ -218,5 +223,56 @@ func checkBounds(t *testing.T, d Decision) {
 				}
 			}
 		}
+	}
+}
+
+// checkWritable checks that records and Bundles are read as what was written: one that is not is written for ever, or
+// refused.
+func checkWritable(t *testing.T, d Decision) {
+	t.Helper()
+	for name := range d.Bundles {
+		bundle, record := written(t, d, name)
+		if want := d.Records[name]; !equality.Semantic.DeepEqual(*record, want) {
+			t.Fatalf("the record of %s is read as\n%v\nand says\n%v", name, *record, want)
+		}
+		if want := d.Bundles[name]; !equality.Semantic.DeepEqual(*bundle, want) {
+			t.Fatalf("the Bundle of %s is read as\n%v\nand says\n%v", name, *bundle, want)
+		}
+	}
+}
+
+// createdOn is a report of one export that was made at a time.
+func createdOn(t *testing.T, at string) (*report, error) {
+	t.Helper()
+	raw := string(encoded(t, v1alpha1.BundleStatus{ObservedRevision: 1, Exports: []v1alpha1.Export{web(1)}}))
+	old := `"createdAt":"2026-01-01T00:01:00Z"`
+	if strings.Count(raw, old) != 1 {
+		t.Fatalf("%s is not once in %s", old, raw)
+	}
+	return readReport([]byte(strings.Replace(raw, old, `"createdAt":"`+at+`"`, 1)), nil)
+}
+
+// TestCreationTimesAreThoseOfTheWire: whatever time a member reports, the record is read as it was written, and the
+// next decision writes no other.
+func TestCreationTimesAreThoseOfTheWire(t *testing.T) {
+	for _, at := range []string{"2026-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z", "2026-01-01T02:00:00.000000001+02:00",
+		"9999-12-31T23:59:59.999Z"} {
+		t.Run(at, func(t *testing.T) {
+			r, err := createdOn(t, at)
+			if err != nil || len(r.exports) != 1 {
+				t.Fatalf("%v, %v", r, err)
+			}
+			members := []Member{cluster(1, r.exports...), cluster(2)}
+			d := decide(members...)
+			if len(d.Bundles["c2"].Imports) != 1 {
+				t.Fatalf("imports %v, problems %v", d.Bundles["c2"].Imports, d.Problems)
+			}
+			checkWritable(t, d)
+			_, members[0].Record = written(t, d, "c1")
+			again := Decide(Input{Shards: 1, Now: now.Add(time.Second), Members: members})
+			if !equality.Semantic.DeepEqual(again.Records["c1"], *members[0].Record) {
+				t.Errorf("a second later the record is\n%v\nand was\n%v", again.Records["c1"], *members[0].Record)
+			}
+		})
 	}
 }
