@@ -102,6 +102,11 @@ func (out *report) decode(raw json.RawMessage) error {
 		}
 		// as the wire carries it: a record with a fraction would never be what is read of it
 		e.CreatedAt = metav1.NewTime(e.CreatedAt.UTC().Truncate(time.Second))
+		// With its offset from UTC a time can leave the years that have four digits: nobody could read it again.
+		if year := e.CreatedAt.Year(); year < 1 || year > 9999 {
+			out.malformed++
+			continue
+		}
 		out.exports = append(out.exports, e)
 	}
 	out.digest = digest.Sum64()

@@ -276,3 +276,21 @@ func TestCreationTimesAreThoseOfTheWire(t *testing.T) {
 		})
 	}
 }
+
+// TestTimesThatNobodyCanReadAreRefused: a time that is in another year in UTC than where it was written, one of five
+// digits or none, costs its own export and no Bundle.
+func TestTimesThatNobodyCanReadAreRefused(t *testing.T) {
+	for _, at := range []string{"9999-12-31T23:59:59-14:00", "0000-01-01T00:00:00+14:00", "0000-12-31T00:00:00Z"} {
+		t.Run(at, func(t *testing.T) {
+			r, err := createdOn(t, at)
+			if err != nil || len(r.exports) != 0 || r.malformed != 1 {
+				t.Errorf("%v, %v, want 1 malformed export", r, err)
+			}
+			first := cluster(1, r.exports...)
+			first.Malformed = r.malformed
+			d := decide(first, cluster(2, web(2)))
+			checkBounds(t, d)
+			checkWritable(t, d)
+		})
+	}
+}
