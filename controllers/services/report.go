@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"reflect"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +23,9 @@ const (
 	// maxReported is how many exports are decoded of one report: small ones would take a hundred times
 	// their size in memory.
 	maxReported = 10 * maxExports
+	// maxInflation is how many bytes of memory one byte of JSON may take, as what is decoded is held. Nothing that is
+	// valid takes as much; "{}" can take a hundred.
+	maxInflation = 8
 )
 
 // report is what a member says of one shard.
@@ -65,7 +70,8 @@ func readReport(raw []byte, before *report) (*report, error) {
 	// What cannot be decoded is no reason to ignore the exports.
 	if before != nil && bytes.Equal(status.Imports, before.rawImports) {
 		out.imports = before.imports
-	} else if json.Unmarshal(status.Imports, &out.imports) != nil {
+	} else if json.Unmarshal(status.Imports, &out.imports) != nil ||
+		inflated(reflect.ValueOf(out.imports), status.Imports) {
 		out.imports = nil
 	}
 	if before != nil && bytes.Equal(status.Exports, before.raw) {
@@ -91,12 +97,12 @@ func (out *report) decode(raw json.RawMessage) error {
 		return &unusable{v1alpha1.ReasonStatusTooLarge, fmt.Sprintf("it has %d exports, at most %d are read",
 			len(exports), maxReported)}
 	}
-	out.exports = make([]v1alpha1.Export, 0, len(exports))
+	out.exports = []v1alpha1.Export{}
 	digest := fnv.New64a()
 	for _, data := range exports {
 		digest.Write(data)
 		var e v1alpha1.Export
-		if json.Unmarshal(data, &e) != nil {
+		if json.Unmarshal(data, &e) != nil || inflated(reflect.ValueOf(e), data) {
 			out.malformed++
 			continue
 		}
@@ -109,6 +115,41 @@ func (out *report) decode(raw json.RawMessage) error {
 		}
 		out.exports = append(out.exports, e)
 	}
+	out.exports = slices.Clip(out.exports)
 	out.digest = digest.Sum64()
 	return nil
+}
+
+// inflated says that a value takes far more memory than the JSON that it was decoded from.
+func inflated(v reflect.Value, raw []byte) bool {
+	return int(v.Type().Size())+behind(v) > maxInflation*len(raw)
+}
+
+// behind is what a value takes of memory beside itself, in bytes.
+func behind(v reflect.Value) int {
+	size := 0
+	switch v.Kind() {
+	case reflect.String:
+		size = v.Len()
+	case reflect.Pointer:
+		if !v.IsNil() {
+			size = int(v.Type().Elem().Size()) + behind(v.Elem())
+		}
+	case reflect.Slice:
+		size = v.Len() * int(v.Type().Elem().Size())
+		for i := range v.Len() {
+			size += behind(v.Index(i))
+		}
+	case reflect.Map:
+		size = v.Len() * int(v.Type().Key().Size()+v.Type().Elem().Size())
+		for i := v.MapRange(); i.Next(); {
+			size += behind(i.Key()) + behind(i.Value())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			size += behind(v.Field(i))
+		}
+	default:
+	}
+	return size
 }

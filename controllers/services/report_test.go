@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/netfacts"
@@ -39,7 +42,7 @@ func TestReports(t *testing.T) {
 		"one export that is malformed": {strings.Replace(good, `"exports":[`, `"exports":[`+bad+`,`, 1),
 			"revision 7, 1 exports, 1 malformed"},
 		"an export of another type": {`{"observedRevision":7,"exports":[null,1,"x",[],{}]}`,
-			"revision 7, 2 exports, 3 malformed"},
+			"revision 7, 0 exports, 5 malformed"},
 		"unknown fields of a newer one": {`{"observedRevision":7,"exports":[],"more":{"a":1}}`,
 			"revision 7, 0 exports, 0 malformed"},
 		"no JSON":                 {`{"observedRevision":`, ReasonInvalidReport},
@@ -291,6 +294,55 @@ func TestTimesThatNobodyCanReadAreRefused(t *testing.T) {
 			d := decide(first, cluster(2, web(2)))
 			checkBounds(t, d)
 			checkWritable(t, d)
+		})
+	}
+}
+
+// TestHostileReportsTakeLittleMemory: what is held of a report is no many times as large as the report.
+func TestHostileReportsTakeLittleMemory(t *testing.T) {
+	around := func(before, inner, after string) string {
+		return before + inner + strings.Repeat(","+inner, (maxReport-200)/(len(inner)+1)) + after
+	}
+	for name, c := range map[string]struct {
+		raw  string
+		most uint64
+	}{
+		"backends": {around(`{"observedRevision":1,"exports":[{"namespace":"a","name":"b","backends":[{"addresses":[`,
+			"{}", `]}]}]}`), 4 << 20},
+		"groups": {around(`{"observedRevision":1,"exports":[{"namespace":"a","name":"b","backends":[`, "{}", `]}]}`),
+			4 << 20},
+		"ports": {around(`{"observedRevision":1,"exports":[{"namespace":"a","name":"b","settings":{"ports":[`, "{}",
+			`]}}]}`), 4 << 20},
+		"scope": {around(`{"observedRevision":1,"exports":[{"namespace":"a","name":"b","scope":{"clusterSelector":`+
+			`{"matchExpressions":[`, "{}", `]}}}]}`), 4 << 20},
+		"imports": {around(`{"observedRevision":1,"imports":[`, "{}", `]}`), 4 << 20},
+		"exports": {`{"observedRevision":1,"exports":[{}` + strings.Repeat(",{}", maxReported-1) + `]}`, 1 << 20},
+		// It takes as much as it can without being refused.
+		"short addresses": {around(`{"observedRevision":1,"exports":[{"namespace":"a","name":"b","backends":[{"addresses":[`,
+			`{"ip":"1.1.1.1"}`, `]}]}]}`), 12 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if len(c.raw) > maxReport {
+				t.Fatalf("%d bytes are not read at all", len(c.raw))
+			}
+			work := new(workv1alpha1.Work)
+			work.Status.ManifestStatuses = []workv1alpha1.ManifestStatus{
+				{Status: &runtime.RawExtension{Raw: []byte(c.raw)}}}
+			heap := func() uint64 {
+				goruntime.GC()
+				var m goruntime.MemStats
+				goruntime.ReadMemStats(&m)
+				return m.HeapAlloc
+			}
+			before := heap()
+			h := newHeld()
+			h.read(work)
+			after := heap()
+			if h.report == nil || after > before && after-before > c.most {
+				t.Errorf("%d KiB of memory are held, at most %d are expected (%v)", (after-before)>>10, c.most>>10, h.err)
+			}
+			goruntime.KeepAlive(work)
+			goruntime.KeepAlive(h)
 		})
 	}
 }

@@ -32,8 +32,9 @@ func TestClustersThatCannotUseAnImportAreNamed(t *testing.T) {
 	if text := unusableIn(members[1:2])[key{"shop", "cart"}]; !strings.HasSuffix(text, `ö…")`) {
 		t.Errorf("a rune is cut in two: %s", text)
 	}
-	raw := []byte(`{"observedRevision":1,"imports":"nonsense","exports":[{"namespace":"a","name":"b"}]}`)
-	if said, err := readReport(raw, nil); err != nil || len(said.exports) != 1 || said.imports != nil {
+	good := string(encoded(t, v1alpha1.BundleStatus{ObservedRevision: 1, Exports: []v1alpha1.Export{web(1)}}))
+	raw := strings.Replace(good, `"exports":`, `"imports":"nonsense","exports":`, 1)
+	if said, err := readReport([]byte(raw), nil); err != nil || len(said.exports) != 1 || said.imports != nil {
 		t.Errorf("malformed problems cost the exports: %v, %v", said, err)
 	}
 }
