@@ -211,6 +211,30 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestGroupsThatBecomeOneLeaveTheExportAsItIs: where a port is not merged, two groups of backends have the same ports
+// in an import, and still are two in the record.
+func TestGroupsThatBecomeOneLeaveTheExportAsItIs(t *testing.T) {
+	older, younger := web(1, withPorts(port("a", 80), port("b", 90))), web(2, withPorts(port("a", 80), port("b", 90)))
+	older.Settings.Ports[1].Port = 91
+	a := v1alpha1.BackendPort{Name: "a", Protocol: "TCP", Port: 8080}
+	b := v1alpha1.BackendPort{Name: "b", Protocol: "TCP", Port: 8090}
+	first, ninth := v1alpha1.Backend{IP: "10.2.0.1", Ready: true}, v1alpha1.Backend{IP: "10.2.0.9", Ready: true}
+	younger.Backends = []v1alpha1.Backends{
+		{Ports: []v1alpha1.BackendPort{a}, Addresses: []v1alpha1.Backend{ninth, ninth, ninth}},
+		{Ports: []v1alpha1.BackendPort{a, b}, Addresses: []v1alpha1.Backend{first}},
+	}
+	d := decide(cluster(1, older), cluster(2, younger), cluster(3))
+	imported := d.Bundles["c3"].Imports[0].Clusters[1].Backends
+	if len(imported) != 1 || !slices.Equal(imported[0].Addresses, []v1alpha1.Backend{first, ninth}) {
+		t.Errorf("c3 imports %v", imported)
+	}
+	recorded := d.Records["c2"].Exports[0].Backends
+	if len(recorded) != 2 || !slices.Equal(recorded[0].Addresses, []v1alpha1.Backend{ninth}) ||
+		!slices.Equal(recorded[1].Addresses, []v1alpha1.Backend{first}) {
+		t.Errorf("the record of c2 has %v", recorded)
+	}
+}
+
 func TestConflictMessageNamesFieldClustersAndWinner(t *testing.T) {
 	d := decide(cluster(1, web(2, func(e *v1alpha1.Export) { *e = web(1); e.CreatedAt = at(5) })),
 		cluster(2, web(2, withPorts(port("http", 8080)))))

@@ -146,7 +146,9 @@ func contribute(c *v1alpha1.ImportCluster, e *v1alpha1.Export, ports []v1alpha1.
 	slices.Sort(c.Ports)
 	c.ClusterIPs = e.ClusterIPs
 	for _, g := range e.Backends {
-		renamed := v1alpha1.Backends{Ports: make([]v1alpha1.BackendPort, 0, len(g.Ports)), Addresses: g.Addresses}
+		// What is added to a group is not to change the export: without room to spare it is copied first.
+		renamed := v1alpha1.Backends{Ports: make([]v1alpha1.BackendPort, 0, len(g.Ports)),
+			Addresses: slices.Clip(g.Addresses)}
 		for _, p := range g.Ports {
 			if at, ok := served[p.Name]; ok && ports[at].Protocol == p.Protocol {
 				p.Name = ports[at].Name
