@@ -379,3 +379,23 @@ func TestTheAnswerToARecordIsItsOwn(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsGoneIsForgotten: of a member that has left, and of a ClusterSet that was deleted, nothing is kept.
+func TestWhatIsGoneIsForgotten(t *testing.T) {
+	p := play(t, manyServices(3, 40, 4))
+	shard := Shard{"blue", 0}
+	if len(p.seen) != 3 || p.decided[shard] == nil {
+		t.Fatalf("%d members are remembered, and of the shard %v", len(p.seen), p.decided[shard])
+	}
+	gone := types.NamespacedName{Name: p.members[2].Cluster}
+	delete(p.shelf.objects[reflect.TypeOf(&v1alpha1.Member{})], gone)
+	p.decide(0)
+	if len(p.seen) != 2 {
+		t.Errorf("%d members are remembered of two", len(p.seen))
+	}
+	delete(p.shelf.objects[reflect.TypeOf(&v1alpha1.ClusterSet{})], types.NamespacedName{Name: "blue"})
+	p.decide(0)
+	if len(p.decided) != 0 || len(p.unlabelled) != 0 {
+		t.Errorf("of a ClusterSet that is gone there are %d decisions and %d notes", len(p.decided), len(p.unlabelled))
+	}
+}

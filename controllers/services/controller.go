@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -137,10 +138,12 @@ func (r *Reconciler) plan(ctx context.Context, shard Shard) (plan, error) {
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: shard.Set}, &set); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.Problems.forget(shard.Set)
+			r.forgetDecision(shard)
 		}
 		return plan{}, client.IgnoreNotFound(err)
 	}
 	if shard.Number >= set.Spec.Shards {
+		r.forgetDecision(shard)
 		return plan{}, nil
 	}
 	// Labels that change from here on count, until it is known that they do not matter.
@@ -203,6 +206,7 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet,
 	}
 	// In one order, so that a decision can be compared with the last.
 	slices.SortFunc(state.Members, func(a, b v1alpha1.Member) int { return cmp.Compare(a.Name, b.Name) })
+	r.forgetGone(state.Members, shard)
 	known := knownOf(&state)
 	var targets []target
 	var again time.Duration
@@ -525,6 +529,25 @@ func (r *Reconciler) applyRecord(ctx context.Context, t target, spec v1alpha1.Ex
 	}
 	t.mem.record.Wrote(record, r.Now())
 	return nil
+}
+
+// forgetDecision drops what is kept of a shard that is no more.
+func (r *Reconciler) forgetDecision(shard Shard) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.decided, shard)
+	delete(r.unlabelled, shard)
+}
+
+// forgetGone drops what is remembered of a shard's Work of members that are gone, of any ClusterSet.
+func (r *Reconciler) forgetGone(members []v1alpha1.Member, shard int32) {
+	there := make(map[string]bool, len(members))
+	for i := range members {
+		there[string(members[i].UID)] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.seen, func(k seenKey, _ *memory) bool { return k.shard == shard && !there[k.uid] })
 }
 
 // last is the last decision on a shard.
