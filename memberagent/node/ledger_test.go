@@ -80,7 +80,8 @@ func TestTenantClaimsGlobalAddresses(t *testing.T) {
 	own := rest.CopyConfig(config)
 	own.Impersonate.UserName = "system:serviceaccount:" + v1alpha1.Namespace + ":sealane-node"
 	k := start(t, own)
-	const want = "services [{120.1.0.10 [{tcp 80 [10.7.0.4:8080]}]}] pods [] egress [{{9 9} [10.7.0.5] false}] problems []"
+	const want = "services [{120.1.0.10 [{tcp 80 [10.7.0.4:8080]}] false}] pods [] egress [{{9 9} [10.7.0.5] false}] " +
+		"problems []"
 	got := ""
 	eventually(t, 20*time.Second, "what is translated is "+want, func() bool {
 		o, ok, err := k.Objects(t.Context())
