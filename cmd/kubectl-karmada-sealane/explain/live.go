@@ -95,6 +95,11 @@ type sightings struct {
 	request, answer oneWay
 }
 
+// whole says that the trace of a node was not cut off: what it has not seen was not there.
+func (s *sightings) whole() bool {
+	return s.Failed == "" && slices.ContainsFunc(s.Lines, func(l trace.Line) bool { return l.Ended })
+}
+
 // oneWay is what a node tells of one direction.
 type oneWay struct {
 	in, out []trace.Seen
@@ -233,7 +238,7 @@ func (j *judge) run() {
 	}
 	switch {
 	case k.Stage == probe.Answered:
-		j.passed()
+		j.passed(end, arrived)
 	case !arrived:
 	case k.Stage == probe.Refused:
 		j.refusedBy(end)
@@ -269,16 +274,39 @@ func (j *judge) ok(at Spot, name, found string) {
 	j.add(Step{At: at.String(), Name: name, Verdict: OK, Found: found})
 }
 
-// passed takes back what the objects say against the way.
-func (j *judge) passed() {
-	for i := range j.out.Steps {
-		if s := &j.out.Steps[i]; s.Verdict == Fail {
-			s.Verdict = Warn
-			s.Found += "; yet the probe passed"
+// passed is the outcome of a probe that was answered, by whoever that was: it was followed to a node, or it was not.
+// What the objects say against the way is taken back where that node is one of the destination's cluster; that one
+// connection gets through says nothing of those that go elsewhere.
+func (j *judge) passed(end Spot, followed bool) {
+	src := j.spots[j.target.Source]
+	switch {
+	case src != nil && src.whole() && src.request.nothing():
+		j.add(Step{At: j.target.Source.String(), Name: stepProbe, Verdict: Warn,
+			Expected: "to see the packet that was answered on the source's node",
+			Found:    "it is not: something in the source's own network namespace answered, as a sidecar does",
+			Remedy:   "ask without the sidecar, or see what that one says"})
+		j.unsure()
+	case followed && len(j.target.Clusters) > 0 && !slices.Contains(j.target.Clusters, end.Cluster):
+		j.add(Step{At: end.String(), Name: stepProbe, Verdict: Warn,
+			Expected: "an answer from " + strings.Join(j.target.Clusters, " or "),
+			Found:    "it came from here, where the address is somebody else's", Remedy: "ask by name"})
+		j.unsure()
+	case j.out.Arrives == Sometimes:
+	case !followed && j.out.Arrives == Lost:
+		j.unsure()
+	default:
+		for i := range j.out.Steps {
+			if s := &j.out.Steps[i]; s.Verdict == Fail {
+				s.Verdict = Warn
+				s.Found += "; yet the probe passed"
+			}
 		}
+		j.out.Arrives = Arrives
 	}
-	j.out.Arrives = Arrives
 }
+
+// unsure is the outcome where what was seen contradicts the objects.
+func (j *judge) unsure() { j.out.Arrives = Unknown }
 
 // lose ends the way.
 func (j *judge) lose(at Spot, name, what, expected, found, remedy string) {
@@ -371,13 +399,16 @@ func (j *judge) follow(from Spot, back, large bool) (end Spot, arrived bool) {
 	for range maxHops {
 		visited = append(visited, at)
 		s := j.spots[at]
-		if s == nil || s.Failed != "" && len(s.Lines) == 0 {
+		var w oneWay
+		if s != nil {
+			w = s.way(back, large)
+		}
+		if s == nil || !s.whole() && w.nothing() {
 			j.add(Step{At: at.String(), Name: say.step, Verdict: Warn, Expected: "to see " + say.packet + " on this node",
 				Found: "nobody watches it there, and the trail ends", Remedy: "see that the node's agent runs"})
 			j.unknown()
 			return at, false
 		}
-		w := s.way(back, large)
 		j.ok(at, say.step, say.packet+": "+w.String())
 		if !w.nothing() {
 			j.live.LastSeen = at.String() + ", " + lastOf(&w)
@@ -466,7 +497,7 @@ func (j *judge) between(at Spot, device string, w *oneWay, back, large bool) {
 	others := 0
 	for _, spot := range j.target.Spots {
 		same := spot.Cluster == at.Cluster
-		if s := j.spots[spot]; s != nil && s.Failed != "" && len(s.Lines) == 0 && same == (device == plan.OverlayLink) {
+		if s := j.spots[spot]; s != nil && !s.whole() && same == (device == plan.OverlayLink) {
 			j.add(Step{At: spot.String(), Name: say.step, Verdict: Warn, Expected: "to see " + say.packet + " on this node",
 				Found:  "it left " + at.String() + " by " + device + "; nobody watches this node, and the trail ends",
 				Remedy: "see that the node's agent runs"})
@@ -481,6 +512,14 @@ func (j *judge) between(at Spot, device string, w *oneWay, back, large bool) {
 		j.add(Step{At: at.String(), Name: say.step, Verdict: Warn, Expected: "to see " + say.packet + " behind " + device,
 			Found:  "it left by " + device + "; no node behind that is watched, and the trail ends",
 			Remedy: "see that the objects of all clusters on the way can be read: show clusters"})
+		j.unknown()
+		return
+	}
+	if s := j.spots[at]; !back && !large && slices.Contains(devices(s.answer.in), device) {
+		j.add(Step{At: at.String(), Name: say.step, Verdict: Warn, Expected: "to see " + say.packet + " behind " + device,
+			Found: "it left by " + device + ", and an answer came back there: it went to a node that is not watched, as of " +
+				"another backend, and the trail ends",
+			Remedy: "see what that node has: the endpoints of the service; diagnose all"})
 		j.unknown()
 		return
 	}

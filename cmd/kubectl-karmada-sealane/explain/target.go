@@ -38,6 +38,8 @@ type Target struct {
 	Left  int
 	// LookUp are addresses that the destination is translated to.
 	LookUp []netip.Addr
+	// Clusters that an answer may come from.
+	Clusters []string
 	// next is the node that the explanation has behind each.
 	next map[Spot]Spot
 }
@@ -54,6 +56,7 @@ func Aim(f *Fleet, r Request) (Explanation, Target) {
 	clusters := []string{r.From.Cluster}
 	if r.To != nil {
 		clusters = append(clusters, r.To.Cluster)
+		t.Clusters = append(t.Clusters, r.To.Cluster)
 	}
 	spots := []Spot{t.Source}
 	for i := range x.ways {
@@ -65,6 +68,9 @@ func Aim(f *Fleet, r Request) (Explanation, Target) {
 			}
 		}
 		clusters = append(clusters, w.leg.cluster)
+		if w.leg.cluster != "" {
+			t.Clusters = append(t.Clusters, w.leg.cluster)
+		}
 		last := Spot{}
 		for _, hop := range w.hops {
 			cluster, node, isNode := strings.Cut(hop, "/")
