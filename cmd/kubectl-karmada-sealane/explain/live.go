@@ -437,6 +437,8 @@ func (j *judge) follow(from Spot, back, large bool) (end Spot, arrived bool) {
 		case slices.ContainsFunc(out, isCable):
 			j.between(at, out[slices.IndexFunc(out, isCable)], &w, back, large)
 			return at, false
+		case !back && j.astray(at, &w, say):
+			return at, false
 		default:
 			return at, true
 		}
@@ -444,6 +446,24 @@ func (j *judge) follow(from Spot, back, large bool) (end Spot, arrived bool) {
 	j.lose(at, stepRoute, say.what, "a way that ends", "it goes on and on between the same nodes",
 		"see the routes of these nodes: show plan")
 	return at, false
+}
+
+// astray says of a packet for a pod of another cluster that it left a node, which is not the pod's, by none of our
+// links.
+func (j *judge) astray(at Spot, w *oneWay, say wording) bool {
+	p := w.out[len(w.out)-1]
+	owner, known := j.target.owners[p.To.Addr()]
+	if !known || owner == at || owner.Cluster == j.target.Source.Cluster {
+		return false
+	}
+	found := fmt.Sprintf("it left by %s, last seen there: its route leads past them", p.Device)
+	for _, r := range w.refused {
+		found += fmt.Sprintf("; %s says by ICMP: %s", r.By, r.Why)
+	}
+	j.lose(at, stepRoute, say.what, fmt.Sprintf("%s to leave by one of Sealane's links, for %s", say.packet, owner), found,
+		j.elsewhere(fmt.Sprintf("see the routes and rules for %s on %s: show plan %s --differing; ip rule; ip route get %s",
+			p.To.Addr(), at.Node, at.Node, p.To.Addr())))
+	return true
 }
 
 func ourLink(device string) bool { return strings.HasPrefix(device, plan.LinkPrefix) }

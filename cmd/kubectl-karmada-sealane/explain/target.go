@@ -40,6 +40,8 @@ type Target struct {
 	LookUp []netip.Addr
 	// Clusters that an answer may come from.
 	Clusters []string
+	// owners are the nodes of what the destination is translated to, as far as they are known.
+	owners map[netip.Addr]Spot
 	// next is the node that the explanation has behind each.
 	next map[Spot]Spot
 }
@@ -48,7 +50,7 @@ type Target struct {
 func Aim(f *Fleet, r Request) (Explanation, Target) {
 	x := explained(f, r)
 	t := Target{Source: Spot{r.From.Cluster, x.node}, Addresses: r.From.Addresses, Port: x.request.Port,
-		next: map[Spot]Spot{}}
+		next: map[Spot]Spot{}, owners: map[netip.Addr]Spot{}}
 	if x.from == nil {
 		return x.out, t
 	}
@@ -86,7 +88,8 @@ func Aim(f *Fleet, r Request) (Explanation, Target) {
 		if n := x.network(w.leg.cluster); n != nil {
 			for _, a := range append([]netip.Addr{w.leg.dst}, w.targets...) {
 				if owner := n.owner(a); owner != "" {
-					spots = append(spots, Spot{n.Name, owner})
+					t.owners[a] = Spot{n.Name, owner}
+					spots = append(spots, t.owners[a])
 				}
 			}
 		}
