@@ -33,9 +33,8 @@ type Target struct {
 	// Source is the node that the packet starts on; Addresses are those of its pod, none of a node.
 	Source    Spot
 	Addresses []netip.Addr
-	// Spots are the nodes that the packet may pass, the source's first; Left says how many are not among them.
+	// Spots are the nodes that the packet may pass, the source's first, maxWatched at most.
 	Spots []Spot
-	Left  int
 	// LookUp are addresses that the destination is translated to.
 	LookUp []netip.Addr
 	// Clusters that an answer may come from.
@@ -106,8 +105,7 @@ func Aim(f *Fleet, r Request) (Explanation, Target) {
 			t.Spots = append(t.Spots, s)
 		}
 	}
-	t.Left = max(len(t.Spots)-maxWatched, 0)
-	t.Spots = t.Spots[:len(t.Spots)-t.Left]
+	t.Spots = t.Spots[:min(len(t.Spots), maxWatched)]
 	return x.out, t
 }
 
