@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/internal/probe"
+)
+
+// wording of a packet in one direction.
+type wording struct{ step, what, packet string }
+
+func textsOf(back, large bool) wording {
+	switch {
+	case back:
+		return wording{stepBack, "answer", "the answer"}
+	case large:
+		return wording{stepSeen, "large", "packets of full size"}
+	}
+	return wording{stepSeen, "request", "the packet"}
+}
+
+// follow goes from node to node by where the packet was seen, and returns the one that it gets to. Where it is lost, it
+// says so, and returns false.
+func (j *judge) follow(from Spot, back, large bool) (end Spot, arrived bool) {
+	at, say := from, textsOf(back, large)
+	var visited []Spot
+	for range maxHops {
+		visited = append(visited, at)
+		s := j.spots[at]
+		var w oneWay
+		if s != nil {
+			w = s.way(back, large)
+		}
+		if s == nil || !s.whole() && w.nothing() {
+			j.add(Step{At: at.String(), Name: say.step, Verdict: Warn, Expected: "to see " + say.packet + " on this node",
+				Found: "nobody watches it there, and the trail ends", Remedy: "see that the node's agent runs"})
+			j.unknown()
+			return at, false
+		}
+		j.ok(at, say.step, say.packet+": "+w.String())
+		if !w.nothing() {
+			j.live.LastSeen = at.String() + ", " + lastOf(&w)
+		}
+		if len(w.out) == 0 {
+			if back && at == j.target.Source && len(j.target.Addresses) == 0 && len(w.dropped) == 0 && len(w.in) > 0 {
+				return at, true // a node's own program
+			}
+			if !back && len(w.in) > 0 && len(w.dropped) == 0 && len(s.answer.out) > 0 && len(s.answer.in) == 0 {
+				return at, true // a program on the node's network answers
+			}
+			j.stuck(at, s, &w, back, large, len(visited) == 1)
+			return at, false
+		}
+		out := devices(w.out)
+		next, gone := j.next(at, out, visited, back, large)
+		switch {
+		case gone:
+			if !slices.ContainsFunc(out, ourLink) {
+				j.strayed = at
+			}
+			at = next
+		case slices.Contains(out, plan.OverlayLink):
+			j.between(at, plan.OverlayLink, &w, back, large)
+			return at, false
+		case slices.ContainsFunc(out, isCable):
+			j.between(at, out[slices.IndexFunc(out, isCable)], &w, back, large)
+			return at, false
+		case !back && j.astray(at, &w, say):
+			return at, false
+		default:
+			return at, true
+		}
+	}
+	j.lose(at, stepRoute, say.what, "a way that ends", "it goes on and on between the same nodes",
+		"see the routes of these nodes: show plan")
+	return at, false
+}
+
+// astray says of a packet for a pod of another cluster that it left a node, which is not the pod's, by none of our
+// links.
+func (j *judge) astray(at Spot, w *oneWay, say wording) bool {
+	p := w.out[len(w.out)-1]
+	owner, known := j.target.owners[p.To.Addr()]
+	if !known || owner == at || owner.Cluster == j.target.Source.Cluster {
+		return false
+	}
+	found := fmt.Sprintf("it left by %s, last seen there: its route leads past them", p.Device)
+	for _, r := range w.refused {
+		found += fmt.Sprintf("; %s says by ICMP: %s", r.By, r.Why)
+	}
+	j.lose(at, stepRoute, say.what, fmt.Sprintf("%s to leave by one of Sealane's links, for %s", say.packet, owner), found,
+		j.elsewhere(fmt.Sprintf("see the routes and rules for %s on %s: show plan %s --differing; ip rule; ip route get %s",
+			p.To.Addr(), at.Node, at.Node, p.To.Addr())))
+	return true
+}
+
+func ourLink(device string) bool { return strings.HasPrefix(device, plan.LinkPrefix) }
+
+func isCable(device string) bool { return strings.HasPrefix(device, plan.CablePrefix) }
+
+// next is the node at which a packet comes in that another has sent by its devices.
+func (j *judge) next(at Spot, out []string, visited []Spot, back, large bool) (Spot, bool) {
+	overlay, cable := slices.Contains(out, plan.OverlayLink), slices.ContainsFunc(out, isCable)
+	for _, spot := range j.target.Spots {
+		s := j.spots[spot]
+		if s == nil || slices.Contains(visited, spot) {
+			continue
+		}
+		w := s.way(back, large)
+		for _, d := range devices(w.in) {
+			switch {
+			case cable && isCable(d) && spot.Cluster != at.Cluster,
+				overlay && d == plan.OverlayLink && spot.Cluster == at.Cluster,
+				!cable && !overlay && !isCable(d) && d != plan.OverlayLink && spot.Cluster == at.Cluster && j.foreign(s, d, back):
+				return spot, true
+			}
+		}
+	}
+	return Spot{}, false
+}
+
+// foreign says that a packet came in to a node by a device from other nodes, and not from a pod of its own.
+func (j *judge) foreign(s *sightings, device string, back bool) bool {
+	other := s.answer.out
+	if back {
+		other = s.request.out
+	}
+	return !slices.Contains(devices(other), device)
+}
+
+// back follows the answer from where the packet came to.
+func (j *judge) back(from Spot, large bool) bool {
+	if s := j.spots[from]; s != nil && s.answer.nothing() {
+		if large || j.sent.Result.Stage == probe.Answered {
+			return true // connections are answered; that of UDP may come by another port
+		}
+		j.silent(from)
+		return false
+	}
+	end, arrived := j.follow(from, true, false)
+	if arrived && end != j.target.Source {
+		s := j.spots[end]
+		if j.sent.Result.Stage == probe.Answered {
+			return true // by a way that is not watched
+		}
+		j.lose(end, stepWayBack, "answer", "the answer to go back the way that the request came",
+			fmt.Sprintf("the return is asymmetric: it leaves %s by %s, last seen there, and the request came by %s", end,
+				strings.Join(devices(s.answer.out), ", "), strings.Join(devices(s.request.in), ", ")),
+			fmt.Sprintf("see the routes and rules for %s on %s: ip rule; ip route get %s from %s; rp_filter and firewalls "+
+				"on that way may drop it",
+				s.answer.out[0].To.Addr(), end.Node, s.answer.out[0].To.Addr(), s.answer.out[0].From.Addr()))
+		return false
+	}
+	return arrived
+}
