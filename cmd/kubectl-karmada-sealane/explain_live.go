@@ -39,14 +39,19 @@ func (s *snapshot) live(ctx context.Context, from explain.Place, r explain.Reque
 	if target.Source.Node == "" {
 		return &e, nil // the explanation says why nothing can be sent
 	}
-	if !target.Port.Supported() || target.Port.Number == 0 || target.Host == "" {
-		return nil, &finding{expected: "a destination with a port, TCP or UDP, that a probe can be sent to",
-			found: fmt.Sprintf("%s, port %s", e.To, target.Port), remedy: "name the port, as in " + e.To + ":80 or :53/udp"}
-	}
 	sent := explain.Sent{Port: uint16(trace.MinPort + rand.N(aboveMinPort)), Mark: rand.Uint32()}
 	source, err := s.sender(ctx, from, r.From, plane)
-	if err != nil {
-		return nil, err
+	if !target.Port.Supported() || target.Port.Number == 0 || target.Host == "" {
+		err = &finding{expected: "a destination with a port, TCP or UDP, that a probe can be sent to",
+			found: fmt.Sprintf("%s, port %s", e.To, target.Port), remedy: "name the port, as in " + e.To + ":80 or :53/udp"}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil { // what the objects tell holds all the same
+		sent.Failed = notSent(target.Source, err)
+		out := explain.Judge(e, target, sent, nil)
+		return &out, nil
 	}
 	watch, cancel := context.WithTimeout(ctx, trace.MaxDuration+endPatience)
 	defer cancel()

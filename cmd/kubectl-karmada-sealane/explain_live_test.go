@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -79,7 +80,8 @@ func TestTheAgentThatWorksIsAsked(t *testing.T) {
 	}
 }
 
-// TestExplainLiveNeedsALiveSource: a file has none, an address that no pod has neither.
+// TestExplainLiveNeedsALiveSource: a file has none. Where nothing can be sent, the steps that the objects tell stay,
+// the last one says why, and whether packets arrive is not known.
 func TestExplainLiveNeedsALiveSource(t *testing.T) {
 	e := &explaining{options: offline(), output: outputTable, from: "file.tgz", live: true}
 	err := e.run(t.Context(), "c1/10.8.1.5", "10.9.1.7:80")
@@ -94,8 +96,25 @@ func TestExplainLiveNeedsALiveSource(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = s.explainLive(t.Context(), source, destination); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", to, err)
+		without, err := s.explain(t.Context(), source, destination)
+		if err != nil || without.Arrives != explain.Arrives {
+			t.Fatalf("%s without --live: %+v, %v", to, without, err)
+		}
+		got, err := s.explainLive(t.Context(), source, destination)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps := len(without.Steps)
+		if len(got.Steps) != steps+1 || !reflect.DeepEqual(got.Steps[:steps], without.Steps) {
+			t.Errorf("%s: the steps without --live are not there: %+v", to, got.Steps)
+		}
+		last := got.Steps[len(got.Steps)-1]
+		if last.Verdict != explain.Warn || !strings.Contains(last.Expected, want) || last.Remedy == "" ||
+			!strings.HasPrefix(last.Found, "no packet was sent: ") {
+			t.Errorf("%s: %+v", to, last)
+		}
+		if got.Arrives != explain.Unknown || got.Live.Probe != "not sent" || got.Err() == nil {
+			t.Errorf("%s: arrives %s, probe %q, %v", to, got.Arrives, got.Live.Probe, got.Err())
 		}
 	}
 }

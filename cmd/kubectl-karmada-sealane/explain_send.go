@@ -129,17 +129,23 @@ func (s *sender) send(ctx context.Context, t *explain.Target, sent *explain.Sent
 	if err == nil {
 		return k, nil
 	}
-	step := &explain.Step{At: s.at.String(), Name: "probe", Verdict: explain.Warn}
+	return k, notSent(s.at, err)
+}
+
+// notSent is the step that says why no packet was sent.
+func notSent(at explain.Spot, err error) *explain.Step {
+	step := &explain.Step{At: at.String(), Name: "probe", Verdict: explain.Warn}
+	const prefix = "no packet was sent: "
 	var f *finding
 	if errors.As(err, &f) {
-		step.Expected, step.Found, step.Remedy = f.expected, f.found, f.remedy
+		step.Expected, step.Found, step.Remedy = f.expected, prefix+f.found, f.remedy
 	} else {
 		const enough = 400
 		step.Expected = "a probe to be sent from the source"
-		step.Found = clip.Text(clip.Line(err.Error()), enough)
+		step.Found = prefix + clip.Text(clip.Line(err.Error()), enough)
 		step.Remedy = "see that the member runs this version, and that you may execute in the node agents' pods"
 	}
-	return k, step
+	return step
 }
 
 // fromPod runs the agent's program in a container that is added to the source's pod: it sends from the pod's own
