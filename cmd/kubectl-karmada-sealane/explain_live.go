@@ -108,11 +108,6 @@ type watcher struct {
 func (s *snapshot) watch(ctx context.Context, plane *explain.Fleet, t *explain.Target, port uint16) []*watcher {
 	args := []string{"trace", "--until-eof", fmt.Sprintf("--port=%d", port), "--duration=" + trace.MaxDuration.String(),
 		"--protocol=" + strings.ToLower(string(t.Port.Protocol))}
-	for i, a := range t.LookUp {
-		if i < trace.MaxLookUps {
-			args = append(args, "--look-up="+a.String())
-		}
-	}
 	all := make([]*watcher, len(t.Spots))
 	for i, spot := range t.Spots {
 		w := &watcher{Spot: spot, port: port, listening: make(chan struct{}), ended: make(chan struct{})}
@@ -132,6 +127,10 @@ func (s *snapshot) watch(ctx context.Context, plane *explain.Fleet, t *explain.T
 		go func() {
 			defer close(w.ended)
 			said := &bounded{limit: 1 << 10}
+			args := slices.Clone(args)
+			for _, a := range t.LookUps(spot) {
+				args = append(args, "--look-up="+a.String())
+			}
 			err := execute(ctx, p.api, pod, remotecommand.StreamOptions{Stdin: stdin, Stdout: w, Stderr: said}, args...)
 			w.Lock()
 			defer w.Unlock()

@@ -77,6 +77,7 @@ func (w *walk) fromGlobal() bool {
 				continue
 			}
 			b := p.Backends[0]
+			w.backends = p.Backends
 			by := "address and port"
 			if s.Affinity {
 				by = "address"
@@ -121,6 +122,7 @@ func (w *walk) fromClusterIP() bool {
 			fmt.Sprintf("%s -n %s get endpointslices -l kubernetes.io/service-name=%s", w.net.Kubectl, e.Namespace, e.Name))
 	}
 	w.ok(stepService, "kube-proxy translates %s:%d, %s, to %s, one of %d", w.dst, port.Port, name, all[0], len(all))
+	w.backends = all
 	w.translate(all[0].Addr())
 	w.port.Number = all[0].Port()
 	return true

@@ -17,7 +17,9 @@ type leg struct {
 	// cluster that it leads to.
 	cluster string
 	dst     netip.Addr
-	port    Port
+	// backends are the addresses of the cluster among which connections are spread, dst one of them; nil of one alone.
+	backends []netip.Addr
+	port     Port
 	// what is there, for people.
 	what string
 }
@@ -53,7 +55,7 @@ func explained(f *Fleet, r Request) *explainer {
 // way that a packet of a leg takes, as far as it gets.
 type way struct {
 	leg leg
-	// hops are nodes, as cluster/node, and links between them; targets what the destination becomes.
+	// hops are nodes, as cluster/node, and links between them; targets what the destination becomes, or could.
 	hops    []string
 	targets []netip.Addr
 }
@@ -251,6 +253,9 @@ func (x *explainer) walk(legs []leg) Arrival {
 		gone := way{leg: l, hops: w.hops}
 		for _, t := range w.targets {
 			gone.targets = append(gone.targets, t.is)
+		}
+		for _, b := range w.backends {
+			gone.targets = append(gone.targets, b.Addr())
 		}
 		x.ways = append(x.ways, gone)
 		x.add(w.steps...)

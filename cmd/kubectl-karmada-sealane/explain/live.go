@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealane-io/sealane/internal/clip"
 	"github.com/sealane-io/sealane/internal/probe"
 	"github.com/sealane-io/sealane/internal/trace"
 )
@@ -108,6 +109,15 @@ func (j *judge) run() {
 		j.add(Step{At: spot.String(), Name: stepSeen, Verdict: Warn, Expected: "the agent of the node to watch the probe",
 			Found:  "what passes here is not seen: " + s.Failed,
 			Remedy: fmt.Sprintf("kubectl --context %s -n sealane-system get pods -o wide", spot.Cluster)})
+	}
+	if n := len(j.target.Cut); n > 0 {
+		texts := make([]string, n)
+		for i, s := range j.target.Cut {
+			texts[i] = s.String()
+		}
+		j.add(Step{At: src.String(), Name: stepSeen, Verdict: Warn, Expected: fmt.Sprintf("at most %d nodes on the way",
+			maxWatched), Found: "not watched, for there are more: " + clip.List(texts, maxListed),
+			Remedy: "ask for one of the backends by its address"})
 	}
 	what := fmt.Sprintf("%s port %s", j.target.Host, j.target.Port)
 	switch k.Stage {

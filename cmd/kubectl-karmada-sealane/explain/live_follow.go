@@ -85,8 +85,8 @@ func (j *judge) follow(from Spot, back, large bool) (end Spot, arrived bool) {
 // links.
 func (j *judge) astray(at Spot, w *oneWay, say wording) bool {
 	p := w.out[len(w.out)-1]
-	owner, known := j.target.owners[p.To.Addr()]
-	if !known || owner == at || owner.Cluster == j.target.Source.Cluster {
+	owner := j.target.ends[view{at.Cluster, p.To.Addr()}]
+	if owner.Node == "" || owner == at || owner.Cluster == j.target.Source.Cluster {
 		return false
 	}
 	found := fmt.Sprintf("it left by %s, last seen there: its route leads past them", p.Device)

@@ -14,30 +14,27 @@ import (
 // between says of a packet that left for another node and is not seen there.
 func (j *judge) between(at Spot, device string, w *oneWay, back, large bool) {
 	say := textsOf(back, large)
-	to := "the node behind it"
-	if n, known := j.target.next[at]; known && !back {
-		to = n.String()
-	}
-	others := 0
-	for _, spot := range j.target.Spots {
-		same := spot.Cluster == at.Cluster
-		if s := j.spots[spot]; s != nil && !s.whole() && same == (device == plan.OverlayLink) {
+	sent := slices.IndexFunc(w.out, func(o trace.Seen) bool { return o.Device == device })
+	behind := j.target.behind(at, device, w.out[sent].To.Addr(), back)
+	for _, spot := range behind {
+		if s := j.spots[spot]; s == nil || !s.whole() {
 			j.add(Step{At: spot.String(), Name: say.step, Verdict: Warn, Expected: "to see " + say.packet + " on this node",
 				Found:  "it left " + at.String() + " by " + device + "; nobody watches this node, and the trail ends",
 				Remedy: "see that the node's agent runs"})
 			j.unknown()
 			return
 		}
-		if spot != at && same == (device == plan.OverlayLink) {
-			others++
-		}
 	}
-	if others == 0 {
+	if len(behind) == 0 {
 		j.add(Step{At: at.String(), Name: say.step, Verdict: Warn, Expected: "to see " + say.packet + " behind " + device,
-			Found:  "it left by " + device + "; no node behind that is watched, and the trail ends",
+			Found:  "it left by " + device + "; no node behind that is known and watched, and the trail ends",
 			Remedy: "see that the objects of all clusters on the way can be read: show clusters"})
 		j.unknown()
 		return
+	}
+	to := behind[0].String()
+	if n, known := j.target.next[at]; known && slices.Contains(behind, n) {
+		to = n.String()
 	}
 	if s := j.spots[at]; !back && !large && slices.Contains(devices(s.answer.in), device) {
 		j.add(Step{At: at.String(), Name: say.step, Verdict: Warn, Expected: "to see " + say.packet + " behind " + device,
@@ -101,19 +98,43 @@ func (j *judge) stuck(at Spot, s *sightings, w *oneWay, back, large, first bool)
 			remedy = "raise the MTU behind this node, or let its ICMP errors reach the source: diagnose mtu"
 		}
 	}
-	for _, r := range w.routes {
-		if r.Problem == "" {
-			continue
-		}
+	if r := j.noWay(at, w, back); r != nil {
 		why += fmt.Sprintf("; the way to %s: %s", r.To, r.Problem)
 		remedy = fmt.Sprintf("see why the node has no way: ip route get %s from %s iif %s; ip rule", r.To, r.From, r.By)
 		if r.Device != "" {
 			remedy = fmt.Sprintf("see whether the pod with %s still is there, and its device: kubectl --context %s get pods -A "+
 				"-o wide", r.To, at.Cluster)
 		}
-		break
 	}
 	j.lose(at, stepRoute, say.what, fmt.Sprintf("%s to send %s on", at, say.packet), last+"; "+why, j.elsewhere(remedy))
+}
+
+// noWay is a route by which a packet that came in cannot go on: that to where it goes; or where the node translates
+// that, to a backend, if it has a way to none of them. Of several the kernel does not say which the packet was for.
+func (j *judge) noWay(at Spot, w *oneWay, back bool) *trace.Route {
+	var own, backends []*trace.Route
+	for i := range w.routes {
+		r := &w.routes[i]
+		switch {
+		case slices.ContainsFunc(w.in, func(in trace.Seen) bool { return in.To.Addr() == r.To }):
+			own = append(own, r)
+		case !back && slices.Contains(j.target.LookUps(at), r.To):
+			backends = append(backends, r)
+		}
+	}
+	has := func(r *trace.Route) bool { return r.Problem == "" }
+	for _, r := range own {
+		if back || len(backends) == 0 || j.target.ends[view{at.Cluster, r.To}].Node != "" {
+			if has(r) {
+				return nil
+			}
+			return r
+		}
+	}
+	if len(backends) == 0 || slices.ContainsFunc(backends, has) || len(j.target.lookUps[at.Cluster]) > trace.MaxLookUps {
+		return nil
+	}
+	return backends[0]
 }
 
 // egressChain of our table drops what is for other clusters and leaves by none of our links.

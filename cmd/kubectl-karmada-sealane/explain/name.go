@@ -203,10 +203,11 @@ func (x *explainer) perCluster(im *v1alpha1.Import, addresses []netip.Addr) []le
 	var out []leg
 	for _, a := range addresses {
 		cluster := x.owner(a)
-		if slices.ContainsFunc(out, func(l leg) bool { return l.cluster == cluster }) {
+		if at := slices.IndexFunc(out, func(l leg) bool { return l.cluster == cluster }); at >= 0 {
+			out[at].backends = append(out[at].backends, a)
 			continue
 		}
-		out = append(out, leg{cluster: cluster, dst: a, port: port, what: "first " + a.String()})
+		out = append(out, leg{cluster: cluster, dst: a, backends: []netip.Addr{a}, port: port, what: "first " + a.String()})
 	}
 	return out
 }
@@ -238,8 +239,12 @@ func (x *explainer) behindImport(namespace, name string, vip netip.Addr) []leg {
 	var out []leg
 	for _, cluster := range sortedKeys(have) {
 		first := have[cluster][0]
-		out = append(out, leg{cluster: cluster, dst: first.Addr(), what: "first " + first.String(),
-			port: Port{Number: first.Port(), Protocol: p.Protocol}})
+		l := leg{cluster: cluster, dst: first.Addr(), what: "first " + first.String(),
+			port: Port{Number: first.Port(), Protocol: p.Protocol}}
+		for _, e := range have[cluster] {
+			l.backends = append(l.backends, e.Addr())
+		}
+		out = append(out, l)
 	}
 	counts := make([]string, len(out))
 	for i, l := range out {

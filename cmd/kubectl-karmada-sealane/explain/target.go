@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/internal/trace"
 )
 
 // maxWatched is how many nodes are watched at most.
@@ -33,23 +34,31 @@ type Target struct {
 	// Source is the node that the packet starts on; Addresses are those of its pod, none of a node.
 	Source    Spot
 	Addresses []netip.Addr
-	// Spots are the nodes that the packet may pass, the source's first, maxWatched at most.
-	Spots []Spot
-	// LookUp are addresses that the destination is translated to.
-	LookUp []netip.Addr
+	// Spots are the nodes that the packet may pass, the source's first, maxWatched at most; Cut are those above that.
+	Spots, Cut []Spot
 	// Clusters that an answer may come from.
 	Clusters []string
-	// owners are the nodes of what the destination is translated to, as far as they are known.
-	owners map[netip.Addr]Spot
+	// lookUps are the destinations that the packet may have on nodes of a cluster.
+	lookUps map[string][]netip.Addr
+	// ends are where a destination is, as nodes of a cluster have it; without a node where the objects name none.
+	ends map[view]Spot
+	// gateways of the clusters that it may pass.
+	gateways map[string][]Spot
 	// next is the node that the explanation has behind each.
 	next map[Spot]Spot
+}
+
+// view of an address in a cluster: others may have it, too.
+type view struct {
+	cluster string
+	addr    netip.Addr
 }
 
 // Aim explains a request, and says what a probe for it has to be sent to.
 func Aim(f *Fleet, r Request) (Explanation, Target) {
 	x := explained(f, r)
 	t := Target{Source: Spot{r.From.Cluster, x.node}, Addresses: r.From.Addresses, Port: x.request.Port,
-		next: map[Spot]Spot{}, owners: map[netip.Addr]Spot{}}
+		lookUps: map[string][]netip.Addr{}, ends: map[view]Spot{}, gateways: map[string][]Spot{}, next: map[Spot]Spot{}}
 	if x.from == nil {
 		return x.out, t
 	}
@@ -59,54 +68,130 @@ func Aim(f *Fleet, r Request) (Explanation, Target) {
 		clusters = append(clusters, r.To.Cluster)
 		t.Clusters = append(t.Clusters, r.To.Cluster)
 	}
+	t.IPv6 = len(x.ways) > 0 && plan.FamilyOf(x.ways[0].leg.dst) == plan.IPv6
 	spots := []Spot{t.Source}
 	for i := range x.ways {
-		w := &x.ways[i]
-		t.IPv6 = i == 0 && plan.FamilyOf(w.leg.dst) == plan.IPv6 || i > 0 && t.IPv6
-		for _, a := range append([]netip.Addr{w.leg.dst}, w.targets...) {
-			if !slices.Contains(t.LookUp, a) {
-				t.LookUp = append(t.LookUp, a)
-			}
+		spots = append(spots, t.hops(x.ways[i].hops)...)
+		if cluster := x.ways[i].leg.cluster; cluster != "" {
+			clusters, t.Clusters = append(clusters, cluster), append(t.Clusters, cluster)
 		}
-		clusters = append(clusters, w.leg.cluster)
-		if w.leg.cluster != "" {
-			t.Clusters = append(t.Clusters, w.leg.cluster)
-		}
-		last := Spot{}
-		for _, hop := range w.hops {
-			cluster, node, isNode := strings.Cut(hop, "/")
-			if !isNode {
-				continue
-			}
-			s := Spot{cluster, node}
-			if last.Node != "" && last != s {
-				t.next[last] = s
-			}
-			spots, last = append(spots, s), s
-		}
-		if n := x.network(w.leg.cluster); n != nil {
-			for _, a := range append([]netip.Addr{w.leg.dst}, w.targets...) {
-				if owner := n.owner(a); owner != "" {
-					t.owners[a] = Spot{n.Name, owner}
-					spots = append(spots, t.owners[a])
-				}
+	}
+	var backends []Spot
+	for i := range x.ways {
+		for at, s := range t.end(x, &x.ways[i]) {
+			if at == 0 {
+				spots = append(spots, s)
+			} else {
+				backends = append(backends, s)
 			}
 		}
 	}
 	for _, cluster := range clusters {
-		if n := x.network(cluster); n != nil && n.Unread == "" {
-			for _, g := range n.top.Local.Gateways {
-				spots = append(spots, Spot{n.Name, g.Node})
+		n := x.network(cluster)
+		if _, known := t.gateways[cluster]; known || n == nil || n.Unread != "" {
+			continue
+		}
+		for _, g := range n.top.Local.Gateways {
+			t.gateways[cluster] = append(t.gateways[cluster], Spot{n.Name, g.Node})
+		}
+		spots = append(spots, t.gateways[cluster]...)
+	}
+	seen := map[Spot]bool{}
+	for _, s := range append(spots, backends...) {
+		if s.Node == "" || seen[s] {
+			continue
+		}
+		seen[s] = true
+		if len(t.Spots) < maxWatched {
+			t.Spots = append(t.Spots, s)
+		} else {
+			t.Cut = append(t.Cut, s)
+		}
+	}
+	return x.out, t
+}
+
+// hops are the nodes of a way, each of which next has behind the one before.
+func (t *Target) hops(hops []string) []Spot {
+	var out []Spot
+	for _, hop := range hops {
+		cluster, node, isNode := strings.Cut(hop, "/")
+		if !isNode {
+			continue
+		}
+		s := Spot{cluster, node}
+		if n := len(out); n > 0 && out[n-1] != s {
+			t.next[out[n-1]] = s
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// end notes where the destinations of a way are, and returns their nodes, as far as they are known.
+func (t *Target) end(x *explainer, w *way) []Spot {
+	n := x.network(w.leg.cluster)
+	if n == nil {
+		return nil
+	}
+	var out []Spot
+	is := func(cluster string, a netip.Addr, node string) {
+		v := view{cluster, a}
+		if _, known := t.ends[v]; !known {
+			t.lookUps[cluster] = append(t.lookUps[cluster], a)
+		}
+		if t.ends[v].Node == "" {
+			t.ends[v] = Spot{n.Name, node}
+		}
+		if node != "" {
+			out = append(out, Spot{n.Name, node})
+		}
+	}
+	for _, a := range append([]netip.Addr{w.leg.dst}, w.leg.backends...) {
+		pod := a
+		for _, g := range n.top.Local.GlobalPods {
+			if g.Global == a {
+				pod = g.IP
 			}
 		}
+		is(x.from.Name, a, n.owner(pod))
+		is(n.Name, a, n.owner(a))
+		is(n.Name, pod, n.owner(pod))
 	}
-	for _, s := range spots {
-		if s.Node != "" && !slices.Contains(t.Spots, s) {
-			t.Spots = append(t.Spots, s)
-		}
+	for _, a := range w.targets {
+		is(n.Name, a, n.owner(a))
 	}
-	t.Spots = t.Spots[:min(len(t.Spots), maxWatched)]
-	return x.out, t
+	return out
+}
+
+// LookUps are the destinations that the packet may have on a node: what it is sent to, and what that is translated to.
+func (t *Target) LookUps(at Spot) []netip.Addr {
+	all := t.lookUps[at.Cluster]
+	return all[:min(len(all), trace.MaxLookUps)]
+}
+
+// behind are the nodes at which a packet can come in that another has sent by one of our links; none where the objects
+// do not tell. Answers go to the source.
+func (t *Target) behind(at Spot, device string, to netip.Addr, back bool) []Spot {
+	end := t.ends[view{at.Cluster, to}]
+	if back {
+		end = t.Source
+	}
+	var out []Spot
+	switch {
+	case end.Cluster == "":
+	case device == plan.MeshLink && end.Node != "":
+		out = []Spot{end}
+	case device == plan.MeshLink:
+	case isCable(device):
+		out = slices.Clone(t.gateways[end.Cluster])
+	case end.Cluster != at.Cluster:
+		out = slices.Clone(t.gateways[at.Cluster])
+	case end.Node != "": // a gateway that has translated the flow gets answers, too
+		out = append([]Spot{end}, t.gateways[at.Cluster]...)
+	}
+	slices.SortFunc(out, func(a, b Spot) int { return strings.Compare(a.String(), b.String()) })
+	return slices.DeleteFunc(slices.Compact(out), func(s Spot) bool { return s == at })
 }
 
 // host is what the source would connect to: the name that it looks up, or an address.

@@ -31,6 +31,8 @@ type walk struct {
 	port Port
 	// sources and targets are what gateways have translated, in the order in which they did.
 	sources, targets []translation
+	// backends are those of which a node's translation takes one.
+	backends []netip.AddrPort
 	// hops that the packet has taken, for the summary of a way.
 	hops []string
 	// partly says that some of several gateways, over which flows are spread, lose the packet.
