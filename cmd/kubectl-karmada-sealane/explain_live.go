@@ -18,6 +18,7 @@ import (
 
 	"github.com/sealane-io/sealane/cmd/kubectl-karmada-sealane/explain"
 	"github.com/sealane-io/sealane/internal/clip"
+	"github.com/sealane-io/sealane/internal/probe"
 	"github.com/sealane-io/sealane/internal/trace"
 )
 
@@ -39,7 +40,8 @@ func (s *snapshot) live(ctx context.Context, from explain.Place, r explain.Reque
 	if target.Source.Node == "" {
 		return &e, nil // the explanation says why nothing can be sent
 	}
-	sent := explain.Sent{Port: uint16(trace.MinPort + rand.N(aboveMinPort)), Mark: rand.Uint32()}
+	sent := explain.Sent{Port: uint16(trace.MinPort + rand.N(aboveMinPort)),
+		Mark: probe.Mark(target.Port.Number, rand.Uint32())}
 	source, err := s.sender(ctx, from, r.From, plane)
 	if !target.Port.Supported() || target.Port.Number == 0 || target.Host == "" {
 		err = &finding{expected: "a destination with a port, TCP or UDP, that a probe can be sent to",

@@ -22,17 +22,32 @@ const (
 	Resolving Stage = "resolving"
 	// Sending: nothing could be sent.
 	Sending Stage = "sending"
+	// Denied: the source's own kernel refused to send, as for a rule that drops what is sent.
+	Denied Stage = "denied"
 	// NoAnswer: nothing came back.
 	NoAnswer Stage = "no answer"
 	// Refused: a reset, or an ICMP error, came back.
 	Refused Stage = "refused"
 	// LargeLost: a connection was made, and packets of full size on it are not acknowledged.
 	LargeLost Stage = "large lost"
-	// Answered: all that was sent is acknowledged. Of UDP: something came back.
+	// Answered: all that was sent is acknowledged. Of UDP: something came back; programs may leave that out.
 	Answered Stage = "answered"
 )
 
-func stages() []Stage { return []Stage{Resolving, Sending, NoAnswer, Refused, LargeLost, Answered} }
+func stages() []Stage {
+	return []Stage{Resolving, Sending, Denied, NoAnswer, Refused, LargeLost, Answered}
+}
+
+// domain is the port of DNS, whose servers answer queries alone.
+const domain = 53
+
+// Mark is what datagrams to a port begin with, of a random number: for DNS it is the ID and the flags of a query.
+func Mark(port uint16, random uint32) uint32 {
+	if port == domain {
+		return random &^ 0xffff
+	}
+	return random
+}
 
 const (
 	// lookUpPatience, knockPatience and largePatience bound the steps of a knock: the second is longer than the kernel

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
 	"github.com/sealane-io/sealane/internal/clip"
@@ -111,8 +112,10 @@ func reuse(_, _ string, raw syscall.RawConn) error {
 func stageOf(err error) Stage {
 	var timeout net.Error
 	switch {
-	case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+	case errors.Is(err, syscall.EADDRINUSE):
 		return Sending
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return Denied
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return NoAnswer
 	}
@@ -156,6 +159,34 @@ func (k Knock) large(ctx context.Context, conn net.Conn) (Stage, error) {
 	return LargeLost, errors.New("a connection was made, and what fills packets is not acknowledged on it")
 }
 
+// payload of a datagram, which begins with the mark. For DNS it is a query for the root's name servers, of that size by
+// padding (RFC 7830), which every server answers, if only to refuse it.
+func (k Knock) payload(size int) ([]byte, error) {
+	if k.Port != domain {
+		out := make([]byte, size)
+		binary.BigEndian.PutUint32(out, k.Mark)
+		return out, nil
+	}
+	const udpSize, padding = 1232, 12
+	build := func(pad int) ([]byte, error) {
+		b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: uint16(k.Mark >> 16)})
+		var h dnsmessage.ResourceHeader
+		err := errors.Join(b.StartQuestions(), b.Question(dnsmessage.Question{Name: dnsmessage.MustNewName("."),
+			Type: dnsmessage.TypeNS, Class: dnsmessage.ClassINET}), b.StartAdditionals(),
+			h.SetEDNS0(udpSize, dnsmessage.RCodeSuccess, false), b.OPTResource(h, dnsmessage.OPTResource{
+				Options: []dnsmessage.Option{{Code: padding, Data: make([]byte, pad)}}}))
+		if err != nil {
+			return nil, err
+		}
+		return b.Finish()
+	}
+	least, err := build(0)
+	if err != nil || len(least) >= size {
+		return least, err
+	}
+	return build(size - len(least))
+}
+
 // datagrams sends a small one and a large one, and waits for anything to come back.
 func (k Knock) datagrams(conn net.Conn) (Stage, error) {
 	const small, large = 32, 1200
@@ -163,8 +194,10 @@ func (k Knock) datagrams(conn net.Conn) (Stage, error) {
 		return Sending, err
 	}
 	for _, size := range []int{small, large} {
-		payload := make([]byte, size)
-		binary.BigEndian.PutUint32(payload, k.Mark)
+		payload, err := k.payload(size)
+		if err != nil {
+			return Sending, err
+		}
 		if _, err := conn.Write(payload); err != nil {
 			return stageOf(err), err
 		}

@@ -3,11 +3,14 @@
 package probe
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"io"
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/miekg/dns"
 )
 
 const from = 61321
@@ -66,6 +69,26 @@ func TestAKnockSaysWhereItEnds(t *testing.T) {
 				t.Errorf("%s is read as %+v, %v", text, back, err)
 			}
 		})
+	}
+}
+
+// TestServersOfDNSGetAQuery of two sizes, which begins with the mark: they do not answer anything else.
+func TestServersOfDNSGetAQuery(t *testing.T) {
+	mark := Mark(domain, 0xdeadbeef)
+	for _, size := range []int{32, 1200} {
+		payload, err := Knock{Network: "udp", Port: domain, Mark: mark}.payload(size)
+		if err != nil || len(payload) != size || binary.BigEndian.Uint32(payload) != mark {
+			t.Fatalf("%d: %x, %v", size, payload, err)
+		}
+		var m dns.Msg
+		if err := m.Unpack(payload); err != nil || m.Response || m.Opcode != dns.OpcodeQuery || len(m.Question) != 1 ||
+			m.Id != 0xdead || m.IsEdns0() == nil {
+			t.Errorf("%d: %v, %v", size, &m, err)
+		}
+	}
+	payload, err := Knock{Network: "udp", Port: domain + 1, Mark: Mark(domain+1, 7)}.payload(32)
+	if err != nil || len(payload) != 32 || binary.BigEndian.Uint32(payload) != 7 {
+		t.Errorf("%x, %v", payload, err)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sealane-io/sealane/internal/clip"
 	"github.com/sealane-io/sealane/internal/probe"
 	"github.com/sealane-io/sealane/internal/trace"
@@ -30,8 +32,8 @@ type Watched struct {
 
 // Live is what a packet that was sent met.
 type Live struct {
-	// Probe is how it went, as its sender has it: answered, refused, no answer, resolving, sending, large lost, or
-	// "not sent".
+	// Probe is how it went, as its sender has it: answered, refused, no answer, resolving, sending, denied, large lost,
+	// or "not sent".
 	Probe string `json:"probe"`
 	// Lost is what did not arrive: "request", "answer", or "large" for packets of full size alone.
 	Lost string `json:"lost,omitempty"`
@@ -134,7 +136,11 @@ func (j *judge) run() {
 		j.unknown()
 		return
 	}
-	j.ok(src, stepProbe, fmt.Sprintf("sent to %s at %s from port %d: %s", what, k.To, j.sent.Port, sayStage(k)))
+	if k.Stage == probe.Denied {
+		j.denied(src, what)
+		return
+	}
+	j.ok(src, stepProbe, fmt.Sprintf("sent to %s at %s from port %d: %s", what, k.To, j.sent.Port, j.sayStage()))
 	large := k.Stage == probe.LargeLost
 	end, arrived := j.follow(src, false, large)
 	if arrived {
@@ -144,7 +150,7 @@ func (j *judge) run() {
 	case k.Stage == probe.Answered:
 		j.passed(end, arrived)
 	case !arrived:
-	case k.Stage == probe.Refused:
+	case k.Stage == probe.Refused, j.unreachable(end) != "":
 		j.refusedBy(end)
 	case large:
 		j.lose(end, stepMTU, "large", "packets of full size to be acknowledged", "they are delivered, and not acknowledged: "+
@@ -164,10 +170,14 @@ func (j *judge) elsewhere(remedy string) string {
 	return remedy
 }
 
-func sayStage(k *probe.Knocked) string {
+func (j *judge) sayStage() string {
+	k := &j.sent.Result
 	text := map[probe.Stage]string{probe.Answered: "all that was sent is acknowledged",
 		probe.LargeLost: "a connection is made, and packets of full size are not acknowledged",
 		probe.Refused:   "refused", probe.NoAnswer: "nothing comes back"}[k.Stage]
+	if k.Stage == probe.Answered && j.target.Port.Protocol == corev1.ProtocolUDP {
+		return "something comes back"
+	}
 	if k.Stage == probe.Refused && k.Error != "" {
 		text += ": " + k.Error
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/internal/probe"
 )
@@ -52,6 +54,9 @@ func (j *judge) follow(from Spot, back, large bool) (end Spot, arrived bool) {
 			}
 			if !back && len(w.in) > 0 && len(w.dropped) == 0 && len(s.answer.out) > 0 && len(s.answer.in) == 0 {
 				return at, true // a program on the node's network answers
+			}
+			if !back && len(w.dropped) == 0 && w.ends() {
+				return at, true
 			}
 			j.stuck(at, s, &w, back, large, len(visited) == 1)
 			return at, false
@@ -138,6 +143,13 @@ func (j *judge) back(from Spot, large bool) bool {
 	if s := j.spots[from]; s != nil && s.answer.nothing() {
 		if large || j.sent.Result.Stage == probe.Answered {
 			return true // connections are answered; that of UDP may come by another port
+		}
+		if j.target.Port.Protocol == corev1.ProtocolUDP {
+			if j.sent.Result.Stage == probe.Refused || j.unreachable(from) != "" {
+				return true // by ICMP
+			}
+			j.unanswered(from)
+			return false
 		}
 		j.silent(from)
 		return false

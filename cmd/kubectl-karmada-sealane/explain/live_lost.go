@@ -3,9 +3,12 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/internal/trace"
@@ -217,10 +220,62 @@ func (j *judge) silent(at Spot) {
 			"sidecar's rules")
 }
 
+// unanswered says of datagrams that were delivered that nothing came back, which programs may well leave out.
+func (j *judge) unanswered(at Spot) {
+	w := j.spots[at].request
+	to := w.last().To.Addr()
+	if j.target.ends[view{at.Cluster, to}] != at {
+		j.add(Step{At: at.String(), Name: stepDelivery, Verdict: Warn, Expected: to.String() + " to be known to be here",
+			Found:  "it left, " + lastOf(&w) + ", and nothing comes back: whether it is delivered is not known",
+			Remedy: "see who has that address: ip neighbour on " + at.Node})
+		j.unknown()
+		return
+	}
+	j.add(Step{At: at.String(), Name: stepDelivery, Verdict: Warn, Expected: "an answer, which programs may leave out",
+		Found: "it is delivered, " + lastOf(&w) + ", and nothing comes back from there: that is no fault of the way",
+		Remedy: "if the program answers such, see whether it got this one, and what drops packets inside the pod: " +
+			"a NetworkPolicy, a sidecar's rules"})
+	if j.out.Arrives == Lost {
+		j.unsure()
+	}
+}
+
+// unreachable is what the destination on a node says by ICMP about datagrams; "" if it says nothing.
+func (j *judge) unreachable(at Spot) string {
+	s := j.spots[at]
+	if s == nil || j.target.Port.Protocol != corev1.ProtocolUDP {
+		return ""
+	}
+	for _, r := range s.request.refused {
+		if r.By == r.To.Addr() && strings.Contains(r.Why, "port unreachable") {
+			return r.Why
+		}
+	}
+	return ""
+}
+
+// denied says that the source's kernel did not send the packet, and which rule of the node keeps it, if one does.
+func (j *judge) denied(src Spot, what string) {
+	if s := j.spots[src]; s != nil && len(s.request.dropped) > 0 {
+		j.drop(src, s.request.dropped[0], "it is not sent: "+j.sent.Result.Error, textsOf(false, false))
+		return
+	}
+	where := "the source's own network namespace"
+	remedy := "a NetworkPolicy, a sidecar's rules, a program of the CNI: nft list ruleset in the pod's network"
+	if len(j.target.Addresses) == 0 {
+		where = "the node"
+		remedy = "nft list ruleset on " + src.Node + ", its chains of the hook output; eBPF programs: bpftool cgroup tree"
+	}
+	j.lose(src, stepSource, "request", "the source's kernel to send a packet to "+what,
+		fmt.Sprintf("it refuses to: %s: a rule of %s drops what is sent there", j.sent.Result.Error, where),
+		"see what drops packets there: "+remedy)
+}
+
 // refusedBy says of a packet that came to its destination that the destination refuses it.
 func (j *judge) refusedBy(at Spot) {
 	w := j.spots[at].request
 	j.lose(at, stepDelivery, "request", fmt.Sprintf("something to listen on port %s there", j.target.Port),
-		fmt.Sprintf("it is delivered, %s, and refused from there: %s", lastOf(&w), j.sent.Result.Error),
+		fmt.Sprintf("it is delivered, %s, and refused from there: %s", lastOf(&w), cmp.Or(j.unreachable(at),
+			j.sent.Result.Error)),
 		j.elsewhere("use a port that the destination listens on, or see the target port of its Service"))
 }

@@ -152,6 +152,23 @@ func (s *sightings) way(back, large bool) oneWay {
 	return s.request.of(large)
 }
 
+// ends says that a packet came in for the node's own network: its route leads to the loopback device.
+func (w *oneWay) ends() bool {
+	return slices.ContainsFunc(w.in, func(in trace.Seen) bool {
+		return slices.ContainsFunc(w.routes, func(r trace.Route) bool {
+			return r.To == in.To.Addr() && r.Device == "lo" && r.Problem == ""
+		})
+	})
+}
+
+// last of what was seen.
+func (w *oneWay) last() *trace.Packet {
+	if n := len(w.out); n > 0 {
+		return &w.out[n-1].Packet
+	}
+	return &w.in[len(w.in)-1].Packet
+}
+
 func devices(seen []trace.Seen) []string {
 	var out []string
 	for _, s := range seen {
@@ -170,12 +187,18 @@ func (w *oneWay) String() string {
 	if d := devices(w.out); len(d) > 0 {
 		parts = append(parts, "out by "+strings.Join(d, ", "))
 	}
+	if len(parts) == 0 && len(w.dropped) > 0 {
+		return "on no device: it is dropped as the node sends it"
+	}
 	return joinOr(parts, "not seen")
 }
 
 func lastOf(w *oneWay) string {
 	if len(w.out) > 0 {
 		return "out by " + w.out[len(w.out)-1].Device
+	}
+	if len(w.in) == 0 {
+		return "on no device"
 	}
 	return "in by " + w.in[len(w.in)-1].Device
 }

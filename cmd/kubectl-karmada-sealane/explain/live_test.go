@@ -52,6 +52,8 @@ func sight(text, to string) trace.Line {
 		p.Kind, p.Size, p.Flow = trace.TCP, 1400, 0
 	case "foreign": // of somebody else on the same port
 		p.Kind, p.Flow, p.From = trace.SYN, 1, netip.AddrPortFrom(netip.MustParseAddr("10.8.1.66"), livePort)
+	case "back":
+		p.Kind, p.Flow, p.From, p.To = trace.UDP, 0, server, client
 	case "synack", "rst":
 		p.From, p.To = server, client
 	}
@@ -80,8 +82,9 @@ type liveSituation struct {
 	nodes  map[string][]string
 	failed map[string]string
 	step   *Step
-	// server that the packet goes to; "" for pod2.
-	server string
+	// from is "host" for the node itself; server is where the packet goes, "" for pod2.
+	from, server string
+	udp          bool
 
 	arrives Arrival
 	// lost at the step of a node, and last seen there.
@@ -244,9 +247,41 @@ func liveSituations() []liveSituation {
 		{name: "the overlay behind a global address is blocked", stage: none, to: cart, server: "242.2.0.1", arrives: Lost,
 			at: "c2/c2-gw", step2: stepOverlay, change: twins, nodes: until("c2/c2-gw", "syn in sl-c0",
 				"@10.9.1.7 syn out sl-vx")},
+		{name: "a datagram is answered", udp: true, stage: probe.Answered, arrives: Arrives, nodes: map[string][]string{
+			"c1/c1-w":  {"udp in veth1", "udp out sl-vx", "back in sl-vx", "back out veth1"},
+			"c1/c1-gw": {"udp in sl-vx", "udp out sl-c0", "back in sl-c0", "back out sl-vx"},
+			"c2/c2-gw": {"udp in sl-c0", "udp out sl-vx", "back in sl-vx", "back out sl-c0"},
+			"c2/c2-w":  {"udp in sl-vx", "udp out veth2", "back in veth2", "back out sl-vx"}}},
+		{name: "a datagram is delivered, and nothing answers it", udp: true, stage: none, arrives: Arrives,
+			nodes: datagram()},
+		{name: "a datagram is delivered where the objects say that none can be", udp: true, stage: none, arrives: Unknown,
+			nodes: datagram(), at: "", change: func(f *Fleet) { down(connectionTo(f, 1, 2), ptr.To(false)) }},
+		{name: "a datagram is dropped", udp: true, stage: none, arrives: Lost, at: "c2/c2-gw", step2: stepDropped,
+			nodes: map[string][]string{"c1/c1-w": datagram()["c1/c1-w"], "c1/c1-gw": datagram()["c1/c1-gw"],
+				"c2/c2-gw": {"udp in sl-c0", "udp dropped inet fw forward: udp dport 8080 drop"}}},
+		{name: "a wrong port of UDP", udp: true, stage: probe.Refused, err: "connection refused", arrives: Lost,
+			at: "c2/c2-w", step2: stepDelivery, nodes: datagram("udp refused 10.9.1.7 port unreachable")},
+		{name: "a wrong port of UDP, of which the source does not hear", udp: true, stage: none, arrives: Lost,
+			at: "c2/c2-w", step2: stepDelivery, nodes: datagram("udp refused 10.9.1.7 port unreachable")},
+		{name: "the source's own network namespace drops what it sends", udp: true, stage: probe.Denied, arrives: Lost,
+			err: "operation not permitted", at: "c1/c1-w", step2: stepSource},
+		{name: "a rule drops what a node sends", from: "host", udp: true, stage: probe.Denied, arrives: Lost,
+			err: "operation not permitted", at: "c1/c1-w", step2: stepDropped,
+			nodes: map[string][]string{"c1/c1-w": {"udp dropped inet fw output: udp dport 8080 drop"}}},
+		{name: "a rule drops the connections of a node", from: "host", stage: none, arrives: Lost, at: "c1/c1-w",
+			step2: stepDropped, nodes: map[string][]string{"c1/c1-w": {"syn dropped inet fw output: tcp dport 8080 drop"}}},
+		{name: "a datagram for a node's own program", udp: true, to: "172.31.1.12", server: "172.31.1.12", stage: none,
+			arrives: Arrives, nodes: map[string][]string{"c1/c1-w": {"udp in veth1", "udp out eth0"},
+				"c1/c1-gw": {"udp in eth0", "route lo"}}},
 		{name: "nothing could be sent", arrives: Unknown, step: &Step{At: "c1/c1-w", Name: stepProbe, Verdict: Warn,
 			Expected: "to add an ephemeral container", Found: "forbidden", Remedy: "have the right"}},
 	}
+}
+
+// datagram that comes to c2's worker, which tells more.
+func datagram(more ...string) map[string][]string {
+	return map[string][]string{"c1/c1-w": {"udp in veth1", "udp out sl-vx"}, "c1/c1-gw": {"udp in sl-vx", "udp out sl-c0"},
+		"c2/c2-gw": {"udp in sl-c0", "udp out sl-vx"}, "c2/c2-w": append([]string{"udp in sl-vx", "udp out veth2"}, more...)}
 }
 
 // manyBackends has c2 serve cart from as many more workers.
@@ -277,8 +312,12 @@ func (s liveSituation) judge() (live, objects Explanation) {
 	if s.to != "" {
 		port = 80
 	}
-	e, target := Aim(f, situation{to: to, port: port}.request(f))
-	sent := Sent{Port: livePort, Failed: s.step, Result: probe.Knocked{Stage: s.stage, Error: s.err,
+	r := situation{from: s.from, to: to, port: port}.request(f)
+	if s.udp {
+		r.Port.Protocol = corev1.ProtocolUDP
+	}
+	e, target := Aim(f, r)
+	sent := Sent{Port: livePort, Mark: liveFlow, Failed: s.step, Result: probe.Knocked{Stage: s.stage, Error: s.err,
 		To: netip.MustParseAddr(pod2), Took: time.Second}}
 	var watched []Watched
 	for _, spot := range target.Spots {
