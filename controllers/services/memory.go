@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/fleet"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+type seenKey struct {
+	uid   string // of the Member
+	shard int32
+}
+
+// memory is what was written for a member and may not be in the cache, or not in the API any more.
+type memory struct {
+	bundle propagation.WriteBehind[v1alpha1.BundleSpec]
+	record propagation.WriteBehind[v1alpha1.ExportRecord]
+	echo   fleet.Echo
+	// answered is the newest revision that the member has answered. What answers an older one comes
+	// from the past, say from a restored backup.
+	answered int64
+	// held is what was read of the Work, and kept the record as it was last read.
+	held held
+	kept *v1alpha1.ExportRecord
+	// refused says why the last report was not used.
+	refused string
+	// exported is what the member was last found to export. Of changes of others' exports, unsent is when the first was
+	// seen that is to be written for the member, and underWay are those that were and are not answered.
+	exported exported
+	unsent   time.Time
+	underWay underWay
+}
+
+// newerBundle says whether a write supersedes what the cache has.
+func newerBundle(written, cached *v1alpha1.BundleSpec) bool {
+	return written.Revision > cached.Revision
+}
+
+// newerRecord says so of records. Of another UID is what was created after the cached one was deleted.
+func newerRecord(written, cached *v1alpha1.ExportRecord) bool {
+	return written.UID != cached.UID || written.Generation > cached.Generation
+}
+
+// memory of a Member's shard; a new Member under the same name has none.
+func (r *Reconciler) memory(record *v1alpha1.Member, shard int32) *memory {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen == nil {
+		r.seen = map[seenKey]*memory{}
+	}
+	k := seenKey{string(record.UID), shard}
+	if r.seen[k] == nil {
+		r.seen[k] = &memory{echo: fleet.NewEcho(fmt.Sprintf("%s/%d", k.uid, shard), 0), held: newHeld()}
+	}
+	return r.seen[k]
+}
+
+// forgetDecision drops what is kept of a shard that is no more.
+func (r *Reconciler) forgetDecision(shard Shard) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.decided, shard)
+	delete(r.unlabelled, shard)
+}
+
+// forgetGone drops what is remembered of a shard's Work of members that are gone, of any ClusterSet.
+func (r *Reconciler) forgetGone(members []v1alpha1.Member, shard int32) {
+	there := make(map[string]bool, len(members))
+	for i := range members {
+		there[string(members[i].UID)] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.seen, func(k seenKey, _ *memory) bool { return k.shard == shard && !there[k.uid] })
+}
+
+// last is the last decision on a shard.
+func (r *Reconciler) last(shard Shard) *latest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.decided == nil {
+		r.decided = map[Shard]*latest{}
+	}
+	if r.decided[shard] == nil {
+		r.decided[shard] = new(latest)
+	}
+	return r.decided[shard]
+}
+
+// writing notes what an ExportRecord is about to say: its event may come before the write returns.
+func (r *Reconciler) writing(name string, spec v1alpha1.ExportRecordSpec) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.records == nil {
+		r.records = map[string]v1alpha1.ExportRecordSpec{}
+	}
+	r.records[name] = spec
+}
+
+func (r *Reconciler) noteUnlabelled(shard Shard, unlabelled bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unlabelled == nil {
+		r.unlabelled = map[Shard]bool{}
+	}
+	r.unlabelled[shard] = unlabelled
+}
