@@ -308,6 +308,52 @@ func TestWhatWasReadOnceIsNotReadAgain(t *testing.T) {
 	}
 }
 
+// TestAnUnknownMemberKeepsTheDecision: a member that says nothing has its shard decided anew no more than others, and
+// what it is told of its exports does.
+func TestAnUnknownMemberKeepsTheDecision(t *testing.T) {
+	p := play(t, manyServices(3, 40, 4))
+	key := propagation.BundleKey("c2", 0)
+	change := func(do func(*workv1alpha1.Work)) {
+		t.Helper()
+		var work workv1alpha1.Work
+		if err := p.shelf.Get(t.Context(), key, &work); err != nil {
+			t.Fatal(err)
+		}
+		do(&work)
+		p.shelf.put(&work)
+		p.decide(0)
+	}
+	change(func(w *workv1alpha1.Work) { w.Status = workv1alpha1.WorkStatus{} })
+	kept := func() uintptr { return reflect.ValueOf(p.last(Shard{"blue", 0}).d.Bundles).Pointer() }
+	before := kept()
+	for range 3 {
+		p.now = p.now.Add(time.Second)
+		p.decide(0)
+		if kept() != before {
+			t.Fatal("it is decided again though nothing is new")
+		}
+	}
+	change(func(w *workv1alpha1.Work) {
+		var spec v1alpha1.BundleSpec
+		if err := propagation.Spec(w, &spec); err != nil || len(spec.ExportConditions) == 0 {
+			t.Fatalf("%v, %d conditions", err, len(spec.ExportConditions))
+		}
+		spec.ExportConditions[0].Message = "forged"
+		manifest, err := propagation.Manifest(propagation.KindBundle, v1alpha1.BundleName(0), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := manifest.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Spec.Workload.Manifests = []workv1alpha1.Manifest{{RawExtension: runtime.RawExtension{Raw: raw}}}
+	})
+	if kept() == before {
+		t.Error("it is not decided again though what was said of the exports has changed")
+	}
+}
+
 // labelling is a client of an API server that gives every export of a record a label, and decodes the answer into what
 // was sent as a real one does.
 type labelling struct{ *shelf }

@@ -133,8 +133,16 @@ func sameMember(a, b *Member) bool {
 		a.Global.same(&b.Global) && a.Known == b.Known && a.Malformed == b.Malformed &&
 		identical(a.Exports, b.Exports) && identical(a.Unusable, b.Unusable) &&
 		(a.Refused == nil) == (b.Refused == nil) && (a.Refused == nil || *a.Refused == *b.Refused) &&
-		// Of one that is known nothing is taken from what was last written.
-		(a.Known || a.Last == b.Last)
+		(a.Known || sameLast(a.Last, b.Last))
+}
+
+// sameLast says that what was last written for a member that is unknown says the same of its exports: nothing else is
+// taken from it (Member.Last), and nothing at all where the member is known.
+func sameLast(a, b *v1alpha1.BundleSpec) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return identical(a.ExportConditions, b.ExportConditions) || slices.Equal(a.ExportConditions, b.ExportConditions)
 }
 
 func (g *Global) same(other *Global) bool {
