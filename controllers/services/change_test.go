@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -351,6 +352,27 @@ func TestAnUnknownMemberKeepsTheDecision(t *testing.T) {
 	})
 	if kept() == before {
 		t.Error("it is not decided again though what was said of the exports has changed")
+	}
+}
+
+// TestAManifestIsBounded: of a Work whose manifest takes far more memory than it has bytes nothing is kept.
+func TestAManifestIsBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec string
+		kept bool
+	}{
+		"ours":            {`{"revision":3,"shard":0,"imports":[],"exportConditions":[]}`, true},
+		"empty imports":   {`{"revision":3,"shard":0,"imports":[{}` + strings.Repeat(",{}", 10_000) + `]}`, false},
+		"a large text":    {`{"revision":3,"shard":0,"imports":[],"x":"` + strings.Repeat("x", maxReport) + `"}`, false},
+		"a high revision": {`{"revision":9007199254740993,"shard":0,"imports":[]}`, false},
+	} {
+		work := &workv1alpha1.Work{}
+		work.Spec.Workload.Manifests = []workv1alpha1.Manifest{{RawExtension: runtime.RawExtension{
+			Raw: []byte(`{"spec":` + c.spec + `}`)}}}
+		h := newHeld()
+		if h.read(work); (h.spec != nil) != c.kept {
+			t.Errorf("%s: kept %v, want %v", name, h.spec != nil, c.kept)
+		}
 	}
 }
 

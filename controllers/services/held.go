@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"hash/maphash"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -53,10 +54,7 @@ func (h *held) read(work *workv1alpha1.Work) {
 	case h.sent != nil && digest == h.sentDigest:
 		h.spec = h.sent
 	case h.version == "" || digest != h.manifest:
-		h.spec = nil
-		if spec := new(v1alpha1.BundleSpec); propagation.Spec(work, spec) == nil && spec.Revision <= maxRevision {
-			h.spec = spec
-		}
+		h.spec = readSpec(work, raw)
 	}
 	h.manifest = digest
 	if said := propagation.Status(work); h.version == "" || (said == nil) != (h.status == nil) ||
@@ -65,6 +63,17 @@ func (h *held) read(work *workv1alpha1.Work) {
 		h.status = said
 	}
 	h.uid, h.version = work.UID, work.ResourceVersion
+}
+
+// readSpec decodes the Bundle in a Work, of which this is the manifest; nil if that is not one of ours. A member that
+// pulls may write its own Works: what it makes of them is bounded in memory as its reports are.
+func readSpec(work *workv1alpha1.Work, raw []byte) *v1alpha1.BundleSpec {
+	spec := new(v1alpha1.BundleSpec)
+	if len(raw) > maxReport || propagation.Spec(work, spec) != nil || spec.Revision > maxRevision ||
+		inflated(reflect.ValueOf(*spec), raw) {
+		return nil
+	}
+	return spec
 }
 
 // wrote notes what was written, and the manifest that the API server has now.
