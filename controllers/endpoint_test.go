@@ -50,10 +50,14 @@ func (f *fleet) change(all []v1alpha1.Export, at, round int) {
 	})
 }
 
+// TestOneEndpointIsOneWritePerImporter, and no request more: what a Work is before, the cache knows.
 func TestOneEndpointIsOneWritePerImporter(t *testing.T) {
 	f := newFleet(t)
 	f.connect(3)
 	all := f.exportMany(100)
+	f.mu.Lock()
+	f.reads = 0
+	f.mu.Unlock()
 	f.change(all, 42, 1)
 	writes := ""
 	f.never("more Works are written", func() bool {
@@ -66,6 +70,10 @@ func TestOneEndpointIsOneWritePerImporter(t *testing.T) {
 	if writes != "map[c2 PUT:1 c3 PUT:1]" {
 		t.Errorf("writes of Works: %s", writes)
 	}
+	if f.mu.Lock(); f.reads > 0 {
+		t.Errorf("%d Works are read from the API server", f.reads)
+	}
+	f.mu.Unlock()
 }
 
 // BenchmarkEndpointChange says what one changed endpoint costs the Karmada API: Works written by the broker

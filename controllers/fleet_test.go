@@ -83,6 +83,7 @@ type fleet struct {
 	mu     sync.Mutex
 	writes map[string]int // PUT and POST of Works by cluster and name
 	sent   int64          // bytes of them
+	reads  int            // GET of a Work
 	// recorded are the writes of Members' status, by cluster.
 	recorded map[string]int
 	// reports of the agents by cluster; a cluster without one is silent.

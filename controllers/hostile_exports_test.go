@@ -48,12 +48,13 @@ func TestARewrittenWorkRestoresNothing(t *testing.T) {
 		}
 	}
 	forged.Imports = append(forged.Imports, invented)
-	manifest, err := propagation.Manifest(propagation.KindBundle, v1alpha1.BundleName(shard), forged)
-	f.must(err)
-	raw, err := json.Marshal(manifest)
-	f.must(err)
 	var work workv1alpha1.Work
 	f.must(f.client.Get(t.Context(), propagation.BundleKey("c1", shard), &work))
+	var manifest map[string]any
+	f.must(json.Unmarshal(work.Spec.Workload.Manifests[0].Raw, &manifest))
+	manifest["spec"] = forged
+	raw, err := json.Marshal(manifest)
+	f.must(err)
 	work.Spec.Workload.Manifests[0].Raw = raw
 	f.must(f.client.Update(t.Context(), &work))
 	lost := &workv1alpha1.Work{}

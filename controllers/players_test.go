@@ -17,14 +17,19 @@ import (
 	"github.com/sealane-io/sealane/propagation"
 )
 
-// counter counts what the broker writes of Works and of Members' status.
+// counter counts what the broker reads and writes of single Works, and writes of Members' status.
 type counter struct {
 	next  http.RoundTripper
 	fleet *fleet
 }
 
 func (c *counter) RoundTrip(req *http.Request) (*http.Response, error) {
-	if parts := strings.Split(req.URL.Path, "/"); len(parts) > 6 && parts[6] == "works" && req.Method != http.MethodGet {
+	parts := strings.Split(req.URL.Path, "/")
+	if works := len(parts) > 6 && parts[6] == "works"; works && req.Method == http.MethodGet {
+		c.fleet.mu.Lock()
+		c.fleet.reads++
+		c.fleet.mu.Unlock()
+	} else if works {
 		c.fleet.mu.Lock()
 		c.fleet.writes[strings.TrimPrefix(parts[5], "karmada-es-")+" "+req.Method]++
 		c.fleet.sent += req.ContentLength

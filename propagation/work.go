@@ -3,6 +3,7 @@
 package propagation
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"github.com/karmada-io/karmada/pkg/controllers/ctrlutil"
 	"github.com/karmada-io/karmada/pkg/util"
 	"github.com/karmada-io/karmada/pkg/util/names"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -64,38 +66,33 @@ func ClusterOf(work client.Object) string {
 	return cluster
 }
 
-// Writer writes Works. Get must read from the API server, not from a cache: Karmada updates the status
-// of a Work often enough for a cached version to be refused.
+// Writer writes Works, by what the cache of Client has of them.
 type Writer struct {
 	client.Client
-	// Live reads from the API server.
+	// Live reads from the API server. That is needed where a Work is no more as the cache has it, as Karmada updates its
+	// status.
 	Live client.Reader
-}
-
-// Get implements client.Reader.
-func (w Writer) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return w.Live.Get(ctx, key, obj, opts...)
 }
 
 // ApplyPeering writes the Work of a cluster's Peering.
 func (w Writer) ApplyPeering(ctx context.Context, cluster string, spec v1alpha1.PeeringSpec) error {
-	labels := map[string]string{LabelKind: KindPeering}
-	_, err := w.apply(ctx, cluster, KindPeering, v1alpha1.PeeringName, labels, spec)
+	raw, err := Encode(spec)
+	if err != nil {
+		return fmt.Errorf("encode the Peering for %s: %w", cluster, err)
+	}
+	_, err = w.apply(ctx, cluster, KindPeering, v1alpha1.PeeringName, map[string]string{LabelKind: KindPeering}, raw)
 	return err
 }
 
-// ApplyBundle writes the Work of one of a cluster's Bundles, and returns its manifest as the API server has it.
-func (w Writer) ApplyBundle(ctx context.Context, cluster string, spec v1alpha1.BundleSpec) ([]byte, error) {
-	labels := map[string]string{LabelKind: KindBundle, LabelShard: fmt.Sprint(spec.Shard)}
-	return w.apply(ctx, cluster, KindBundle, v1alpha1.BundleName(spec.Shard), labels, spec)
+// ApplyBundle writes the Work of one of a cluster's Bundles, given its spec in the form that Encode has, and returns its
+// manifest as the API server has it.
+func (w Writer) ApplyBundle(ctx context.Context, cluster string, shard int32, spec []byte) ([]byte, error) {
+	labels := map[string]string{LabelKind: KindBundle, LabelShard: fmt.Sprint(shard)}
+	return w.apply(ctx, cluster, KindBundle, v1alpha1.BundleName(shard), labels, spec)
 }
 
 func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels map[string]string,
-	spec any) ([]byte, error) {
-	manifest, err := Manifest(kind, name, spec)
-	if err != nil {
-		return nil, err
-	}
+	spec []byte) ([]byte, error) {
 	key := WorkKey(cluster, kind, name)
 	labels[LabelManagedBy] = v1alpha1.ManagedBy
 	objectMeta := metav1.ObjectMeta{
@@ -108,51 +105,99 @@ func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels ma
 		},
 		Finalizers: []string{util.ExecutionControllerFinalizer},
 	}
-	answered := &answered{Writer: w}
-	if err := ctrlutil.CreateOrUpdateWork(ctx, answered, objectMeta, manifest); err != nil {
+	carrier := &carrier{Writer: w, spec: spec}
+	err := ctrlutil.CreateOrUpdateWork(ctx, carrier, objectMeta, envelope(kind, name))
+	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+		// It came or went, and the cache did not show it yet.
+		err = ctrlutil.CreateOrUpdateWork(ctx, carrier, objectMeta, envelope(kind, name))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("write the Work of %s %s for %s: %w", kind, name, cluster, err)
 	}
-	return answered.manifest, nil
+	return carrier.answered, nil
 }
 
-// answered is a Writer of one Work that keeps the manifest with which the API server has answered last.
-type answered struct {
+// carrier is the client by which Karmada's library writes one Work. The library sees neither spec nor status, which are
+// large, and which it would copy and encode several times: the spec is added to what it sends.
+type carrier struct {
 	Writer
-	manifest []byte
-}
-
-func (a *answered) keep(obj client.Object, err error) error {
-	if work, ok := obj.(*workv1alpha1.Work); ok && err == nil && len(work.Spec.Workload.Manifests) == 1 {
-		a.manifest = work.Spec.Workload.Manifests[0].Raw
-	}
-	return err
+	spec []byte
+	// read says that the Work was read before: it is not as the cache has it.
+	read     bool
+	answered []byte
 }
 
 // Get implements client.Reader.
-func (a *answered) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return a.keep(obj, a.Writer.Get(ctx, key, obj, opts...))
+func (c *carrier) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	out, ok := obj.(*workv1alpha1.Work)
+	if !ok {
+		return c.Client.Get(ctx, key, obj, opts...)
+	}
+	from := c.Live
+	if !c.read {
+		from, c.read = c.Client, true
+	}
+	var found workv1alpha1.Work
+	if err := from.Get(ctx, key, &found, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	*out = workv1alpha1.Work{ObjectMeta: *found.ObjectMeta.DeepCopy()}
+	return nil
 }
 
 // Create implements client.Writer.
-func (a *answered) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	return a.keep(obj, a.Writer.Create(ctx, obj, opts...))
+func (c *carrier) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	return c.send(obj, func() error { return c.Client.Create(ctx, obj, opts...) })
 }
 
 // Update implements client.Writer.
-func (a *answered) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	return a.keep(obj, a.Writer.Update(ctx, obj, opts...))
+func (c *carrier) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	return c.send(obj, func() error { return c.Client.Update(ctx, obj, opts...) })
 }
 
-// Manifest renders an object of ours without the status, which belongs to the member.
-func Manifest(kind, name string, spec any) (*unstructured.Unstructured, error) {
-	raw, err := json.Marshal(spec)
+func (c *carrier) send(obj client.Object, write func() error) error {
+	work, ok := obj.(*workv1alpha1.Work)
+	if !ok || len(work.Spec.Workload.Manifests) != 1 {
+		return write()
+	}
+	manifest := &work.Spec.Workload.Manifests[0].Raw
+	*manifest = withSpec(*manifest, c.spec)
+	if err := write(); err != nil {
+		return err
+	}
+	// What was sent has become what was answered.
+	if manifests := work.Spec.Workload.Manifests; len(manifests) == 1 {
+		c.answered = manifests[0].Raw
+	}
+	return nil
+}
+
+// withSpec adds the spec to an envelope in JSON, where it comes last of all keys.
+func withSpec(envelope, spec []byte) []byte {
+	out := make([]byte, 0, len(envelope)+len(`,"spec":`)+len(spec))
+	out = append(out, bytes.TrimSuffix(envelope, []byte("}"))...)
+	out = append(out, `,"spec":`...)
+	out = append(out, spec...)
+	return append(out, '}')
+}
+
+// Encode returns JSON as the API server has it: the keys of objects are sorted, which the fields of types are not.
+func Encode(v any) ([]byte, error) {
+	raw, err := json.Marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("encode %s %s: %w", kind, name, err)
+		return nil, err
 	}
-	var fields map[string]any
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return nil, fmt.Errorf("encode %s %s: %w", kind, name, err)
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var fields any
+	if err := decoder.Decode(&fields); err != nil {
+		return nil, err
 	}
+	return json.Marshal(fields)
+}
+
+// envelope is an object of ours without its spec, and without the status, which belongs to the member.
+func envelope(kind, name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(),
 		"kind":       kind,
@@ -160,8 +205,7 @@ func Manifest(kind, name string, spec any) (*unstructured.Unstructured, error) {
 			"name":   name,
 			"labels": map[string]any{LabelManagedBy: v1alpha1.ManagedBy},
 		},
-		"spec": fields,
-	}}, nil
+	}}
 }
 
 // ErrNoManifest says that a Work does not carry what it should.

@@ -20,7 +20,7 @@ import (
 // changes are the writes of the records and Bundles that differ.
 func (r *Reconciler) changes(targets []target, d Decision) []func(context.Context) error {
 	var writes []func(context.Context) error
-	compared := comparison{}
+	compared, encoded := comparison{}, newEncoder()
 	for _, t := range targets {
 		if record, ok := d.Records[t.cluster]; ok &&
 			(t.record == nil || !equality.Semantic.DeepEqual(t.record.Spec, record)) {
@@ -40,7 +40,7 @@ func (r *Reconciler) changes(targets []target, d Decision) []func(context.Contex
 		}
 		spec.Revision = t.next()
 		t.mem.unsent = t.carries(spec, targets)
-		writes = append(writes, func(ctx context.Context) error { return r.applyBundle(ctx, t, spec) })
+		writes = append(writes, func(ctx context.Context) error { return r.applyBundle(ctx, t, spec, encoded) })
 	}
 	decided(targets)
 	return writes
@@ -64,8 +64,12 @@ func (t *target) next() int64 {
 	return t.sent.Revision + 1
 }
 
-func (r *Reconciler) applyBundle(ctx context.Context, t target, spec v1alpha1.BundleSpec) error {
-	manifest, err := r.Works.ApplyBundle(ctx, t.cluster, spec)
+func (r *Reconciler) applyBundle(ctx context.Context, t target, spec v1alpha1.BundleSpec, encoded *encoder) error {
+	raw, err := encoded.bundle(&spec)
+	if err != nil {
+		return fmt.Errorf("encode Bundle %d for %s: %w", spec.Shard, t.cluster, err)
+	}
+	manifest, err := r.Works.ApplyBundle(ctx, t.cluster, spec.Shard, raw)
 	if err != nil {
 		return err
 	}

@@ -209,13 +209,15 @@ func shortened(t testing.TB, i v1alpha1.Import) map[string]any {
 // workAround is the size of a Bundle's manifest without imports and conditions.
 func workAround(t testing.TB) int {
 	t.Helper()
-	manifest, err := propagation.Manifest(propagation.KindBundle, v1alpha1.BundleName(0), v1alpha1.BundleSpec{})
+	raw, err := newEncoder().bundle(&v1alpha1.BundleSpec{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := json.Marshal(manifest)
+	s := newShelf()
+	works := propagation.Writer{Client: s, Live: s}
+	manifest, err := works.ApplyBundle(t.Context(), "c1", 0, raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(data)
+	return len(manifest)
 }

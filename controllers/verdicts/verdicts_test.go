@@ -26,15 +26,11 @@ func bundle(t *testing.T, generation int64, ready map[string]string) *workv1alph
 			Namespace: "sample", Name: name, Type: "Ready", Status: metav1.ConditionTrue, Reason: reason,
 		})
 	}
-	manifest, err := propagation.Manifest(propagation.KindBundle, "b", spec)
-	if err != nil {
-		t.Fatal(err)
-	}
 	work := &workv1alpha1.Work{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "karmada-es-c1", Name: "b", UID: "1", Generation: generation,
 		Labels: map[string]string{propagation.LabelKind: propagation.KindBundle},
 	}}
-	raw, err := json.Marshal(manifest)
+	raw, err := json.Marshal(map[string]any{"spec": spec})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+// encoder encodes the Bundles of one decision. Members share imports, each of which is encoded once: it is known again
+// by its list of clusters, as in a comparison.
+type encoder struct {
+	mu      sync.Mutex
+	imports map[*v1alpha1.ImportCluster][]byte
+}
+
+func newEncoder() *encoder { return &encoder{imports: map[*v1alpha1.ImportCluster][]byte{}} }
+
+// bundle returns a spec in the form that propagation.Encode has.
+func (e *encoder) bundle(spec *v1alpha1.BundleSpec) ([]byte, error) {
+	conditions, err := propagation.Encode(spec.ExportConditions)
+	if err != nil {
+		return nil, err
+	}
+	// Put together here, as encoding/json would look at each byte of the imports anew for each member.
+	out := append([]byte(`{"exportConditions":`), conditions...)
+	out = append(out, `,"imports":[`...)
+	for i := range spec.Imports {
+		raw, err := e.imported(&spec.Imports[i])
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, raw...)
+	}
+	return fmt.Appendf(out, `],"revision":%d,"shard":%d}`, spec.Revision, spec.Shard), nil
+}
+
+func (e *encoder) imported(i *v1alpha1.Import) ([]byte, error) {
+	if len(i.Clusters) == 0 {
+		return propagation.Encode(i)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	raw, ok := e.imports[&i.Clusters[0]]
+	if !ok {
+		var err error
+		if raw, err = propagation.Encode(i); err != nil {
+			return nil, err
+		}
+		e.imports[&i.Clusters[0]] = raw
+	}
+	return raw, nil
+}
