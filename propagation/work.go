@@ -74,6 +74,13 @@ type Writer struct {
 	Live client.Reader
 }
 
+// Written is what the API server has of a Work after a write.
+type Written struct {
+	Manifest []byte
+	// Changed says that the spec in it is not the one that was sent.
+	Changed bool
+}
+
 // ApplyPeering writes the Work of a cluster's Peering.
 func (w Writer) ApplyPeering(ctx context.Context, cluster string, spec v1alpha1.PeeringSpec) error {
 	raw, err := Encode(spec)
@@ -84,15 +91,14 @@ func (w Writer) ApplyPeering(ctx context.Context, cluster string, spec v1alpha1.
 	return err
 }
 
-// ApplyBundle writes the Work of one of a cluster's Bundles, given its spec in the form that Encode has, and returns its
-// manifest as the API server has it.
-func (w Writer) ApplyBundle(ctx context.Context, cluster string, shard int32, spec []byte) ([]byte, error) {
+// ApplyBundle writes the Work of one of a cluster's Bundles, given its spec in the form that Encode has.
+func (w Writer) ApplyBundle(ctx context.Context, cluster string, shard int32, spec []byte) (Written, error) {
 	labels := map[string]string{LabelKind: KindBundle, LabelShard: fmt.Sprint(shard)}
 	return w.apply(ctx, cluster, KindBundle, v1alpha1.BundleName(shard), labels, spec)
 }
 
 func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels map[string]string,
-	spec []byte) ([]byte, error) {
+	spec []byte) (Written, error) {
 	key := WorkKey(cluster, kind, name)
 	labels[LabelManagedBy] = v1alpha1.ManagedBy
 	objectMeta := metav1.ObjectMeta{
@@ -112,9 +118,9 @@ func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels ma
 		err = ctrlutil.CreateOrUpdateWork(ctx, carrier, objectMeta, envelope(kind, name))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("write the Work of %s %s for %s: %w", kind, name, cluster, err)
+		return Written{}, fmt.Errorf("write the Work of %s %s for %s: %w", kind, name, cluster, err)
 	}
-	return carrier.answered, nil
+	return carrier.written, nil
 }
 
 // carrier is the client by which Karmada's library writes one Work. The library sees neither spec nor status, which are
@@ -123,8 +129,8 @@ type carrier struct {
 	Writer
 	spec []byte
 	// read says that the Work was read before: it is not as the cache has it.
-	read     bool
-	answered []byte
+	read    bool
+	written Written
 }
 
 // Get implements client.Reader.
@@ -166,8 +172,9 @@ func (c *carrier) send(obj client.Object, write func() error) error {
 		return err
 	}
 	// What was sent has become what was answered.
+	c.written = Written{Changed: true}
 	if manifests := work.Spec.Workload.Manifests; len(manifests) == 1 {
-		c.answered = manifests[0].Raw
+		c.written = Written{manifests[0].Raw, !bytes.HasSuffix(manifests[0].Raw, withSpec(nil, c.spec))}
 	}
 	return nil
 }

@@ -69,11 +69,11 @@ func (r *Reconciler) applyBundle(ctx context.Context, t target, spec v1alpha1.Bu
 	if err != nil {
 		return fmt.Errorf("encode Bundle %d for %s: %w", spec.Shard, t.cluster, err)
 	}
-	manifest, err := r.Works.ApplyBundle(ctx, t.cluster, spec.Shard, raw)
+	written, err := r.Works.ApplyBundle(ctx, t.cluster, spec.Shard, raw)
 	if err != nil {
 		return err
 	}
-	t.mem.held.wrote(&spec, manifest)
+	t.mem.held.wrote(&spec, written.Manifest)
 	if t.sent == nil {
 		t.mem.answered = 0
 	}
@@ -81,6 +81,12 @@ func (r *Reconciler) applyBundle(ctx context.Context, t target, spec v1alpha1.Bu
 	t.mem.bundle.Wrote(&spec, r.Now())
 	r.Metrics.Wrote(propagation.KindBundle)
 	log.FromContext(ctx).V(1).Info("bundle written", "cluster", t.cluster, "shard", spec.Shard, "revision", spec.Revision)
+	if written.Changed {
+		// It is said once for each write, and not written again: what has changed it would do so again.
+		return fmt.Errorf("the Work of Bundle %d for %s has another spec than was sent, and its imports may be wrong: a "+
+			"webhook or policy of Karmada's API changes Works; exempt those labelled %s=%s", spec.Shard, t.cluster,
+			propagation.LabelManagedBy, v1alpha1.ManagedBy)
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@
 package services
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -450,6 +451,37 @@ func TestTheAnswerToARecordIsItsOwn(t *testing.T) {
 				t.Errorf("created %v: an import has a label of the API server's answer", created)
 				break
 			}
+		}
+	}
+}
+
+// altering is a client of an API server with a webhook that gives every import of a Work another name.
+type altering struct{ *shelf }
+
+func (a altering) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
+	if work, ok := o.(*workv1alpha1.Work); ok {
+		raw := &work.Spec.Workload.Manifests[0].Raw
+		*raw = bytes.ReplaceAll(*raw, []byte(`"name":"web-`), []byte(`"name":"bew-`))
+	}
+	return a.shelf.Update(ctx, o, opts...)
+}
+
+// TestAWebhookThatChangesWorksIsTold: with each write, and the Work is not written again and again.
+func TestAWebhookThatChangesWorksIsTold(t *testing.T) {
+	p := play(t, manyServices(3, 40, 4))
+	p.Works.Client = altering{p.shelf}
+	for round := range 3 {
+		p.replacePod(0, 1+round)
+		p.answer(0, 0)
+		p.now = p.now.Add(time.Minute)
+		if _, err := p.Reconcile(t.Context(), Shard{"blue", 0}); err == nil ||
+			!strings.Contains(err.Error(), "has another spec than was sent") {
+			t.Errorf("round %d: %v, want that the Work was changed", round, err)
+		}
+		before := p.shelf.writes["Work"]
+		p.decide(0)
+		if n := p.shelf.writes["Work"] - before; n > 0 {
+			t.Errorf("round %d: %d Works are written again", round, n)
 		}
 	}
 }

@@ -215,9 +215,9 @@ func workAround(t testing.TB) int {
 	}
 	s := newShelf()
 	works := propagation.Writer{Client: s, Live: s}
-	manifest, err := works.ApplyBundle(t.Context(), "c1", 0, raw)
+	written, err := works.ApplyBundle(t.Context(), "c1", 0, raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(manifest)
+	return len(written.Manifest)
 }
