@@ -64,6 +64,10 @@ type Connection struct {
 	Link string `json:"link"`
 	// Status of the tunnel as the probes see it.
 	Status ConnectionStatus `json:"status"`
+	// LastTransitionTime is when the status last changed, by the clock of the node. A node agent that restarts within
+	// 90 s and finds the connection as it was keeps it.
+	// +optional
+	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
 	// Address and UDP port in use, as "ip:port".
 	// +optional
 	Address string `json:"address,omitempty"`

@@ -107,6 +107,10 @@ type MemberConnection struct {
 	Cluster string `json:"cluster"`
 	// Status of the connection.
 	Status ConnectionStatus `json:"status"`
+	// LastTransitionTime is when the status last changed: by the clocks of the member, or of the controller where that
+	// has found out, as of one that is Unknown since nothing is heard of the member. It decides nothing.
+	// +optional
+	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
 	// Reason of a status other than Connected, in CamelCase.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional

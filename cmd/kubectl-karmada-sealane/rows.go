@@ -57,9 +57,13 @@ type connectionRow struct {
 	MTU     int32                  `json:"mtu,omitempty"`
 	Reason  string                 `json:"reason,omitempty"`
 	Message string                 `json:"message,omitempty"`
+	// LastTransitionTime is when the status last changed.
+	LastTransitionTime string `json:"lastTransitionTime,omitempty"`
 	// UnknownSince is the time of the last report, of a gateway that is not heard of: it is not known whether the tunnel
 	// is active, and how it fares.
 	UnknownSince string `json:"unknownSince,omitempty"`
+	// age of the status.
+	age string
 }
 
 func (r connectionRow) cells() []string {
@@ -87,7 +91,7 @@ func (r connectionRow) cells() []string {
 		}
 	}
 	return []string{r.Cluster, r.Gateway, r.RemoteCluster, r.RemoteGateway, r.Address, nat, r.Status, rtt, loss, r.Message,
-		active, r.Link, spread, received, sent}
+		active, r.Link, spread, received, sent, r.age}
 }
 
 // about marks what is rounded to a step.

@@ -192,7 +192,7 @@ func clusterSetTable(f *fleet) table {
 func connectionTable(f *fleet) table {
 	return newTable("connections", connectionRows(f), 10,
 		strings.Fields("CLUSTER GATEWAY REMOTE-CLUSTER REMOTE-GATEWAY ADDRESS NAT STATUS RTT-AVG LOSS MESSAGE ACTIVE LINK "+
-			"RTT-MIN/MAX/DEV RECEIVED SENT")...)
+			"RTT-MIN/MAX/DEV RECEIVED SENT "+columnLastChange)...)
 }
 
 func endpointTable(f *fleet) table {
@@ -206,7 +206,8 @@ func gatewayTable(f *fleet) table {
 }
 
 func rollOutTable(f *fleet) table {
-	return newTable("rollout", rollOutRows(f), 5, "CLUSTER", "STATE", "NODES", "SINCE", "MESSAGE", "REVISION", "LAST-NODE")
+	return newTable("rollout", rollOutRows(f), 5, "CLUSTER", "STATE", "NODES", columnSince, "MESSAGE", "REVISION",
+		"LAST-NODE")
 }
 
 func networkTable(f *fleet) table {

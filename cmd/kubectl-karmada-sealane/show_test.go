@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -96,7 +97,8 @@ func connectedMember(reported time.Time, name, remote, pods, services, ip string
 				Conditions: []metav1.Condition{{Type: v1alpha1.GatewayReady, Status: metav1.ConditionTrue}},
 				Connections: []v1alpha1.Connection{{
 					Cluster: remote, Gateway: remote + "-gw", Link: "sl-c0", Status: v1alpha1.ConnectionConnected,
-					Address: "172.30.9.9:4500", Active: true,
+					LastTransitionTime: ptr.To(metav1.NewTime(reported.Add(-50 * time.Hour))),
+					Address:            "172.30.9.9:4500", Active: true,
 					RTT: &v1alpha1.RTT{Last: 1200, Min: 400, Avg: 1234, Max: 5678, Dev: 90},
 				}},
 			},
@@ -139,7 +141,8 @@ func lostMember() fleetMember {
 			Spec:       v1alpha1.MemberSpec{ClusterSet: "default"},
 			Status: v1alpha1.MemberStatus{
 				Connections: []v1alpha1.MemberConnection{{Cluster: "c1", Status: v1alpha1.ConnectionError,
-					Reason: v1alpha1.ReasonProbesLost}},
+					LastTransitionTime: ptr.To(metav1.NewTime(time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC))),
+					Reason:             v1alpha1.ReasonProbesLost}},
 				Conditions: []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionFalse,
 					Reason: v1alpha1.ReasonCIDROverlap, Message: "overlaps\nc1 \x1b[31m"}},
 			},

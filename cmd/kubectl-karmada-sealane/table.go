@@ -20,6 +20,12 @@ const (
 	outputYAML  = "yaml"
 )
 
+// Columns of ages. That one grows is no change of its row.
+const (
+	columnLastChange = "LAST-CHANGE"
+	columnSince      = "SINCE"
+)
+
 func checkOutput(format string) error {
 	switch format {
 	case outputTable, outputWide, outputJSON, outputYAML:

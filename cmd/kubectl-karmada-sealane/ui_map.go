@@ -164,7 +164,8 @@ func mapEdge(key [2]string, status v1alpha1.ConnectionStatus, rows []connectionR
 
 func mapTunnel(row connectionRow) ui.Tunnel {
 	t := ui.Tunnel{From: row.Cluster, Gateway: row.Gateway, RemoteGateway: row.RemoteGateway, Status: row.Status,
-		Carries: row.Active, Address: row.Address, NAT: row.NAT, Loss: row.LossPercent, MTU: row.MTU, Message: row.Message}
+		Since: row.LastTransitionTime, Carries: row.Active, Address: row.Address, NAT: row.NAT, Loss: row.LossPercent,
+		MTU: row.MTU, Message: row.Message}
 	if row.RTT != nil {
 		t.RTT = &row.RTT.Avg
 	}

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/plan"
@@ -127,6 +128,7 @@ func reportedConnections(f *fleet, m *fleetMember) []connectionRow {
 		}
 		row := connectionRow{Cluster: m.Name, RemoteCluster: c.Cluster, Status: string(c.Status), Reason: c.Reason,
 			Message: message}
+		row.changed(c.LastTransitionTime, f.now)
 		if taken && c.Status == v1alpha1.ConnectionConnected {
 			row.Coarse = c.Measured
 		}
@@ -148,8 +150,20 @@ func connectionOf(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alpha1.Con
 		row.Status, row.Reason, row.Message = string(v1alpha1.ConnectionUnknown), v1alpha1.ReasonAgentSilent, why
 		row.UnknownSince = unknownSince(f, g)
 		row.Active, row.RTT, row.LossPercent, row.Traffic = false, nil, nil, nil
+		row.changed(lastHeard(g), f.now)
+		return row
 	}
+	row.changed(c.LastTransitionTime, f.now)
 	return row
+}
+
+// changed says when the status of a row last changed; nil if that is not known.
+func (r *connectionRow) changed(at *metav1.Time, now time.Time) {
+	if at == nil {
+		return
+	}
+	r.LastTransitionTime = at.UTC().Format(time.RFC3339)
+	r.age = duration.HumanDuration(max(now.Sub(at.Time), 0)) // of a clock that is ahead
 }
 
 // stale says why what a Gateway reports is unknown; "" if it is not.
@@ -175,14 +189,18 @@ func begins(f *fleet, g *v1alpha1.Gateway) bool {
 
 // unknownSince is from when on it is not known what a Gateway does, by RFC 3339; "" if it is known, or never was.
 func unknownSince(f *fleet, g *v1alpha1.Gateway) string {
-	switch {
-	case stale(f, g) == "":
-	case g.Status.SilentSince != nil:
-		return g.Status.SilentSince.UTC().Format(time.RFC3339)
-	case g.Status.ReportedAt != nil:
-		return g.Status.ReportedAt.UTC().Format(time.RFC3339)
+	if at := lastHeard(g); at != nil && stale(f, g) != "" {
+		return at.UTC().Format(time.RFC3339)
 	}
 	return ""
+}
+
+// lastHeard is when a Gateway's agent was last heard of, as far as is known; nil if it never was.
+func lastHeard(g *v1alpha1.Gateway) *metav1.Time {
+	if g.Status.SilentSince != nil {
+		return g.Status.SilentSince
+	}
+	return g.Status.ReportedAt
 }
 
 func endpointRows(f *fleet) []endpointRow {

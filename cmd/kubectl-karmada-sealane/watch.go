@@ -180,18 +180,30 @@ func (s *display) changes(tables []table, trouble string) error {
 
 // lacking are the lines of the rows that another table does not have.
 func (t table) lacking(other table, format string) []string {
+	wide := format == outputWide
 	has := map[string]int{}
 	for _, cells := range other.cells {
-		has[strings.Join(other.shown(cells, format == outputWide), "   ")]++
+		has[other.ageless(cells, wide)]++
 	}
 	var out []string
 	for _, cells := range t.cells {
-		line := strings.Join(t.shown(cells, format == outputWide), "   ")
-		if has[line]--; has[line] < 0 {
-			out = append(out, line)
+		key := t.ageless(cells, wide)
+		if has[key]--; has[key] < 0 {
+			out = append(out, strings.Join(t.shown(cells, wide), "   "))
 		}
 	}
 	return out
+}
+
+// ageless is a row as it is shown, but for what grows by itself.
+func (t table) ageless(cells []string, wide bool) string {
+	shown := t.shown(cells, wide)
+	for i := range shown {
+		if t.columns[i] == columnLastChange || t.columns[i] == columnSince {
+			shown[i] = ""
+		}
+	}
+	return strings.Join(shown, "   ")
 }
 
 // newPending says what is waited for, in the way of what it writes to.

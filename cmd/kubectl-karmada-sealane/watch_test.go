@@ -66,6 +66,30 @@ func TestWatchWithoutATerminal(t *testing.T) {
 	}
 }
 
+// agedRow is a row with an age.
+type agedRow struct {
+	Name, Age string
+}
+
+func (r agedRow) cells() []string { return []string{r.Name, r.Age} }
+
+// TestThatAgesGrowIsNoChange: a row is written when something else of it changes, with the age that it then has.
+func TestThatAgesGrowIsNoChange(t *testing.T) {
+	for _, column := range []string{columnLastChange, columnSince} {
+		aged := func(rows ...agedRow) []table { return []table{newTable("tunnels", rows, 2, "NAME", column)} }
+		var out bytes.Buffer
+		s := onDisplay(&out, outputTable)
+		shows(t, s, &out, aged(agedRow{"c1", "5s"}), nil)
+		if got := shows(t, s, &out, aged(agedRow{"c1", "7s"}), nil); got != "" {
+			t.Errorf("%s: %q is written of a row that grew older", column, got)
+		}
+		const want = "2026-01-02T03:04:05Z - c1   7s\n2026-01-02T03:04:05Z + c2   9s\n"
+		if got := shows(t, s, &out, aged(agedRow{"c2", "9s"}), nil); got != want {
+			t.Errorf("%s: %q, want %q", column, got, want)
+		}
+	}
+}
+
 // TestWatchOfDocuments: each is whole, and none is written twice.
 func TestWatchOfDocuments(t *testing.T) {
 	var out bytes.Buffer

@@ -99,12 +99,11 @@ func TestMeasurementsDecideNothing(t *testing.T) {
 			}
 			with, without := decided(c.measured), decided(nil)
 			with.expect(t, "recorded", with.recorded(), c.want)
-			for name, s := range with.d.Statuses {
-				s.Connections = coarse.Without(s.Connections)
-				if len(s.Connections) == 0 {
-					s.Connections = nil
+			for _, w := range []*walk{with, without} {
+				for name, s := range w.d.Statuses {
+					s.Connections = coarse.Without(s.Connections)
+					w.d.Statuses[name] = s
 				}
-				with.d.Statuses[name] = s
 			}
 			if !equality.Semantic.DeepEqual(with.d, without.d) {
 				t.Errorf("decided %+v, without measurements %+v", with.d, without.d)

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/reach"
@@ -136,7 +139,7 @@ func camelCase(s string) bool {
 }
 
 // connections keeps of a report what concerns members of the set.
-func connections(s *state, states []*state, meshes meshes) []v1alpha1.MemberConnection {
+func connections(s *state, states []*state, meshes meshes, now time.Time) []v1alpha1.MemberConnection {
 	views := viewsOf(s)
 	var out []v1alpha1.MemberConnection
 	for _, o := range states {
@@ -151,11 +154,34 @@ func connections(s *state, states []*state, meshes meshes) []v1alpha1.MemberConn
 			if p := meshes.of(s, o); p != nil {
 				c.Topology, c.TopologyReason = p.mode, p.reason
 			}
+			c.LastTransitionTime = lastTransition(s, c, now)
 			out = append(out, c)
 		}
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.MemberConnection) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	return out
+}
+
+// clockSkew is how far ahead of the controller's the clock of a member may be.
+const clockSkew = time.Minute
+
+// lastTransition is when the status of a connection last changed: as the member says of the status that it reports, if
+// that can be, else when the controller saw it first. No decision depends on it.
+func lastTransition(s *state, c v1alpha1.MemberConnection, now time.Time) *metav1.Time {
+	if claimed := claimedConnection(s, c.Cluster); claimed != nil && claimed.Status == c.Status {
+		at := claimed.LastTransitionTime
+		if at != nil && at.Unix() > 0 && !at.After(now.Add(clockSkew)) {
+			whole := metav1.NewTime(at.UTC().Truncate(time.Second)) // as it is stored, or it would always be news
+			return &whole
+		}
+	}
+	for _, last := range s.Record.Status.Connections {
+		if last.Cluster == c.Cluster && last.Status == c.Status && last.LastTransitionTime != nil {
+			return last.LastTransitionTime
+		}
+	}
+	seen := metav1.NewTime(now.UTC().Truncate(time.Second))
+	return &seen
 }
 
 // tally of pairs.

@@ -40,7 +40,7 @@ func memberStatus(s *state, states []*state, meshes meshes, down []pair, now tim
 			meta.RemoveStatusCondition(&status.Conditions, v1alpha1.PeeringUnderlayRouted) // it is an underlay no more
 		}
 	}
-	status.Connections, status.Nodes = connections(s, states, meshes), s.nodes
+	status.Connections, status.Nodes = connections(s, states, meshes, now), s.nodes
 	status.FailedRevisions = s.failed
 	status.GlobalCIDR, status.GlobalScope = s.global()
 	status.GlobalIPv6CIDR = s.globalIPv6()

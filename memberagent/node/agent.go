@@ -83,6 +83,7 @@ type Agent struct {
 	// healthCheck of the Peering.
 	healthCheck v1alpha1.HealthCheckSpec
 	reported    v1alpha1.GatewayStatus
+	transitions transitions
 	syncErr     error
 	dialler     dialler
 	meshDialler dialler

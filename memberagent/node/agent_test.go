@@ -71,6 +71,10 @@ func TestTwoClusters(t *testing.T) {
 }
 
 func (n *network) agentIsKilled(t *testing.T) {
+	var before, after v1alpha1.GatewayStatus
+	if err := n.gw2.read("status.json", &before); err != nil {
+		t.Fatal(err)
+	}
 	n.gw2.stop(t, syscall.SIGKILL)
 	if *wanted == string(v1alpha1.CableKernel) && !n.worker1.pings("10.9.0.10", "") {
 		t.Error("the kernel's tunnel went with the agent")
@@ -78,6 +82,13 @@ func (n *network) agentIsKilled(t *testing.T) {
 	n.gw2.start(t)
 	gap := eventually(t, 5*time.Second, "traffic again", func() bool { return n.worker1.pings("10.9.0.10", "") })
 	t.Logf("gap %s", gap)
+	eventually(t, 10*time.Second, "a report that it is connected", func() bool {
+		return n.gw2.read("status.json", &after) == nil && after.ReportedAt.After(before.ReportedAt.Time) && n.gw2.connected()
+	})
+	if was, is := before.Connections[0].LastTransitionTime, after.Connections[0].LastTransitionTime; !is.Equal(was) ||
+		is == nil {
+		t.Errorf("the connection is said to have changed at %v, and before the agent was killed at %v", is, was)
+	}
 }
 
 func (n *network) agentRestartsAlone(t *testing.T) {
@@ -94,12 +105,17 @@ func (n *network) agentRestartsAlone(t *testing.T) {
 
 func (n *network) remoteIsCutOff(t *testing.T) {
 	var s v1alpha1.GatewayStatus
+	eventually(t, 20*time.Second, "connected before", n.gw1.connected)
 	n.gw2.run(t, "ip link set eth0 down")
 	eventually(t, 3*time.Second, "error", func() bool {
 		return n.gw1.read("status.json", &s) == nil && s.Connections[0].Status == v1alpha1.ConnectionError
 	})
 	n.gw2.run(t, "ip link set eth0 up")
+	back := time.Now().Truncate(time.Second)
 	eventually(t, 20*time.Second, "connected", n.gw1.connected)
+	if n.gw1.read("status.json", &s) != nil || s.Connections[0].LastTransitionTime.Time.Before(back) {
+		t.Errorf("connected again since %v, the link is up since %v", s.Connections[0].LastTransitionTime, back)
+	}
 }
 
 func (n *network) othersBreak(t *testing.T) {

@@ -178,6 +178,13 @@ func (d directory) Objects(context.Context) (node.Objects, bool, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return o, false, nil
 	}
+	var s v1alpha1.GatewayStatus
+	for i := range o.Gateways {
+		// What it has reported of its connections is in its object, as with an API server.
+		if g := &o.Gateways[i]; g.Name == filepath.Base(string(d)) && d.read("status.json", &s) == nil {
+			g.Status.ReportedAt, g.Status.Connections = s.ReportedAt, s.Connections
+		}
+	}
 	return o, err == nil, err
 }
 

@@ -181,6 +181,10 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, t
 		return // the node is not known yet
 	}
 	defer a.cluster.Alive(a.gateway)
+	if a.reported.ReportedAt == nil {
+		a.transitions = newTransitions(a.gateway.Status, now)
+	}
+	a.transitions.stamp(connections, a.reported.Connections, now)
 	next := v1alpha1.GatewayStatus{
 		HAState:        cmp.Or(a.ha, v1alpha1.GatewayActive),
 		Endpoint:       endpoint(a.gateway, a.top.Cable.Driver, a.facts, a.candidates()),
@@ -268,10 +272,8 @@ func (a *Agent) resolvePublic(o Objects) {
 func (a *Agent) announce(ctx context.Context, before, after []v1alpha1.Connection) {
 	log := logr.FromContextOrDiscard(ctx)
 	for _, c := range after {
-		i := slices.IndexFunc(before, func(b v1alpha1.Connection) bool {
-			return b.Cluster == c.Cluster && b.Gateway == c.Gateway
-		})
-		if i >= 0 && before[i].Status == c.Status || i < 0 && c.Status == v1alpha1.ConnectionConnecting {
+		b := sameConnection(before, c)
+		if b != nil && b.Status == c.Status || b == nil && c.Status == v1alpha1.ConnectionConnecting {
 			continue
 		}
 		log.Info("connection changed", "remoteCluster", c.Cluster, "gateway", c.Gateway, "status", c.Status,

@@ -85,6 +85,9 @@ func (w *walk) down(c *candidate, report v1alpha1.Connection) {
 	c.step.Expected = fmt.Sprintf("an answer to probes of %s from %s", w.node, c.to)
 	c.step.Found += ": " + strings.TrimSuffix(strings.TrimSpace(fmt.Sprintf("%s %s: %s", report.Status, report.Reason,
 		report.Message)), ":")
+	if at := report.LastTransitionTime; at != nil {
+		c.step.Found += "\nsince " + at.UTC().Format(time.RFC3339)
+	}
 	hears := func(heard *bool) string {
 		switch {
 		case heard == nil:

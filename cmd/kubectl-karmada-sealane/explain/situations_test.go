@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -48,6 +49,7 @@ func connectionTo(f *Fleet, n, other int) *v1alpha1.Connection {
 func down(c *v1alpha1.Connection, heard *bool) {
 	c.Status, c.Active, c.Heard = v1alpha1.ConnectionError, true, heard
 	c.Reason, c.Message = "NoAnswer", "no answer to probes"
+	c.LastTransitionTime = ptr.To(metav1.NewTime(now().Add(-time.Hour)))
 }
 
 // dead is a node that is not Ready.

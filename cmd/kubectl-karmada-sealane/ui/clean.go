@@ -56,7 +56,7 @@ func (e *Edge) clean() {
 		e.Tunnels = e.Tunnels[:maxTunnels]
 	}
 	list(&e.Tunnels, func(t *Tunnel) {
-		for _, s := range []*string{&t.From, &t.Gateway, &t.RemoteGateway, &t.Status, &t.Address} {
+		for _, s := range []*string{&t.From, &t.Gateway, &t.RemoteGateway, &t.Status, &t.Since, &t.Address} {
 			name(s)
 		}
 		text(&t.Message)

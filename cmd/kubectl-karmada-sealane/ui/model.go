@@ -138,11 +138,13 @@ type Tunnel struct {
 	Gateway       string `json:"gateway,omitempty"`
 	RemoteGateway string `json:"remoteGateway,omitempty"`
 	Status        string `json:"status"`
-	Carries       bool   `json:"carries"`
-	Address       string `json:"address,omitempty"`
-	NAT           bool   `json:"nat,omitempty"`
-	RTT           *int64 `json:"rtt,omitempty"`
-	Loss          *int32 `json:"loss,omitempty"`
+	// Since is when the status last changed, by RFC 3339; "" where that is not known.
+	Since   string `json:"since,omitempty"`
+	Carries bool   `json:"carries"`
+	Address string `json:"address,omitempty"`
+	NAT     bool   `json:"nat,omitempty"`
+	RTT     *int64 `json:"rtt,omitempty"`
+	Loss    *int32 `json:"loss,omitempty"`
 	// Rounded says that RTT and Loss are steps, of a member that could not be asked, and of all its tunnels to the other.
 	Rounded bool `json:"rounded,omitempty"`
 	// Received and Sent are rates, with their unit; "" where none is known.

@@ -138,10 +138,39 @@ func connections(in Input) []v1alpha1.MemberConnection {
 			c.Status, c.Reason = b.Status, b.Reason
 		}
 		c.Cluster = r.Name
+		c.LastTransitionTime = lastTransition(in, gateways, c)
 		out = append(out, c)
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.MemberConnection) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	return out
+}
+
+// lastTransition is when a connection came to its status: as was reported before if it has not changed, else as those
+// gateways say whose word counts, and where none does, now. One tunnel that is connected is enough, so that the first
+// counts; anything else takes all of them, so that the last does.
+func lastTransition(in Input, gateways []v1alpha1.Gateway, c v1alpha1.MemberConnection) *metav1.Time {
+	for _, last := range in.Peering.Status.Connections {
+		if last.Cluster == c.Cluster && last.Status == c.Status && last.LastTransitionTime != nil {
+			return last.LastTransitionTime
+		}
+	}
+	now := metav1.NewTime(in.Now.Truncate(time.Second))
+	var found *metav1.Time
+	for _, g := range reach.Reporting(gateways, in.Now) {
+		for _, t := range g.Status.Connections {
+			at := t.LastTransitionTime
+			if t.Cluster != c.Cluster || t.Status != c.Status || at == nil {
+				continue
+			}
+			if found == nil || at.Before(found) == (c.Status == v1alpha1.ConnectionConnected) {
+				found = at
+			}
+		}
+	}
+	if found == nil || now.Before(found) {
+		return &now
+	}
+	return found
 }
 
 // unheard says why no gateway's word counts, as the reason of unknown connections; "" if one's does.

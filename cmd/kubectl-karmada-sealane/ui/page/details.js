@@ -29,7 +29,8 @@ function edgeDetails(e, choose) {
     const part = t.carries ? ", carries" : t.gateway ? ", in reserve" : "";
     const about = (text) => (t.rounded && text ? "about " : "") + text;
     parts.push(make("h3", {}, title), facts([
-      ["state", t.status + part], ["round trip", about(milliseconds(t.rtt))], ["loss", about(percent(t.loss))],
+      ["state", t.status + part], ["since", t.since ? new Date(t.since).toLocaleString() : ""],
+      ["round trip", about(milliseconds(t.rtt))], ["loss", about(percent(t.loss))],
       ["traffic", t.sent ? t.received + " received, " + t.sent + " sent" : ""], ["address", (t.address || "") + (t.nat ? " (NAT)" : "")],
       ["largest packet", t.mtu ? t.mtu + " bytes" : ""], ["says", t.message]]));
   }
