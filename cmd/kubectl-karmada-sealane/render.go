@@ -61,6 +61,9 @@ func (in *install) renderObjects() error {
 
 // rendered are the objects of an API server, in the order to apply them.
 func (in *install) rendered() ([]*unstructured.Unstructured, error) {
+	if err := in.checkRender(); err != nil {
+		return nil, err
+	}
 	switch in.render {
 	case renderHost:
 		return in.controller.renderedOnHost()
@@ -85,6 +88,24 @@ func (in *install) rendered() ([]*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	return slices.Concat(own, templates, identity), nil
+}
+
+// checkRender refuses flags of which nothing would be rendered: what they say goes into the ClusterSet, which is not.
+func (in *install) checkRender() error {
+	for _, flag := range []struct {
+		name, field string
+		given       bool
+	}{
+		{"--globalnet", "spec.globalnet.mode", in.globalnet != ""},
+		{"--clusters", "spec.clusterAffinity", len(in.clusters) > 0},
+		{"--clusterset", "metadata.name", in.clusterSet != defaultClusterSet},
+	} {
+		if flag.given {
+			return &finding{expected: "nothing about the ClusterSet with --render, which leaves that to you", found: flag.name,
+				remedy: "leave it out, and say it in your ClusterSet by " + flag.field}
+		}
+	}
+	return nil
 }
 
 // writeBase writes the objects as a base for kustomize.

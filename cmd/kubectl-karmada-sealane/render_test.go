@@ -90,15 +90,27 @@ func (k *karmada) available(t *testing.T) {
 	}()
 }
 
-// TestRenderRefusesAnotherAPIServer: a word that names none is no reason to print anything.
-func TestRenderRefusesAnotherAPIServer(t *testing.T) {
-	var out bytes.Buffer
-	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out}
-	if code := run([]string{"kubectl-karmada-sealane", "install", "--render=member"}, streams); code == 0 {
-		t.Error("exit code 0")
-	}
-	if !bytes.Contains(out.Bytes(), []byte("--render=karmada or --render=host")) {
-		t.Errorf("printed %s", out.String())
+// TestRenderRefusesWhatItWouldIgnore: a word that names no API server, and what goes into the ClusterSet, which is not
+// rendered, are no reason to print anything.
+func TestRenderRefusesWhatItWouldIgnore(t *testing.T) {
+	for _, c := range []struct{ args, says string }{
+		{"--render=member", "--render=karmada or --render=host"},
+		{"--render --globalnet=Auto", "found: --globalnet to do: leave it out, and say it in your ClusterSet by " +
+			"spec.globalnet.mode"},
+		{"--render=host --globalnet=On", "spec.globalnet.mode"},
+		{"--render --globalnet=Of", "spec.globalnet.mode"},
+		{"--render -C c1,c2", "spec.clusterAffinity"},
+		{"--render --clusterset=blue --output-dir=" + filepath.Join(t.TempDir(), "base"), "metadata.name"},
+	} {
+		var out, failed bytes.Buffer
+		streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &failed}
+		args := append([]string{"kubectl-karmada-sealane", "install"}, strings.Fields(c.args)...)
+		if code := run(args, streams); code == 0 || out.Len() > 0 {
+			t.Errorf("%s: exit code %d, printed %d bytes", c.args, code, out.Len())
+		}
+		if !strings.Contains(strings.Join(strings.Fields(failed.String()), " "), c.says) {
+			t.Errorf("%s: says %s, want %q", c.args, failed.String(), c.says)
+		}
 	}
 }
 
