@@ -418,6 +418,15 @@ func TestPutBackIsNotFought(t *testing.T) {
 		t.Errorf("left alone for longer than the window: since %s", since)
 	}
 
+	// A write that fails is tried again: it was still put back, and once.
+	p = newPutBack()
+	p.note(cm, byHand)
+	for i := range 2 * maxPutBack {
+		if since := p.found(cm, byHand, now); !since.IsZero() || !p.undone(cm, byHand) {
+			t.Fatalf("try %d: undone %v, left alone since %s", i, p.undone(cm, byHand), since)
+		}
+	}
+
 	// An object that was made anew, and what Sealane itself wants otherwise, were put back by nobody.
 	p = newPutBack()
 	for i := range 2 * maxPutBack {

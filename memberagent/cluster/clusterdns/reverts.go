@@ -26,6 +26,9 @@ type putBack struct {
 	// wrote is the last write by the object's name: its UID and what was forwarded.
 	wrote map[string]written
 	times map[string][]time.Time
+	// counted are the names of objects whose last write was found to be undone before: one that is tried again, as after a
+	// conflict, was put back once.
+	counted map[string]bool
 }
 
 type written struct {
@@ -34,7 +37,7 @@ type written struct {
 }
 
 func newPutBack() *putBack {
-	return &putBack{wrote: map[string]written{}, times: map[string][]time.Time{}}
+	return &putBack{wrote: map[string]written{}, times: map[string][]time.Time{}, counted: map[string]bool{}}
 }
 
 func nameOf(o client.Object) string {
@@ -51,9 +54,9 @@ func (p *putBack) undone(o client.Object, forward string) bool {
 func (p *putBack) found(o client.Object, forward string, now time.Time) time.Time {
 	name := nameOf(o)
 	recent := slices.DeleteFunc(p.times[name], func(t time.Time) bool { return now.Sub(t) > putBackWindow })
-	if p.undone(o, forward) {
+	if p.undone(o, forward) && !p.counted[name] {
 		recent = append(recent, now)
-		delete(p.wrote, name)
+		p.counted[name] = true
 	}
 	p.times[name] = recent
 	if len(recent) < maxPutBack {
@@ -62,9 +65,10 @@ func (p *putBack) found(o client.Object, forward string, now time.Time) time.Tim
 	return recent[0]
 }
 
-// written notes that an object was written.
+// note that an object was written.
 func (p *putBack) note(o client.Object, forward string) {
 	p.wrote[nameOf(o)] = written{o.GetUID(), forward}
+	delete(p.counted, nameOf(o))
 }
 
 // owners are the annotations and labels by which tools mark what they keep, and the tools.
