@@ -3,6 +3,7 @@
 package controllers_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +61,16 @@ func TestForeignAddressSpaceIsRefused(t *testing.T) {
 		t.Errorf("c3 is %s after the list got narrower", got)
 	}
 
+	// What is said of services, which is more than is written within seconds, does not hold that up.
+	const policies = 300
+	for i := range policies {
+		f.steer(fmt.Sprintf("nothing-%d", i), v1alpha1.ServicePolicySpec{})
+	}
+	flood := func() (told int) {
+		var events corev1.EventList
+		f.must(f.client.List(t.Context(), &events, client.InNamespace("sample")))
+		return len(events.Items)
+	}
 	moved := facts(2)
 	moved.Networks.PodCIDRs = append(moved.Networks.PodCIDRs, "10.32.0.0/16")
 	f.report("c2", moved)
@@ -71,4 +82,9 @@ func TestForeignAddressSpaceIsRefused(t *testing.T) {
 				strings.Contains(e.Message, "10.32.0.0/16")
 		})
 	})
+	if told := flood(); told == 0 || told >= policies {
+		t.Errorf("the event came after %d of %d of services: this shows nothing", told, policies)
+	} else {
+		t.Logf("after %d of %d events of services", told, policies)
+	}
 }

@@ -114,19 +114,25 @@ func stripCluster(obj any) (any, error) {
 func Setup(mgr ctrl.Manager, registry prometheus.Registerer) error {
 	m := metrics.New(registry)
 	works := propagation.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
-	events, err := transitions.Recorder(mgr, "sealane-controller")
+	const component = "sealane-controller"
+	ofClusters, err := transitions.Recorder(mgr, component)
+	if err != nil {
+		return err
+	}
+	// At a pace of their own: there are many, which tenants can have changed at will, and those of clusters do not wait.
+	ofServices, err := transitions.Recorder(mgr, component)
 	if err != nil {
 		return err
 	}
 	said, problems := new(verdicts.Reader), services.NewProblemIndex()
-	conditions := conditions.Writer{Client: mgr.GetClient(), Events: events, Now: time.Now}
+	conditions := conditions.Writer{Client: mgr.GetClient(), Events: ofServices, Now: time.Now}
 	templates, err := installation.Templates(sealane.Artifacts, installation.Images{})
 	if err != nil {
 		return err
 	}
 	for name, c := range map[string]interface{ SetupWithManager(ctrl.Manager) error }{
-		"membership": &membership.Reconciler{Client: mgr.GetClient(), Events: events, Templates: templates},
-		"fabric": &fabric.Reconciler{Client: mgr.GetClient(), Works: works, Events: events, Metrics: m, Others: problems,
+		"membership": &membership.Reconciler{Client: mgr.GetClient(), Events: ofClusters, Templates: templates},
+		"fabric": &fabric.Reconciler{Client: mgr.GetClient(), Works: works, Events: ofClusters, Metrics: m, Others: problems,
 			Changed: problems.Changed, Now: time.Now},
 		"exports":  &exports.Reconciler{Client: mgr.GetClient(), Verdicts: said, Conditions: conditions},
 		"policies": &policies.Reconciler{Client: mgr.GetClient(), Verdicts: said, Conditions: conditions},

@@ -224,11 +224,16 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 	counters, limited := newMetrics(), served == mcscrds.V1Alpha1
 	cached := m.GetClient()
 	found := discovery.New(cached, live)
-	events, err := transitions.Recorder(m, component)
+	ofCluster, err := transitions.Recorder(m, component)
 	if err != nil {
 		return func() {}, err
 	}
-	dns := &clusterdns.Reconciler{Client: cached, Live: live, Events: events, Now: time.Now, Wiring: clusterdns.Wiring{
+	// At a pace of their own: there are many, which tenants can have changed at will, and those of gateways do not wait.
+	ofServices, err := transitions.Recorder(m, component)
+	if err != nil {
+		return func() {}, err
+	}
+	dns := &clusterdns.Reconciler{Client: cached, Live: live, Events: ofCluster, Now: time.Now, Wiring: clusterdns.Wiring{
 		ConfigMap: o.Corefile, Service: o.DNS, ClusterDomain: o.ClusterDomain, Nameserver: o.Nameserver,
 	}}
 	routed, underlay := nodenetworks.NewState(), hijack.NewState()
@@ -242,15 +247,15 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 		}, NodeAgents: func(ctx context.Context) (map[string]gateways.NodeAgent, error) {
 			return mailbox.Agents(ctx, cached)
 		}, Now: time.Now},
-		&gateways.Silence{Client: cached, Live: live, Events: events, Now: time.Now},
-		&exports.Reconciler{Client: cached, Events: events, WithoutGeneration: limited},
+		&gateways.Silence{Client: cached, Live: live, Events: ofCluster, Now: time.Now},
+		&exports.Reconciler{Client: cached, Events: ofServices, WithoutGeneration: limited},
 		&globalips.Reconciler{Client: cached, Live: live, Now: time.Now},
 		&globalegress.Reconciler{Client: cached, Live: live, Now: time.Now},
 		&nodenetworks.Reconciler{Client: cached, Ranges: found.OnNodes, State: routed, Now: time.Now},
 		&hijack.Reconciler{Client: cached, Live: live, Find: found.Find, State: underlay},
 		reach,
 		&imports.Reconciler{Client: cached, Families: found.Families, Reachability: reach, Limited: limited,
-			Refusals: refusals, Events: events, Written: counters.changed},
+			Refusals: refusals, Events: ofServices, Written: counters.changed},
 		dns,
 		&mailbox.Bundles{Client: cached, Refusals: refusals, Limited: limited, Written: counters.reported("Bundle")},
 		&mailbox.Peering{Client: cached, Live: live, Discovery: found, DNS: dns.State(), Routed: routed, Underlay: underlay,
