@@ -193,15 +193,27 @@ func (w *WireGuard) SetPeer(p plan.TunnelPeer, isNew bool) error {
 	return w.client.ConfigureDevice(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{cfg}})
 }
 
-// Redial dials a peer that is there at another endpoint.
+// Redial dials a peer that is there at an endpoint. WireGuard sends one initiation every 5 s (REKEY_TIMEOUT), and sends
+// none because of another endpoint: a peer that was never heard, so that nothing of it is lost, is removed and added,
+// which begins with one.
 func (w *WireGuard) Redial(link string, id plan.PeerID, endpoint netip.AddrPort) error {
 	key, err := keyOf(id)
 	if err != nil {
 		return err
 	}
-	return w.client.ConfigureDevice(link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{
-		PublicKey: key, UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(endpoint),
-	}}})
+	d, err := w.client.Device(link)
+	if err != nil {
+		return fmt.Errorf("read wireguard device %s: %w", link, err)
+	}
+	set := wgtypes.PeerConfig{PublicKey: key, UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(endpoint)}
+	peers := []wgtypes.PeerConfig{set}
+	i := slices.IndexFunc(d.Peers, func(p wgtypes.Peer) bool { return p.PublicKey == key })
+	if i >= 0 && d.Peers[i].LastHandshakeTime.IsZero() && d.Peers[i].ReceiveBytes == 0 {
+		set.UpdateOnly, set.AllowedIPs = false, d.Peers[i].AllowedIPs
+		set.PersistentKeepaliveInterval = &d.Peers[i].PersistentKeepaliveInterval
+		peers = []wgtypes.PeerConfig{{PublicKey: key, UpdateOnly: true, Remove: true}, set}
+	}
+	return w.client.ConfigureDevice(link, wgtypes.Config{Peers: peers})
 }
 
 // RemovePeer removes a peer; one that is gone, or whose device is, is no error.

@@ -39,7 +39,8 @@ type Driver interface {
 	RemovePeer(link string, id plan.PeerID) error
 	// Peers returns the state of every peer of a cable.
 	Peers(link string) ([]PeerState, error)
-	// Redial dials a peer that is there at another endpoint.
+	// Redial dials a peer that is there at an endpoint. One that was never heard is dialled at once, also where it was
+	// before.
 	Redial(link string, id plan.PeerID, endpoint netip.AddrPort) error
 	// Implementation says where packets are encrypted.
 	Implementation() v1alpha1.CableImplementation

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -442,6 +443,22 @@ func TestPeerKeepsItsEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(second)
+	// It was never heard: with its endpoint it was made anew, and is as it was.
+	peer.AllowedIPs = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16"), netip.MustParsePrefix("fd09::/48")}
+	if err := c.SetPeer(peer, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Redial("sl-c0", peer.ID, first); err != nil {
+		t.Fatal(err)
+	}
+	have, err := c.Observe("sl-c0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := plan.Peer{ID: peer.ID, Endpoint: first, AllowedIPs: peer.AllowedIPs, KeepaliveSeconds: 5}
+	if len(have.Peers) != 1 || !reflect.DeepEqual(have.Peers[0], want) {
+		t.Errorf("expected %+v, found %+v", want, have.Peers)
+	}
 	if err := c.RemovePeer("sl-c0", peer.ID); err != nil {
 		t.Fatal(err)
 	}

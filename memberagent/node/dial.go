@@ -15,44 +15,62 @@ import (
 	"github.com/sealane-io/sealane/dataplane/plan"
 )
 
-// dialPatience is how long a candidate address is given before the next is tried: less than the 5 s
-// between two attempts at a handshake (WireGuard, REKEY_TIMEOUT), so that each attempt has its own.
-const dialPatience = 4 * time.Second
+// dialPatience is how long a candidate address of a peer that was heard before is given until the next is tried: less
+// than the 5 s between two attempts at a handshake (WireGuard, REKEY_TIMEOUT), so that each attempt has its own.
+// A peer that was never heard is dialled anew, which begins with an attempt, so that firstPatience will do: what comes
+// back needs a round trip. One that cannot be reached so for dialHaste is given more time.
+const (
+	dialPatience  = 4 * time.Second
+	firstPatience = 500 * time.Millisecond // peers are looked at every second
+	dialHaste     = 30 * time.Second
+)
 
 // dialler chooses which candidate address a peer is dialled at. The handshake proves an address right;
 // one that does not, or whose tunnel died, makes place for the next.
 type dialler struct {
-	since map[cablePeer]time.Time // since when a peer has been without a tunnel, at its present address
+	peers map[cablePeer]lostPeer
 }
 
-// next returns the address to dial now, if it is another than the one in use.
-func (d *dialler) next(id cablePeer, works bool, inUse netip.AddrPort, candidates []netip.AddrPort,
+// lostPeer is a peer without a tunnel.
+type lostPeer struct {
+	lost  time.Time // when it was first seen to be without one
+	since time.Time // when its present address was dialled
+}
+
+// next returns the address to dial now. Of a peer that was heard before it is another than the one in use; one that was
+// not may be dialled at the same address again.
+func (d *dialler) next(id cablePeer, works, heard bool, inUse netip.AddrPort, candidates []netip.AddrPort,
 	now time.Time) (netip.AddrPort, bool) {
-	if d.since == nil {
-		d.since = map[cablePeer]time.Time{}
+	if d.peers == nil {
+		d.peers = map[cablePeer]lostPeer{}
 	}
 	if works || len(candidates) == 0 {
-		delete(d.since, id)
+		delete(d.peers, id)
 		return netip.AddrPort{}, false
 	}
-	since, ok := d.since[id]
-	if !ok {
-		d.since[id] = now
+	peer, known := d.peers[id]
+	if !known {
+		peer = lostPeer{now, now}
+		d.peers[id] = peer
 	}
-	i := slices.Index(candidates, inUse)
-	if inUse.IsValid() && (!ok || now.Sub(since) < dialPatience) {
+	patience := dialPatience
+	if !heard && now.Sub(peer.lost) < dialHaste {
+		patience = firstPatience
+	}
+	if inUse.IsValid() && (!known || now.Sub(peer.since) < patience) {
 		return netip.AddrPort{}, false
 	}
-	d.since[id] = now
-	next := candidates[(i+1)%len(candidates)]
-	return next, next != inUse
+	peer.since = now
+	d.peers[id] = peer
+	next := candidates[(slices.Index(candidates, inUse)+1)%len(candidates)]
+	return next, next != inUse || !heard
 }
 
 // forget peers that are no more.
 func (d *dialler) forget(present func(at cablePeer) bool) {
-	for id := range d.since {
+	for id := range d.peers {
 		if !present(id) {
-			delete(d.since, id)
+			delete(d.peers, id)
 		}
 	}
 }

@@ -122,7 +122,9 @@ func (a *Agent) measureNode(ctx context.Context, p plan.Peer, s kernel.PeerState
 		log.V(1).Info("trying a node that has not answered", "address", s.Endpoint.String())
 	}
 	works := a.prober.answers(address)
-	if next, other := a.meshDialler.next(cablePeer{plan.MeshLink, s.ID}, works, s.Endpoint, p.Candidates, now); other {
+	// Nodes are many, and their attempts are rationed: none is dialled in haste.
+	if next, other := a.meshDialler.next(cablePeer{plan.MeshLink, s.ID}, works, true, s.Endpoint, p.Candidates,
+		now); other {
 		log.V(1).Info("dialling another address", "address", next.String(), "before", s.Endpoint.String())
 		a.redial(log, s, next)
 	}

@@ -43,7 +43,9 @@ type machine struct {
 // gw3 c2 has a second, with gw4 c1, with gw5 c1 a third, and with worker2 c2 has a worker.
 type network struct {
 	// underlay is the network namespace with the bridge between the machines, whose links are named as they are.
-	underlay                                  *exec.Cmd
+	underlay *exec.Cmd
+	// subnet of the machines' IPv4 addresses, where it is not the usual one: their first three bytes.
+	subnet                                    string
 	gw1, worker1, gw2, gw3, gw4, gw5, worker2 *machine
 	// mesh are the machines that are published to the nodes of the other cluster.
 	mesh []*machine
@@ -108,7 +110,8 @@ func (n *network) all() []*machine {
 func (n *network) newMachine(t *testing.T, name, cluster string, number int, pods, pods6 string) *machine {
 	t.Helper()
 	m := &machine{directory: directory(filepath.Join(t.TempDir(), name)), name: name, cluster: cluster,
-		ip: fmt.Sprintf("172.31.1.%d", number), ip6: fmt.Sprintf("fd31::%d", number), pods: pods, pods6: pods6}
+		ip:  fmt.Sprintf("%s.%d", cmp.Or(n.subnet, "172.31.1"), number),
+		ip6: fmt.Sprintf("fd31::%d", number), pods: pods, pods6: pods6}
 	if err := os.Mkdir(string(m.directory), 0o700); err != nil {
 		t.Fatal(err)
 	}

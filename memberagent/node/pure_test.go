@@ -41,7 +41,7 @@ func TestWhoAnswersIsNotDialledElsewhere(t *testing.T) {
 	r := remote{cluster: "c2", gateway: topology.Gateway{Node: "gw2", PublicKey: topology.Key{1}}, link: "sl-c0",
 		probe: netip.MustParseAddr("fd51::1"), candidates: []netip.AddrPort{
 			netip.MustParseAddrPort("192.0.2.1:4500"), netip.MustParseAddrPort("192.0.2.2:4500")}}
-	state := kernel.PeerState{Link: r.link, ID: r.id(), Endpoint: r.candidates[0]}
+	state := kernel.PeerState{Link: r.link, ID: r.id(), Endpoint: r.candidates[0], ReceivedBytes: 1}
 	for _, c := range []struct {
 		name      string
 		series    series
@@ -74,34 +74,52 @@ func TestDialler(t *testing.T) {
 	candidates := []netip.AddrPort{a, b}
 	now := time.Unix(1000, 0)
 	var d dialler
-	step := func(works bool, inUse netip.AddrPort, after time.Duration) netip.AddrPort {
+	step := func(works, heard bool, inUse netip.AddrPort, after time.Duration) netip.AddrPort {
 		now = now.Add(after)
-		next, _ := d.next(cablePeer{"sl-c0", "peer"}, works, inUse, candidates, now)
+		next, ok := d.next(cablePeer{"sl-c0", "peer"}, works, heard, inUse, candidates, now)
+		if !ok {
+			return netip.AddrPort{}
+		}
 		return next
 	}
+	const works, heard = true, true
 	for i, c := range []struct {
-		works bool
-		inUse netip.AddrPort
-		after time.Duration
-		want  netip.AddrPort
+		works, heard bool
+		inUse        netip.AddrPort
+		after        time.Duration
+		want         netip.AddrPort
 	}{
-		{false, a, 0, netip.AddrPort{}},             // new: has its time
-		{false, a, time.Second, netip.AddrPort{}},   // still
-		{false, a, dialPatience, b},                 // the next
-		{false, b, time.Second, netip.AddrPort{}},   // has its time too
-		{false, b, dialPatience, a},                 // round
-		{true, a, time.Second, netip.AddrPort{}},    // works
-		{true, roamed, time.Hour, netip.AddrPort{}}, // where it roamed to is right
-		{false, roamed, 0, netip.AddrPort{}},        // gets its time
-		{false, roamed, dialPatience, a},            // and then the first
-		{false, netip.AddrPort{}, 0, a},             // no address at all: at once
+		{!works, heard, a, 0, netip.AddrPort{}},             // new: has its time
+		{!works, heard, a, time.Second, netip.AddrPort{}},   // still
+		{!works, heard, a, dialPatience, b},                 // the next
+		{!works, heard, b, time.Second, netip.AddrPort{}},   // has its time too
+		{!works, heard, b, dialPatience, a},                 // round
+		{works, heard, a, time.Second, netip.AddrPort{}},    // works
+		{works, heard, roamed, time.Hour, netip.AddrPort{}}, // where it roamed to is right
+		{!works, heard, roamed, 0, netip.AddrPort{}},        // gets its time
+		{!works, heard, roamed, dialPatience, a},            // and then the first
+		{!works, heard, netip.AddrPort{}, 0, a},             // no address at all: at once
+		{works, heard, a, time.Second, netip.AddrPort{}},
+		{!works, !heard, a, 0, netip.AddrPort{}},           // new, and never heard: has its time
+		{!works, !heard, a, firstPatience, b},              // which is short
+		{!works, !heard, b, firstPatience, a},              //
+		{!works, !heard, a, dialHaste, b},                  // for a while
+		{!works, !heard, b, time.Second, netip.AddrPort{}}, // and then no more
+		{!works, !heard, b, dialPatience, a},
 	} {
-		if got := step(c.works, c.inUse, c.after); got != c.want {
+		if got := step(c.works, c.heard, c.inUse, c.after); got != c.want {
 			t.Errorf("step %d: dial %v, want %v", i, got, c.want)
 		}
 	}
+	candidates = []netip.AddrPort{b}
+	if got := step(!works, heard, b, time.Hour); got.IsValid() {
+		t.Errorf("heard before, at its only address: it is dialled there again, which does nothing")
+	}
+	if got := step(!works, !heard, b, time.Hour); got != b {
+		t.Errorf("never heard, at its only address: expected another attempt there, found %v", got)
+	}
 	d.forget(func(cablePeer) bool { return false })
-	if len(d.since) != 0 {
+	if len(d.peers) != 0 {
 		t.Error("a peer that is gone is remembered")
 	}
 }

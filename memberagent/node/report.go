@@ -160,12 +160,17 @@ func (a *Agent) dial(ctx context.Context, r remote, state kernel.PeerState, conn
 		return
 	}
 	works := connected || a.prober.answers(r.probe)
-	address, other := a.dialler.next(cablePeer{r.link, r.id()}, works, state.Endpoint, r.candidates, now)
-	if !other {
+	heard := !state.LastHandshake.IsZero() || state.ReceivedBytes > 0
+	address, ok := a.dialler.next(cablePeer{r.link, r.id()}, works, heard, state.Endpoint, r.candidates, now)
+	if !ok {
 		return
 	}
 	log := logr.FromContextOrDiscard(ctx).WithValues("remoteCluster", r.cluster, "gateway", r.gateway.Node)
-	log.Info("dialling another address", "address", address.String(), "before", state.Endpoint.String())
+	if heard {
+		log.Info("dialling another address", "address", address.String(), "before", state.Endpoint.String())
+	} else {
+		log.V(1).Info("dialling a gateway that has not been heard yet", "address", address.String())
+	}
 	a.redial(log, state, address)
 }
 

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/memberagent/node"
+)
+
+// Addresses of the internet in these tests, and of the gateways behind NAT, of which each site has the same.
+const (
+	internet                     = "203.0.113"
+	routerOfC1, routerOfC2       = internet + ".1", internet + ".2"
+	publicHost                   = internet + ".9"
+	insideRouter, insideGateway  = "172.31.1.254", "172.31.1.10"
+	secondInside                 = "172.31.1.11"
+	nobody, nobodyElse           = internet + ".77", "172.31.1.77"
+	routerOfC3, publicHostNumber = internet + ".3", 9
+)
+
+// newInternet is an underlay of routers and of gateways with public addresses.
+func newInternet(t *testing.T) *network {
+	t.Helper()
+	n := withoutMachines(t)
+	n.subnet = internet
+	return n
+}
+
+// site is the network behind a new router of the internet, which translates the addresses of what is inside to its own
+// and, as routers of homes and clouds do, drops what it does not expect. Its name is that of a cluster.
+func (n *network) site(t *testing.T, name string, number int) *network {
+	t.Helper()
+	s := withoutMachines(t)
+	n.run(t, fmt.Sprintf("ip link add %s type veth peer name out netns %d; ip link set %[1]s master under up", name,
+		s.underlay.Process.Pid))
+	s.run(t, fmt.Sprintf(`ip addr add %s.%d/24 dev out; ip link set out up; ip addr add %s/24 dev under
+		echo 1 > /proc/sys/net/ipv4/ip_forward
+		nft -f - <<EOF
+table ip router {
+	chain pre { type nat hook prerouting priority dstnat; }
+	chain post { type nat hook postrouting priority srcnat; oifname out masquerade; }
+	chain forward {
+		type filter hook forward priority filter; policy drop
+		iifname under accept
+		ct state established,related accept
+		ct status dnat accept
+	}
+	chain input { type filter hook input priority filter; iifname out ct state new drop; }
+}
+EOF`, internet, number, insideRouter))
+	return s
+}
+
+// forward gives the gateway inside the port of its cables, also to those who are inside themselves.
+func (n *network) forward(t *testing.T, address string) {
+	t.Helper()
+	n.run(t, fmt.Sprintf(`nft add rule ip router pre ip daddr %s.0/24 udp dport 4500 dnat to %s
+		nft add rule ip router post oifname under ct status dnat masquerade`, internet, address))
+}
+
+// inside is a gateway of a cluster behind the router.
+func (n *network) inside(t *testing.T, cluster string, number int) *machine {
+	t.Helper()
+	m := n.gateway(t, cluster, number)
+	m.run(t, "ip route add default via "+insideRouter)
+	return m
+}
+
+// gateway of a cluster, c1 to c9.
+func (n *network) gateway(t *testing.T, cluster string, number int) *machine {
+	t.Helper()
+	i, err := strconv.Atoi(strings.TrimPrefix(cluster, "c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := n.newMachine(t, "gw"+cluster, cluster, number, fmt.Sprintf("10.%d.0", 7+i), fmt.Sprintf("fd0%d:0:0:0", 7+i))
+	m.start(t)
+	return m
+}
+
+// at are candidate addresses: private ones, and those of the internet.
+func at(addresses ...string) []v1alpha1.EndpointAddress {
+	var out []v1alpha1.EndpointAddress
+	for _, a := range addresses {
+		kind := v1alpha1.AddressPrivate
+		if strings.HasPrefix(a, internet) {
+			kind = v1alpha1.AddressPublic
+		}
+		out = append(out, v1alpha1.EndpointAddress{Type: kind, IP: a})
+	}
+	return out
+}
+
+// published is a gateway, and where others are told that it is.
+type published struct {
+	*machine
+	at []v1alpha1.EndpointAddress
+}
+
+// meet tells each of some gateways, one of each cluster, of the others.
+func meet(t *testing.T, all ...published) {
+	t.Helper()
+	networks := func(p published) v1alpha1.Networks {
+		return v1alpha1.Networks{PodCIDRs: []string{p.pods + ".0/24"}}
+	}
+	endpoint := func(p published) v1alpha1.Endpoint {
+		key, _, err := cable.LoadKey(string(p.directory))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v1alpha1.Endpoint{Gateway: p.name, PublicKey: key.PublicKey().String(), MTU: 1420, Addresses: p.at}
+	}
+	for _, p := range all {
+		self := endpoint(p)
+		o := node.Objects{
+			Peering: &v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName},
+				Spec: v1alpha1.PeeringSpec{
+					Phase: v1alpha1.MemberActive, ClusterSet: "default", ClusterID: p.cluster, Networks: networks(p),
+					Cable:       v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
+					HealthCheck: v1alpha1.HealthCheckSpec{IntervalMilliseconds: 100, FailureThreshold: 3},
+				}},
+			Gateways: []v1alpha1.Gateway{{ObjectMeta: metav1.ObjectMeta{Name: p.name},
+				Status: v1alpha1.GatewayStatus{Endpoint: &self}}},
+		}
+		o.Nodes = append(o.Nodes, p.node())
+		for _, other := range all {
+			if other.cluster != p.cluster {
+				o.Peering.Spec.RemoteClusters = append(o.Peering.Spec.RemoteClusters, v1alpha1.RemoteCluster{
+					Name: other.cluster, Networks: networks(other), Endpoints: []v1alpha1.Endpoint{endpoint(other)}})
+			}
+		}
+		if err := p.write("cluster.json", o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range all {
+		_ = p.agent.Process.Signal(syscall.SIGHUP)
+	}
+}
+
+// connection is what a gateway says of its tunnel to that of a cluster.
+func (m *machine) connection(cluster string) v1alpha1.Connection {
+	var s v1alpha1.GatewayStatus
+	if m.read("status.json", &s) == nil {
+		for _, c := range s.Connections {
+			if c.Cluster == cluster {
+				return c
+			}
+		}
+	}
+	return v1alpha1.Connection{}
+}
+
+// joined says whether two gateways are connected, and each other's pods are reached.
+func joined(a, b *machine) bool {
+	return a.connection(b.cluster).Status == v1alpha1.ConnectionConnected &&
+		b.connection(a.cluster).Status == v1alpha1.ConnectionConnected &&
+		a.pings(b.pods+".10", "") && b.pings(a.pods+".10", "")
+}
+
+// TestNAT: which gateways behind routers that translate addresses connect, and how soon; and which do not.
+func TestNAT(t *testing.T) {
+	t.Parallel()
+	const never, whileWaiting = 0, 8 * time.Second
+	for _, c := range []struct {
+		name string
+		// within is how long it may take to connect; never.
+		within time.Duration
+		// setUp starts two gateways.
+		setUp func(t *testing.T, n *network) (a, b published)
+	}{
+		{"one is public, and is told a private address", 5 * time.Second,
+			func(t *testing.T, n *network) (a, b published) {
+				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway)},
+					published{n.gateway(t, "c2", publicHostNumber), at(publicHost)}
+			}},
+		{"the third address is right", 5 * time.Second,
+			func(t *testing.T, n *network) (a, b published) {
+				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway)},
+					published{n.gateway(t, "c2", publicHostNumber), at(nobody, nobodyElse, publicHost)}
+			}},
+		{"both behind NAT with the same private address, one forwards its port", 5 * time.Second,
+			func(t *testing.T, n *network) (a, b published) {
+				far := n.site(t, "c2", 2)
+				far.forward(t, insideGateway)
+				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway)},
+					published{far.inside(t, "c2", 10), at(insideGateway, routerOfC2)}
+			}},
+		{"both behind one router", 5 * time.Second,
+			func(t *testing.T, n *network) (a, b published) {
+				s := n.site(t, "c1", 1)
+				return published{s.inside(t, "c1", 10), at(insideGateway)}, published{s.inside(t, "c2", 11), at(secondInside)}
+			}},
+		{"hairpin with a forwarded port", 5 * time.Second,
+			func(t *testing.T, n *network) (a, b published) {
+				s := n.site(t, "c1", 1)
+				s.forward(t, insideGateway)
+				return published{s.inside(t, "c1", 10), at(routerOfC1)}, published{s.inside(t, "c2", 11), at(routerOfC1)}
+			}},
+		{"hairpin without", never,
+			func(t *testing.T, n *network) (a, b published) {
+				s := n.site(t, "c1", 1)
+				return published{s.inside(t, "c1", 10), at(routerOfC1)}, published{s.inside(t, "c2", 11), at(routerOfC1)}
+			}},
+		{"both behind NAT that keeps ports and drops what it does not expect", 10 * time.Second,
+			func(t *testing.T, n *network) (a, b published) {
+				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway, routerOfC1)},
+					published{n.site(t, "c2", 2).inside(t, "c2", 10), at(insideGateway, routerOfC2)}
+			}},
+		{"both behind NAT that takes what it does not expect for its own", never,
+			func(t *testing.T, n *network) (a, b published) {
+				near, far := n.site(t, "c1", 1), n.site(t, "c2", 2)
+				for _, s := range []*network{near, far} {
+					s.run(t, "nft flush chain ip router input")
+				}
+				return published{near.inside(t, "c1", 10), at(insideGateway, routerOfC1)},
+					published{far.inside(t, "c2", 10), at(insideGateway, routerOfC2)}
+			}},
+		{"both behind NAT, one takes other ports", never,
+			func(t *testing.T, n *network) (a, b published) {
+				far := n.site(t, "c2", 2)
+				far.run(t, `nft flush chain ip router post; nft add rule ip router post oifname out masquerade fully-random`)
+				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway, routerOfC1)},
+					published{far.inside(t, "c2", 10), at(insideGateway, routerOfC2)}
+			}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a, b := c.setUp(t, newInternet(t))
+			meet(t, a, b)
+			if c.within != never {
+				took := eventually(t, c.within, "connected", func() bool { return joined(a.machine, b.machine) })
+				t.Logf("connected after %s, %s at %s, %s at %s", took.Round(10*time.Millisecond), b.name,
+					a.connection("c2").Address, a.name, b.connection("c1").Address)
+				return
+			}
+			for begin := time.Now(); time.Since(begin) < whileWaiting; time.Sleep(500 * time.Millisecond) {
+				if x, y := a.connection("c2").Status, b.connection("c1").Status; x == v1alpha1.ConnectionConnected ||
+					y == v1alpha1.ConnectionConnected {
+					t.Fatalf("expected never to connect, found %s and %s", x, y)
+				}
+			}
+			for _, m := range []*machine{a.machine, b.machine} {
+				others := slices.DeleteFunc([]string{"c1", "c2"}, func(s string) bool { return s == m.cluster })
+				if r := m.connection(others[0]).Reason; r != v1alpha1.ReasonNoHandshake {
+					t.Errorf("%s: expected reason %s, found %q", m.name, v1alpha1.ReasonNoHandshake, r)
+				}
+			}
+		})
+	}
+}
