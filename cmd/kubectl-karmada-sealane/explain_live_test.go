@@ -36,15 +36,15 @@ func TestATraceIsNotTrusted(t *testing.T) {
 		t.Error("it does not listen")
 	}
 	for i := range 10 * trace.MaxLines {
-		write(fmt.Sprintf("{\"note\":\"\\u001b[31m %d\"}\n", i))
+		write(fmt.Sprintf("{\"missed\":{\"what\":\"rules\",\"why\":\"\\u001b[31m %d\"}}\n", i))
 	}
 	told := w.told()
 	if len(told.Lines) > 2*trace.MaxLines || w.rest.Len() > trace.MaxLine {
 		t.Errorf("%d lines are kept, and %d bytes", len(told.Lines), w.rest.Len())
 	}
 	for _, l := range told.Lines {
-		if strings.ContainsAny(l.Note, "\x1b") {
-			t.Fatalf("%q", l.Note)
+		if l.Missed != nil && strings.ContainsAny(l.Missed.Why, "\x1b") {
+			t.Fatalf("%q", l.Missed.Why)
 		}
 	}
 	began := time.Now()

@@ -4,6 +4,7 @@ package tracer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -267,25 +268,65 @@ var plain = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]{0,127}$`)
 var families = map[uint8]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6",
 	unix.NFPROTO_BRIDGE: "bridge", unix.NFPROTO_NETDEV: "netdev", unix.NFPROTO_ARP: "arp"}
 
-// ruleText is a rule as nft prints it, or its handle.
-func ruleText(ctx context.Context, r *report) string {
-	const patience = 2 * time.Second
+// chain of nftables.
+type chain struct {
+	family      uint8
+	table, name string
+}
+
+// rules of a chain as nft prints them, by their handles.
+type rules map[string]string
+
+const (
+	// maxChains are read, nftPatience in all, and maxListing bytes of each.
+	maxChains   = 8
+	nftPatience = 2 * time.Second
+	maxListing  = 4 << 20
+)
+
+// ruleText is a rule as nft prints it, or its handle. Each chain is read once.
+func (w *watch) ruleText(r *report) string {
 	handle := fmt.Sprintf("handle %d", r.handle)
+	c := chain{r.family, r.table, r.chain}
 	if !plain.MatchString(r.table) || !plain.MatchString(r.chain) || families[r.family] == "" {
 		return handle
 	}
+	if _, read := w.chains[c]; !read && len(w.chains) < maxChains && w.asked < nftPatience {
+		began := time.Now()
+		w.chains[c] = list(w.ctx, c, nftPatience-w.asked)
+		w.asked += time.Since(began)
+	}
+	return cmp.Or(w.chains[c][handle], handle)
+}
+
+// list the rules of a chain; none where that fails.
+func list(ctx context.Context, c chain, patience time.Duration) rules {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "nft", "-a", "list", "chain", families[r.family], r.table, r.chain)
+	cmd := exec.CommandContext(ctx, "nft", "-a", "list", "chain", families[c.family], c.table, c.name)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.Output()
-	if err != nil {
-		return handle
+	out := &listing{}
+	cmd.Stdout = out
+	if err := cmd.Run(); err != nil {
+		return nil
 	}
-	for line := range strings.Lines(string(out)) {
-		if rule, found := strings.CutSuffix(strings.TrimSpace(line), " # "+handle); found {
-			return rule
+	all := rules{}
+	for line := range strings.Lines(out.String()) {
+		const comment = " # handle "
+		line = strings.TrimSpace(line)
+		if at := strings.LastIndex(line, comment); at >= 0 {
+			all["handle "+line[at+len(comment):]] = line[:at]
 		}
 	}
-	return handle
+	return all
+}
+
+// listing is what a program prints, as far as it is bounded.
+type listing struct{ bytes.Buffer }
+
+func (l *listing) Write(b []byte) (int, error) {
+	if l.Len()+len(b) > maxListing {
+		return 0, fmt.Errorf("expected at most %d bytes, found more", maxListing)
+	}
+	return l.Buffer.Write(b)
 }

@@ -31,6 +31,9 @@ const (
 	maxPackets = 20_000
 	// maxIDs of packets in nftables are remembered for their headers.
 	maxIDs = 1000
+	// maxRoutes are looked up, for routePatience at most.
+	maxRoutes     = 64
+	routePatience = time.Second
 )
 
 // Tracer says what to watch.
@@ -78,20 +81,24 @@ func (t *Tracer) Run(ctx context.Context) error {
 	}
 	defer unix.Close(packets) //nolint:errcheck // it was only read
 	w := &watch{Tracer: t, ctx: ctx, said: map[string]bool{}, headers: map[uint32]trace.Packet{},
-		links: map[int]string{}, open: map[way]string{}}
-	rules, err := reports()
+		links: map[int]string{}, open: map[way]string{}, missed: map[trace.Lacking]bool{}, chains: map[chain]rules{}}
+	told, err := reports()
 	if err == nil {
-		defer unix.Close(rules) //nolint:errcheck // it was only read
+		defer unix.Close(told) //nolint:errcheck // it was only read
 		var table int
 		if table, err = mark(t.Protocol, t.Port); err == nil {
 			defer unix.Close(table) //nolint:errcheck // the table goes with it
 		}
 	}
 	if err != nil {
-		w.say("", trace.Line{Note: "rules of nftables that drop packets are not seen: " + err.Error()})
+		w.miss(trace.Rules, err.Error())
 	}
 	w.say("", trace.Line{Listening: true})
-	w.listen(packets, rules)
+	w.listen(packets, told)
+	// What came while the buffer of the socket was full.
+	if s, err := unix.GetsockoptTpacketStats(packets, unix.SOL_PACKET, unix.PACKET_STATISTICS); err != nil || s.Drops > 0 {
+		w.miss(trace.Packets, "more came at once than could be looked at")
+	}
 	w.routes()
 	w.say("", trace.Line{Ended: true})
 	return w.err
@@ -160,7 +167,22 @@ type watch struct {
 	headers map[uint32]trace.Packet
 	links   map[int]string
 	// open are packets that came in by a device and did not go out.
-	open map[way]string
+	open   map[way]string
+	missed map[trace.Lacking]bool
+	// chains that nft was asked for, and how long that took.
+	chains map[chain]rules
+	asked  time.Duration
+	// second and inSecond count the packets of a second.
+	second   time.Time
+	inSecond int
+}
+
+// miss says once that not all of something is told.
+func (w *watch) miss(what trace.Lacking, why string) {
+	if !w.missed[what] {
+		w.missed[what] = true
+		w.say("", trace.Line{Missed: &trace.Missed{What: what, Why: why}})
+	}
 }
 
 // say prints a line, unless one of the same key has been; "" is the key of none.
@@ -172,7 +194,7 @@ func (w *watch) say(key string, l trace.Line) {
 		switch {
 		case w.lines == trace.MaxLines:
 			w.lines++
-			w.say("", trace.Line{Note: "there is more than it tells: other programs use the same port"})
+			w.miss(trace.Packets, "there is more than it tells: other programs use the same port")
 			return
 		case w.lines > trace.MaxLines:
 			return
@@ -190,11 +212,11 @@ func (w *watch) say(key string, l trace.Line) {
 }
 
 // listen until the time is over, the context ends or nobody reads any more.
-func (w *watch) listen(packets, rules int) {
+func (w *watch) listen(packets, told int) {
 	const tick = 50 * time.Millisecond
 	end := time.Now().Add(w.Duration)
 	buffer := make([]byte, 1<<16)
-	fds := []unix.PollFd{{Fd: int32(packets), Events: unix.POLLIN}, {Fd: int32(rules), Events: unix.POLLIN}}
+	fds := []unix.PollFd{{Fd: int32(packets), Events: unix.POLLIN}, {Fd: int32(told), Events: unix.POLLIN}}
 	for seen := 0; time.Now().Before(end) && w.ctx.Err() == nil && w.err == nil; {
 		if n, err := unix.Poll(fds, int(tick.Milliseconds())); n <= 0 || err != nil {
 			continue
@@ -208,12 +230,16 @@ func (w *watch) listen(packets, rules int) {
 				break
 			}
 			if seen++; seen == maxPackets {
-				w.say("", trace.Line{Note: "there are too many packets: other programs use the same port"})
+				w.miss(trace.Packets, "there are too many packets: other programs use the same port")
 				return
 			}
 		}
-		for rules >= 0 {
-			n, _, err := unix.Recvfrom(rules, buffer, 0)
+		for told >= 0 {
+			n, _, err := unix.Recvfrom(told, buffer, 0)
+			if errors.Is(err, unix.ENOBUFS) {
+				w.miss(trace.Rules, "the kernel had more to report than was read")
+				continue
+			}
 			if err != nil {
 				break
 			}
@@ -246,6 +272,7 @@ func (w *watch) packet(at *unix.SockaddrLinklayer, b []byte) {
 	if !ok || n.protocol != w.Protocol || !w.ours(&p) {
 		return
 	}
+	w.count()
 	if out {
 		delete(w.open, way{p.From, p.To})
 	} else if len(w.open) < trace.MaxLines {
@@ -253,6 +280,16 @@ func (w *watch) packet(at *unix.SockaddrLinklayer, b []byte) {
 	}
 	w.say(fmt.Sprintf("%s %v %s %s %s %v %d", device, out, p.Kind, p.From, p.To, p.Large(), p.Flow),
 		trace.Line{Seen: &trace.Seen{Packet: p, Device: device, Out: out}})
+}
+
+// count packets, of which the kernel reports so many a second alone.
+func (w *watch) count() {
+	if now := time.Now(); now.Sub(w.second) > time.Second {
+		w.second, w.inSecond = now, 0
+	}
+	if w.inSecond++; w.inSecond > 2*perSecond { // most are seen as they come and as they go
+		w.miss(trace.Rules, fmt.Sprintf("of more than %d packets in a second the kernel does not report", perSecond))
+	}
 }
 
 // ours says whether one of the ports, and one alone, is the watched one.
@@ -275,8 +312,12 @@ func (w *watch) link(index int) string {
 
 // rule is told of a packet at a rule of nftables.
 func (w *watch) rule(r *report) {
-	if p, ok := r.packet(); ok && w.ours(&p) && len(w.headers) < maxIDs {
-		w.headers[r.id] = p
+	if p, ok := r.packet(); ok && w.ours(&p) {
+		if len(w.headers) < maxIDs {
+			w.headers[r.id] = p
+		} else {
+			w.miss(trace.Rules, "the kernel reports on too many packets: other programs use the same port")
+		}
 	}
 	p, known := w.headers[r.id]
 	if !r.dropped || !known {
@@ -289,7 +330,7 @@ func (w *watch) rule(r *report) {
 	d := trace.Dropped{Packet: p, Family: families[r.family], Table: r.table, Chain: r.chain}
 	if r.kind == unix.NFT_TRACETYPE_RULE {
 		const enough = 400
-		d.Rule = ruleText(w.ctx, r)
+		d.Rule = w.ruleText(r)
 		d.Rule = d.Rule[:min(len(d.Rule), enough)]
 	}
 	delete(w.open, way{p.From, p.To})
@@ -298,14 +339,25 @@ func (w *watch) rule(r *report) {
 
 // routes looks up the way of what came in and did not go out. Packets that end on this node have one to lo.
 func (w *watch) routes() {
+	type query struct {
+		from, to netip.Addr
+		device   string
+	}
+	asked := map[query]bool{}
+	neighbours := neighbours{}
+	end := time.Now().Add(routePatience)
 	for at, device := range w.open {
 		for _, to := range append([]netip.Addr{at.to.Addr()}, w.LookUp...) {
-			if to.Is4() == at.from.Addr().Is4() {
-				w.say(fmt.Sprintf("route %s %s %s", at.from.Addr(), to, device),
-					trace.Line{LookedUp: ptr(lookUp(at.from.Addr(), to, device))})
+			q := query{at.from.Addr(), to, device}
+			if asked[q] || to.Is4() != q.from.Is4() {
+				continue
 			}
+			if len(asked) == maxRoutes || time.Now().After(end) {
+				return
+			}
+			asked[q] = true
+			r := lookUp(q.from, to, device, neighbours)
+			w.say("route "+fmt.Sprint(q), trace.Line{LookedUp: &r})
 		}
 	}
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -60,11 +60,27 @@ type Line struct {
 	Dropped   *Dropped `json:"dropped,omitempty"`
 	Refused   *Refused `json:"refused,omitempty"`
 	LookedUp  *Route   `json:"route,omitempty"`
-	// Note says what this trace cannot see, or that it has left something out.
-	Note string `json:"note,omitempty"`
+	Missed    *Missed  `json:"missed,omitempty"`
 	// Ended is the last line of a trace that was not cut off.
 	Ended bool `json:"ended,omitempty"`
 }
+
+// Missed says that a trace does not tell all that there was.
+type Missed struct {
+	What Lacking `json:"what"`
+	Why  string  `json:"why"`
+}
+
+// Lacking is what a trace does not tell all of.
+type Lacking string
+
+// What may lack.
+const (
+	// Packets: one that is not told of may have been there.
+	Packets Lacking = "packets"
+	// Rules: one that is not told of may have dropped a packet.
+	Rules Lacking = "rules"
+)
 
 // Packet of the flow. An answer is one to the watched port, a request one from it.
 type Packet struct {
@@ -145,9 +161,12 @@ func Parse(line []byte, port uint16) (Line, error) {
 	if l.Ended {
 		set++
 	}
-	if l.Note != "" {
+	if m := l.Missed; m != nil {
 		set++
-		texts = append(texts, &l.Note)
+		texts = append(texts, &m.Why)
+		if m.What != Packets && m.What != Rules {
+			return Line{}, errors.New("expected packets or rules to be missed, found something else")
+		}
 	}
 	if s := l.Seen; s != nil {
 		set++

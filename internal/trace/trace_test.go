@@ -20,7 +20,7 @@ func packet() Packet {
 }
 
 func TestLinesSurvive(t *testing.T) {
-	for _, want := range []Line{{Listening: true}, {Ended: true}, {Note: "more"},
+	for _, want := range []Line{{Listening: true}, {Ended: true}, {Missed: &Missed{Packets, "more"}},
 		{Seen: &Seen{packet(), "sl-c0", true}},
 		{Dropped: &Dropped{packet(), "ip", "filter", "FORWARD", "drop"}},
 		{Refused: &Refused{packet(), "eth0", false, netip.MustParseAddr("10.8.1.1"), "host unreachable"}},
@@ -39,7 +39,8 @@ func TestLinesSurvive(t *testing.T) {
 // TestLinesOfANodeAreNotTrusted: what a node prints is bounded, of the flow that was asked for, and text.
 func TestLinesOfANodeAreNotTrusted(t *testing.T) {
 	const ends = `"from":"10.8.1.5:61234","to":"10.9.1.7:80"`
-	for _, text := range []string{"", "null", "{}", "[]", `{"listening":true,"ended":true}`, `{"note":""}`,
+	for _, text := range []string{"", "null", "{}", "[]", `{"listening":true,"ended":true}`, `{"missed":{}}`,
+		`{"missed":{"what":"all"}}`,
 		`{"seen":{"kind":"syn","device":"a",` + ends + `,"size":-1}}`,
 		`{"seen":{"kind":"syn","device":"a",` + ends + `,"size":70000}}`,
 		`{"seen":{"kind":"","device":"a",` + ends + `}}`,
@@ -48,7 +49,7 @@ func TestLinesOfANodeAreNotTrusted(t *testing.T) {
 		`{"seen":{"kind":"syn","device":"a","from":"10.8.1.5:80","to":"10.9.1.7:80"}}`,
 		`{"seen":{"kind":"syn","device":"a","from":"10.8.1.5:61234","to":"10.9.1.7:61234"}}`,
 		`{"seen":{"kind":"syn","device":"a","from":"[fe80::1%a]:61234","to":"[fe80::2]:80"}}`,
-		`{"note":"` + strings.Repeat("x", MaxLine) + `"}`,
+		`{"missed":{"what":"rules","why":"` + strings.Repeat("x", MaxLine) + `"}}`,
 	} {
 		if l, err := Parse([]byte(text), port); err == nil {
 			t.Errorf("%s is taken as %+v", text, l)

@@ -105,12 +105,17 @@ func (j *judge) run() {
 	k, src := &j.sent.Result, j.target.Source
 	for _, spot := range j.target.Spots {
 		s := j.spots[spot]
-		if s == nil || s.Failed == "" {
+		if s == nil {
 			continue
 		}
-		j.add(Step{At: spot.String(), Name: stepSeen, Verdict: Warn, Expected: "the agent of the node to watch the probe",
-			Found:  "what passes here is not seen: " + s.Failed,
-			Remedy: fmt.Sprintf("kubectl --context %s -n sealane-system get pods -o wide", spot.Cluster)})
+		if s.Failed != "" {
+			j.add(Step{At: spot.String(), Name: stepSeen, Verdict: Warn, Expected: "the agent of the node to watch the probe",
+				Found:  "what passes here is not seen: " + s.Failed,
+				Remedy: fmt.Sprintf("kubectl --context %s -n sealane-system get pods -o wide", spot.Cluster)})
+		} else if why := s.missed(trace.Packets); why != "" {
+			j.add(Step{At: spot.String(), Name: stepSeen, Verdict: Warn, Expected: "the trace of the node to tell all",
+				Found: "what is not told of may have passed here all the same: " + why, Remedy: "run it again"})
+		}
 	}
 	if n := len(j.target.Cut); n > 0 {
 		texts := make([]string, n)

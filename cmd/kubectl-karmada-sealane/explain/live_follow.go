@@ -58,6 +58,12 @@ func (j *judge) follow(from Spot, back, large bool) (end Spot, arrived bool) {
 			if !back && len(w.dropped) == 0 && w.ends() {
 				return at, true
 			}
+			if len(w.dropped) == 0 && !s.whole() {
+				j.add(Step{At: at.String(), Name: say.step, Verdict: Warn, Expected: "to see " + say.packet + " leave this node",
+					Found: "not all was seen here, and the trail ends", Remedy: "run it again"})
+				j.unknown()
+				return at, false
+			}
 			j.stuck(at, s, &w, back, large, len(visited) == 1)
 			return at, false
 		}
@@ -149,6 +155,12 @@ func (j *judge) back(from Spot, large bool) bool {
 				return true // by ICMP
 			}
 			j.unanswered(from)
+			return false
+		}
+		if !s.whole() {
+			j.add(Step{At: from.String(), Name: stepBack, Verdict: Warn, Expected: "to see the answer come from the destination",
+				Found: "not all was seen here, and the trail ends", Remedy: "run it again"})
+			j.unknown()
 			return false
 		}
 		j.silent(from)

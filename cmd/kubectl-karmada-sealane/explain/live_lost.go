@@ -78,10 +78,8 @@ func (j *judge) stuck(at Spot, s *sightings, w *oneWay, back, large, first bool)
 	if len(w.in) == 0 {
 		if first && !back {
 			note := ""
-			for _, l := range s.Lines {
-				if l.Note != "" {
-					note = "; " + l.Note
-				}
+			if why := s.missed(trace.Rules); why != "" {
+				note = "; rules that drop packets are not seen there: " + why
 			}
 			j.lose(at, stepSource, say.what, "the packet to come from the source's network namespace to its node",
 				"it is not seen on any device of the node"+note, "see what drops it in the pod's own network namespace: a "+
@@ -92,6 +90,10 @@ func (j *judge) stuck(at Spot, s *sightings, w *oneWay, back, large, first bool)
 		return
 	}
 	why, remedy := "no rule of nftables has dropped it", "see the node's routes and rules: ip rule; ip route get"
+	if missed := s.missed(trace.Rules); missed != "" {
+		why = "whether a rule of nftables has dropped it is not known: " + missed
+		remedy = "see what drops packets there, nft list ruleset, and " + strings.TrimPrefix(remedy, "see ")
+	}
 	for i, r := range w.refused {
 		if slices.ContainsFunc(w.refused[:i], func(o trace.Refused) bool { return o.Why == r.Why && o.By == r.By }) {
 			continue // on another device

@@ -15,9 +15,20 @@ type sightings struct {
 	request, answer oneWay
 }
 
-// whole says that the trace of a node was not cut off: what it has not seen was not there.
+// whole says that the trace of a node was not cut off, and has told all: what it has not seen was not there.
 func (s *sightings) whole() bool {
-	return s.Failed == "" && slices.ContainsFunc(s.Lines, func(l trace.Line) bool { return l.Ended })
+	return s.Failed == "" && s.missed(trace.Packets) == "" &&
+		slices.ContainsFunc(s.Lines, func(l trace.Line) bool { return l.Ended })
+}
+
+// missed says why a trace does not tell all; "" where it does.
+func (s *sightings) missed(what trace.Lacking) string {
+	for _, l := range s.Lines {
+		if l.Missed != nil && l.Missed.What == what {
+			return l.Missed.Why
+		}
+	}
+	return ""
 }
 
 // oneWay is what a node tells of one direction.

@@ -28,7 +28,8 @@ const (
 )
 
 // sight is what a node tells, in short: "syn in veth1", "large out sl-vx", "synack dropped ip fw forward: drop",
-// "syn refused 10.8.1.1 host unreachable", "route cni0 PROBLEM", "route to 10.10.1.7 cni0 PROBLEM", "note TEXT".
+// "syn refused 10.8.1.1 host unreachable", "route cni0 PROBLEM", "route to 10.10.1.7 cni0 PROBLEM",
+// "missed rules WHY".
 // "@10.9.1.7 " before it is where the packet goes instead.
 func sight(text, to string) trace.Line {
 	if rest, found := strings.CutPrefix(text, "@"); found {
@@ -38,8 +39,9 @@ func sight(text, to string) trace.Line {
 	kind, rest, _ := strings.Cut(text, " ")
 	p := trace.Packet{Kind: trace.Kind(kind), From: client, To: server, Size: 60, Flow: liveFlow}
 	switch kind {
-	case "note":
-		return trace.Line{Note: rest}
+	case "missed":
+		what, why, _ := strings.Cut(rest, " ")
+		return trace.Line{Missed: &trace.Missed{What: trace.Lacking(what), Why: why}}
 	case "route":
 		if other, found := strings.CutPrefix(rest, "to "); found {
 			address, way, _ := strings.Cut(other, " ")
@@ -199,7 +201,7 @@ func liveSituations() []liveSituation {
 		{name: "the pod does not answer", stage: none, arrives: Lost, at: "c2/c2-w", step2: stepDelivery,
 			last: "c2/c2-w, out by veth2", nodes: until("c2/c2-w", "syn in sl-vx", "syn out veth2")},
 		{name: "it does not leave its pod", stage: none, arrives: Lost, at: "c1/c1-w", step2: stepSource,
-			nodes: until("c1/c1-w", "note rules are not seen")},
+			nodes: until("c1/c1-w", "missed rules operation not supported")},
 		{name: "others send by the same port", stage: none, arrives: Lost, at: "c1/c1-gw", step2: stepCable,
 			last: "c1/c1-gw, out by sl-c0", nodes: map[string][]string{
 				"c1/c1-w":  {"foreign in veth7", "syn in veth1", "syn out sl-vx", "foreign out eth0"},
@@ -247,6 +249,15 @@ func liveSituations() []liveSituation {
 		{name: "the overlay behind a global address is blocked", stage: none, to: cart, server: "242.2.0.1", arrives: Lost,
 			at: "c2/c2-gw", step2: stepOverlay, change: twins, nodes: until("c2/c2-gw", "syn in sl-c0",
 				"@10.9.1.7 syn out sl-vx")},
+		{name: "a node that does not tell of rules", stage: none, arrives: Lost, at: "c1/c1-gw", step2: stepRoute,
+			nodes: until("c1/c1-gw", "syn in sl-vx", "missed rules operation not supported"), without: "no rule"},
+		{name: "a node that does not tell of all packets, and not of this one as it leaves", stage: none, arrives: Unknown,
+			nodes: until("c1/c1-gw", "syn in sl-vx", "missed packets too many")},
+		{name: "a node that does not tell of all packets, and of none of the answer", stage: none, arrives: Unknown,
+			nodes: until("c2/c2-w", "syn in sl-vx", "syn out veth2", "missed packets too many")},
+		{name: "a node behind the cable that does not tell of all packets", stage: none, arrives: Unknown,
+			nodes: map[string][]string{"c1/c1-w": passes(nil)["c1/c1-w"][:2], "c1/c1-gw": passes(nil)["c1/c1-gw"][:2],
+				"c2/c2-gw": {"missed packets too many"}}},
 		{name: "a datagram is answered", udp: true, stage: probe.Answered, arrives: Arrives, nodes: map[string][]string{
 			"c1/c1-w":  {"udp in veth1", "udp out sl-vx", "back in sl-vx", "back out veth1"},
 			"c1/c1-gw": {"udp in sl-vx", "udp out sl-c0", "back in sl-c0", "back out sl-vx"},
