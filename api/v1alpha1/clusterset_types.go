@@ -31,8 +31,8 @@ const (
 	ReasonInvalidSettings = "InvalidSettings"
 	// ReasonSelectedElsewhere: an older ClusterSet selects the cluster too.
 	ReasonSelectedElsewhere = "SelectedElsewhere"
-	// ReasonClusterNotFound: a cluster that spec.clusterAffinity, spec.clusters, spec.services.exporters, spec.topology
-	// or spec.rollOut names does not exist.
+	// ReasonClusterNotFound: a cluster that spec.clusterAffinity, spec.clusters, spec.cables, spec.services.exporters,
+	// spec.topology or spec.rollOut names does not exist.
 	ReasonClusterNotFound = "ClusterNotFound"
 	// ReasonCanaryNotMember: the cluster that spec.rollOut.canary names is no member of the ClusterSet.
 	ReasonCanaryNotMember = "CanaryNotMember"
@@ -83,6 +83,22 @@ type ClusterOverride struct {
 	ExternalCIDRs []string `json:"externalCIDRs,omitempty"`
 }
 
+// PairCable is the cable of some pairs of clusters.
+// +kubebuilder:validation:XValidation:rule="self.driver != 'vxlan' || has(self.unencrypted) && self.unencrypted",message="driver vxlan does not encrypt: set unencrypted to true to say that the network between the gateways is trusted, or choose wireguard"
+type PairCable struct {
+	// Clusters select pairs. With one selector these are the pairs of which both clusters match it, with two those of
+	// which one cluster matches the first and the other the second. An empty selector matches all clusters.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=atomic
+	Clusters []policyv1alpha1.ClusterAffinity `json:"clusters"`
+	// Driver of the pairs' cables, as in cable.
+	Driver CableDriver `json:"driver"`
+	// Unencrypted must be true with driver vxlan: what passes between the clusters is not encrypted.
+	// +optional
+	Unencrypted bool `json:"unencrypted,omitempty"`
+}
+
 // ClusterSetSpec is the whole configuration of one multicluster network.
 type ClusterSetSpec struct {
 	// ClusterAffinity selects the Karmada clusters that belong. An empty affinity selects all.
@@ -94,6 +110,13 @@ type ClusterSetSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	Cable CableSpec `json:"cable,omitempty"`
+
+	// Cables are by which cable the gateways of some pairs of clusters reach each other: the first that matches a pair
+	// decides, and cable.driver where none does.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Cables []PairCable `json:"cables,omitempty"`
 
 	// DNS names answered in every member.
 	// +kubebuilder:default={}
@@ -220,6 +243,9 @@ type ClusterSetStatus struct {
 	Pairs int32 `json:"pairs"`
 	// +optional
 	ConnectedPairs int32 `json:"connectedPairs"`
+	// UnencryptedPairs is how many pairs are to be reached by a cable that does not encrypt.
+	// +optional
+	UnencryptedPairs int32 `json:"unencryptedPairs,omitempty"`
 	// UnconnectedPairs are those that are not, the worst first and then by name, at most 100.
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=atomic

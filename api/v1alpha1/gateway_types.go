@@ -62,6 +62,9 @@ type Connection struct {
 	Slot int32 `json:"slot"`
 	// Link that carries the tunnel.
 	Link string `json:"link"`
+	// Cable that the link is one of. One by vxlan is not encrypted. Empty, as of an older agent: wireguard.
+	// +optional
+	Cable CableDriver `json:"cable,omitempty"`
 	// Status of the tunnel as the probes see it.
 	Status ConnectionStatus `json:"status"`
 	// LastTransitionTime is when the status last changed, by the clock of the node. A node agent that restarts within
@@ -88,11 +91,11 @@ type Connection struct {
 	// at both ends could carry are lost on the way. Traffic to that cluster is kept as small.
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
-	// Reason of a status other than Connected, or of an MTU, in CamelCase.
+	// Reason of a status other than Connected, of an MTU, or of a cable other than the pair is to have, in CamelCase.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Message explains a status other than Connected, or an MTU.
+	// Message explains a status other than Connected, an MTU, or that cable.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Heard says, where the status is not Connected, whether anything of the remote gateway has arrived here by UDP in the
@@ -239,6 +242,9 @@ const (
 	ReasonFullSizePasses = "FullSizePacketsPass"
 	ReasonPathMTULow     = "PathMTULow"
 )
+
+// ReasonCableSilent is of a connection that is Connected: the pair is to have another cable, which does not answer.
+const ReasonCableSilent = "CableSilent"
 
 // GatewayKeyCurrent is the condition that the gateway has one key, which need not be replaced.
 const GatewayKeyCurrent = "KeyCurrent"

@@ -28,6 +28,9 @@ const MaxSlot = 15
 // while the gateway replaces its key.
 const NextKeySlots = MaxSlot + 1
 
+// VXLANSlots is how much higher than a gateway's slot the number of its cable by VXLAN is.
+const VXLANSlots = 2 * NextKeySlots
+
 // The shards of a ClusterSet.
 const (
 	MinShards = 1

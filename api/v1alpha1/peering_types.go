@@ -22,6 +22,10 @@ type RemoteCluster struct {
 	// the two.
 	// +optional
 	Translated bool `json:"translated,omitempty"`
+	// Cable by which gateways of the two clusters reach each other, if both ends can. Empty, and as long as another cable
+	// does not answer: wireguard. An agent that does not know the driver goes on with wireguard.
+	// +optional
+	Cable CableDriver `json:"cable,omitempty"`
 	// Endpoints of that cluster, sorted by slot. Empty while it has no gateway.
 	// +listType=atomic
 	Endpoints []Endpoint `json:"endpoints"`

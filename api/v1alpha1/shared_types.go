@@ -5,20 +5,32 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // CableDriver is how gateways of different clusters reach each other.
-// +kubebuilder:validation:Enum=wireguard
+// +kubebuilder:validation:Enum=wireguard;vxlan
 type CableDriver string
 
-// CableWireGuard is WireGuard, in the kernel where it has the module and in-process otherwise.
-const CableWireGuard CableDriver = "wireguard"
+// The drivers of cables.
+const (
+	// CableWireGuard is WireGuard, in the kernel where it has the module and in-process otherwise.
+	CableWireGuard CableDriver = "wireguard"
+	// CableVXLAN is VXLAN, which neither encrypts nor proves who sends. WireGuard stands beside it, for what it does not
+	// carry.
+	CableVXLAN CableDriver = "vxlan"
+)
 
 // CableSpec configures the cables between gateways. It is the same in every member of a ClusterSet.
+// +kubebuilder:validation:XValidation:rule="!has(self.driver) || self.driver != 'vxlan' || has(self.unencrypted) && self.unencrypted",message="driver vxlan does not encrypt: set unencrypted to true to say that the network between the gateways is trusted, or choose wireguard"
 type CableSpec struct {
-	// Driver of the cable.
+	// Driver of the cable. With vxlan what passes between clusters can be read, and forged, by whoever is on the way; it
+	// goes by wireguard while vxlan does not get through. A Peering has wireguard here, and each pair's in remoteClusters.
 	// +kubebuilder:default=wireguard
 	// +optional
 	Driver CableDriver `json:"driver,omitempty"`
 
-	// Port is the UDP port of gateway slot 0; slot j listens on Port+j.
+	// Unencrypted must be true with driver vxlan: what passes between clusters is not encrypted.
+	// +optional
+	Unencrypted bool `json:"unencrypted,omitempty"`
+
+	// Port is the UDP port of gateway slot 0; slot j listens on Port+j. Cables by vxlan have Port+33.
 	// +kubebuilder:default=4500
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65000

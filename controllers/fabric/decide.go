@@ -29,6 +29,8 @@ type Input struct {
 	Joining []string
 	// Problems of membership: clusters that are selected and cannot belong.
 	Problems []v1alpha1.Problem
+	// Cables are the drivers of the pairs that have another than wireguard, by their names, which are sorted.
+	Cables map[[2]string]v1alpha1.CableDriver
 	// Now is the time of new conditions and acceptances.
 	Now time.Time
 }
@@ -158,6 +160,7 @@ func Decide(in Input) Decision {
 	}
 	d.Set, d.UnknownPairs = setStatus(in, states, t, d.Statuses), int32(t.unknown)
 	setRolledOut(&d.Set, order.Condition, in)
+	d.Set.UnencryptedPairs = unencrypted(in, states)
 	d.Set.GlobalBlocks = taken.ledger(in, states)
 	return d
 }
@@ -361,7 +364,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
 		ClusterSet:  set.Name,
 		ClusterID:   s.name(),
 		Shards:      set.Spec.Shards,
-		Cable:       set.Spec.Cable,
+		Cable:       cableTold(set.Spec.Cable),
 		DNS:         set.Spec.DNS,
 		HealthCheck: set.Spec.HealthCheck,
 		Keys:        keysWanted(set, s.Record),
@@ -386,6 +389,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
 				continue
 			}
 			if remote, ok := taken.tell(s, other, meshes.remote(s, other)); ok {
+				remote.Cable = cableOf(in, s, other)
 				spec.RemoteClusters = append(spec.RemoteClusters, remote)
 			}
 		}
@@ -443,8 +447,8 @@ func keysWanted(set v1alpha1.ClusterSet, record v1alpha1.Member) v1alpha1.Peerin
 // same compares two specs. Most of them is remote clusters, which reflection would be slow with.
 func same(a, b v1alpha1.PeeringSpec) bool {
 	remotes := slices.EqualFunc(a.RemoteClusters, b.RemoteClusters, func(x, y v1alpha1.RemoteCluster) bool {
-		return x.Name == y.Name && x.GlobalCIDR == y.GlobalCIDR && x.GlobalIPv6CIDR == y.GlobalIPv6CIDR &&
-			x.Translated == y.Translated &&
+		return x.Name == y.Name && x.Cable == y.Cable &&
+			x.GlobalCIDR == y.GlobalCIDR && x.GlobalIPv6CIDR == y.GlobalIPv6CIDR && x.Translated == y.Translated &&
 			slices.Equal(x.Networks.PodCIDRs, y.Networks.PodCIDRs) &&
 			slices.Equal(x.Networks.ServiceCIDRs, y.Networks.ServiceCIDRs) &&
 			slices.EqualFunc(x.Endpoints, y.Endpoints, func(x, y v1alpha1.Endpoint) bool {

@@ -173,6 +173,14 @@ func naming(set *v1alpha1.ClusterSet) []field {
 	for i := range set.Spec.Clusters {
 		stated.names = append(stated.names, place{cluster: set.Spec.Clusters[i].Name})
 	}
+	cables := field{path: "spec.cables", meanwhile: "the rules are in force without them"}
+	for i, rule := range set.Spec.Cables {
+		for _, selector := range rule.Clusters {
+			for _, cluster := range slices.Concat(selector.ClusterNames, selector.ExcludeClusters) {
+				cables.names = append(cables.names, place{cluster, fmt.Sprintf("cables[%d]", i)})
+			}
+		}
+	}
 	exporters := field{path: "spec.services.exporters", meanwhile: "the rules are in force without them"}
 	for i, rule := range set.Spec.Services.Exporters {
 		for _, cluster := range rule.ClusterNames {
@@ -185,5 +193,5 @@ func naming(set *v1alpha1.ClusterSet) []field {
 			pairs.names = append(pairs.names, place{cluster, fmt.Sprintf("pairs[%d]", i)})
 		}
 	}
-	return []field{exclude, stated, exporters, pairs}
+	return []field{exclude, stated, cables, exporters, pairs}
 }

@@ -119,23 +119,32 @@ func choose(t topology.Topology, n NodeFacts) Active {
 	return a
 }
 
-// chooseCables is Choose among gateways of which some have two cables, the usual one and one with the next key.
+// chooseCables is Choose among gateways of which some have several cables: the usual one, one with the next key, and
+// one by VXLAN, which carries as long as it is alive. Where no cable is alive it is not the one by VXLAN: what is not
+// known to arrive is not sent in clear.
 func chooseCables(gateways []topology.Gateway, alive, shaken, current []int, n int) []int {
 	var usual []topology.Gateway
-	next := map[int]topology.Gateway{}
+	next, vxlan := map[int]topology.Gateway{}, map[int]topology.Gateway{}
 	for _, g := range gateways {
-		if g.Next {
+		switch {
+		case g.Leaving: // nothing is sent there
+			alive, current = without(alive, g.Slot), without(current, g.Slot)
+		case g.VTEP.IsValid():
+			vxlan[gatewaySlot(g.Slot)] = g
+		case g.Next:
 			next[gatewaySlot(g.Slot)] = g
-		} else {
+		default:
 			usual = append(usual, g)
 		}
 	}
-	if len(next) == 0 {
+	if len(next)+len(vxlan) == 0 {
 		return Choose(usual, alive, current, n)
 	}
 	out := Choose(usual, gatewaySlots(alive), gatewaySlots(current), n)
 	for i, slot := range out {
-		if g, ok := next[slot]; ok {
+		if g, ok := vxlan[slot]; ok && slices.Contains(alive, g.Slot) {
+			out[i] = g.Slot
+		} else if g, ok := next[slot]; ok {
 			out[i] = cableOf(slot, g, slices.Concat(alive, shaken), current)
 		}
 	}
@@ -158,6 +167,10 @@ func cableOf(slot int, next topology.Gateway, works, current []int) int {
 		}
 	}
 	return slot
+}
+
+func without(slots []int, slot int) []int {
+	return filterSlots(slots, func(s int) bool { return s != slot })
 }
 
 // gatewaySlot returns the slot of the gateway that a cable of a slot leads to.
@@ -220,6 +233,12 @@ func Current(t topology.Topology, have Plan) map[string][]int {
 	return out
 }
 
+// OfVXLAN says whether a link is a cable by VXLAN.
+func OfVXLAN(link string) bool {
+	slot, ok := cableSlot(link)
+	return ok && isVXLAN(slot)
+}
+
 // OfNextKeys says whether a link is a cable with next keys.
 func OfNextKeys(link string) bool {
 	slot, ok := cableSlot(link)
@@ -228,7 +247,13 @@ func OfNextKeys(link string) bool {
 
 // cableSlot is the inverse of CableLink.
 func cableSlot(link string) (int, bool) {
-	text, ok := strings.CutPrefix(link, CablePrefix)
+	first := 0
+	text, ok := strings.CutPrefix(link, vxlanCablePrefix)
+	if ok {
+		first = v1alpha1.VXLANSlots
+	} else {
+		text, ok = strings.CutPrefix(link, CablePrefix)
+	}
 	slot, err := strconv.Atoi(text)
-	return slot, ok && err == nil
+	return first + slot, ok && err == nil
 }

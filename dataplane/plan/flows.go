@@ -109,7 +109,7 @@ func (v *view) flowRoutes(f Family) []Route {
 			for _, cable := range v.active.Remotes[r.Name] {
 				single := route
 				single.NextHops = nil
-				add(gatewaySlot(cable), v.byCables(single, f, []int{cable}))
+				add(gatewaySlot(cable), v.byCables(single, r, f, []int{cable}))
 			}
 			continue
 		}

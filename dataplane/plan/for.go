@@ -35,6 +35,7 @@ func For(t topology.Topology, n NodeFacts) Plan {
 		Rules: slices.Concat(v.inboundRules(), v.meshRules(), v.flowRules(IPv4), v.flowRules(IPv6),
 			v.outboundRules()),
 		Tunnels:        v.tunnels(),
+		VXLAN:          v.vxlanCables(),
 		Tables:         v.tables(),
 		ForwardAccepts: v.families,
 	}
@@ -215,9 +216,13 @@ func (v *view) carries(r topology.Remote) bool { return len(v.active.Remotes[r.N
 func (v *view) links() []Link {
 	links := []Link{{
 		Name: OverlayLink, Kind: VXLAN, MTU: v.overlayMTU(), VNI: VNI, Port: v.Cable.VXLANPort,
-		Local: v.on(v.self), MAC: overlayMAC(v.on(v.self)), RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6,
+		Local: v.on(v.self), MAC: vtepMAC(v.on(v.self)), RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6,
 	}}
 	for _, j := range v.slots {
+		if isVXLAN(j) {
+			links = append(links, v.vxlanLink(j))
+			continue
+		}
 		links = append(links, Link{Name: CableLink(j), Kind: Cable, Driver: v.Cable.Driver,
 			MTU: v.cableMTU(*v.gateway), RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6})
 	}
@@ -252,7 +257,10 @@ func (v *view) id(slot int) PeerID {
 }
 
 // isNext says whether a slot's cable is one with next keys.
-func isNext(slot int) bool { return slot >= v1alpha1.NextKeySlots }
+func isNext(slot int) bool { return slot >= v1alpha1.NextKeySlots && !isVXLAN(slot) }
+
+// isVXLAN says whether a slot's cable is one by VXLAN.
+func isVXLAN(slot int) bool { return slot >= v1alpha1.VXLANSlots }
 
 func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
@@ -260,7 +268,7 @@ func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 // does that has a neighbour entry there.
 func (v *view) nextHop(n topology.Node, f Family) netip.Addr {
 	if f == IPv6 {
-		return overlayLinkLocal(v.on(n))
+		return vtepLinkLocal(v.on(n))
 	}
 	return addressOf(n, IPv4)
 }
@@ -271,11 +279,11 @@ func (v *view) neighbours() []Neighbour {
 		for _, f := range []Family{IPv4, IPv6} {
 			hop := v.nextHop(n, f)
 			if hop.IsValid() && (slices.Contains(v.families, f) || f == v.localProbeFamily() && v.probes(n)) {
-				out = append(out, Neighbour{OverlayLink, hop, overlayMAC(v.on(n))})
+				out = append(out, Neighbour{OverlayLink, hop, vtepMAC(v.on(n))})
 			}
 		}
 	}
-	return out
+	return append(out, v.vxlanNeighbours()...)
 }
 
 // probes says whether probes pass between this node and another of the local cluster: each node probes the
@@ -288,9 +296,9 @@ func (v *view) probes(n topology.Node) bool {
 func (v *view) fdb() []FDBEntry {
 	var out []FDBEntry
 	for _, n := range v.others() {
-		out = append(out, FDBEntry{OverlayLink, overlayMAC(v.on(n)), v.on(n)})
+		out = append(out, FDBEntry{OverlayLink, vtepMAC(v.on(n)), v.on(n)})
 	}
-	return out
+	return append(out, v.vxlanFDB()...)
 }
 
 // inbound routes what comes out of cables to the node that has it, the way back that its replies take.
@@ -354,6 +362,9 @@ func (v *view) outboundRules() []Rule {
 func (v *view) tunnels() []Tunnel {
 	var out []Tunnel
 	for _, j := range v.slots {
+		if isVXLAN(j) {
+			continue
+		}
 		t := Tunnel{Link: CableLink(j), ListenPort: v.Cable.Port + uint16(j), ID: v.id(j)}
 		for _, r := range v.behind[j] {
 			for _, g := range r.Gateways {
@@ -376,7 +387,11 @@ func (v *view) peer(r topology.Remote, g topology.Gateway) Peer {
 	if g.Next {
 		port += v1alpha1.NextKeySlots
 	}
-	for _, c := range g.Candidates {
+	candidates := g.Candidates
+	if g.VTEP.IsValid() {
+		candidates, port, p.KeepaliveSeconds = []topology.Candidate{{Addr: g.VTEP}}, v.Cable.VXLANCablePort, 0
+	}
+	for _, c := range candidates {
 		if c.Addr.Is4() || v.facts.IPv6 {
 			p.Candidates = append(p.Candidates, netip.AddrPortFrom(c.Addr, port))
 		}

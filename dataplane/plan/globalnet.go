@@ -334,7 +334,7 @@ func (v *view) shares() []Route {
 			route.Metric, route.Type, route.MTU = RouteMetric, Unicast, v.pathMTU(r)
 			for slot, cable := range cables {
 				route.Dst = globalnet.Share(block, slot)
-				out = append(out, v.byCables(route, f, []int{cable}))
+				out = append(out, v.byCables(route, r, f, []int{cable}))
 			}
 		}
 	}

@@ -144,7 +144,7 @@ func peerID(t *testing.T, key string) plan.PeerID {
 }
 
 func planFor(top topology.Topology, n plan.NodeFacts) plan.Plan {
-	return plan.For(top.WithNextKeys(n.Replacement()), n)
+	return plan.For(top.WithNextKeys(n.Replacement()).WithVXLAN(n.Name, nil), n)
 }
 
 func states(t *testing.T) []state {

@@ -10,15 +10,21 @@ import (
 	"strconv"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 // What marks an object in the kernel as Sealane's.
 const (
 	LinkPrefix  = "sl-"
 	CablePrefix = "sl-c"
-	OverlayLink = "sl-vx"
+	// vxlanCablePrefix is that of cables by VXLAN.
+	vxlanCablePrefix = CablePrefix + "v"
+	OverlayLink      = "sl-vx"
 	// VNI of the overlay between the nodes of one cluster.
 	VNI = 5100
+	// CableVNI, and the slots of the two gateways more, is that of a cable by VXLAN: both ends reckon the same, and
+	// another one for each of their cables.
+	CableVNI = 5110
 	// Protocol number of our routes.
 	Protocol = 81
 	// OutboundTable holds the remote CIDRs, InboundTable the nodes of the local cluster.
@@ -101,8 +107,13 @@ func RouteTables() []int {
 }
 
 // CableLink returns the name of the cable to remote gateways of a slot: "sl-c0", …; from "sl-c16" on they are those
-// with next keys.
-func CableLink(slot int) string { return CablePrefix + strconv.Itoa(slot) }
+// with next keys. Those by VXLAN are "sl-cv0", ….
+func CableLink(slot int) string {
+	if isVXLAN(slot) {
+		return vxlanCablePrefix + strconv.Itoa(slot-v1alpha1.VXLANSlots)
+	}
+	return CablePrefix + strconv.Itoa(slot)
+}
 
 // TunnelMTU returns the MTU inside a driver's cables over an underlay of the given MTU in bytes, 0 when
 // unknown. The outer family is not known beforehand, for a peer may roam, so there is always room for IPv6.
@@ -161,30 +172,16 @@ func RuleID(rule string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// overlayMAC returns the hardware address of the overlay link at a node address. It is locally
-// administered: 02:51 and the IPv4 address, or 32 bits of the IPv6 address's SHA-256.
-func overlayMAC(node netip.Addr) string {
-	m := macBytes(node)
+// vtepMAC returns the hardware address of a VXLAN link, the overlay's or a cable's, at an outer address.
+func vtepMAC(outer netip.Addr) string {
+	m := netfacts.VTEPMAC(outer)
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
 
-func macBytes(node netip.Addr) [6]byte {
-	m := [6]byte{0x02, 0x51}
-	if node.Is4() {
-		a := node.As4()
-		copy(m[2:], a[:])
-		return m
-	}
-	a := node.As16()
-	sum := sha256.Sum256(a[:])
-	copy(m[2:], sum[:])
-	return m
-}
-
-// overlayLinkLocal returns the modified EUI-64 link-local address of the overlay link at a node address
+// vtepLinkLocal returns the modified EUI-64 link-local address of a VXLAN link at an outer address
 // (RFC 4291 appendix A), which is the next hop of IPv6 routes to that node.
-func overlayLinkLocal(node netip.Addr) netip.Addr {
-	m := macBytes(node)
+func vtepLinkLocal(outer netip.Addr) netip.Addr {
+	m := netfacts.VTEPMAC(outer)
 	return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80,
 		8: m[0] ^ 0x02, 9: m[1], 10: m[2], 11: 0xff, 12: 0xfe, 13: m[3], 14: m[4], 15: m[5]})
 }
@@ -192,7 +189,11 @@ func overlayLinkLocal(node netip.Addr) netip.Addr {
 // cableAddress is the link-scope IPv4 address of a cable. Without an address on the link the kernel
 // drops IPv4 packets that arrive there with a martian check.
 func cableAddress(slot int) netip.Prefix {
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 51, byte(10 + slot)}), 32)
+	last := 10 + slot
+	if isVXLAN(slot) {
+		last = 80 + gatewaySlot(slot) // behind those of translated
+	}
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 51, byte(last)}), 32)
 }
 
 // translated is the address from which flows go on to backends on other nodes that the gateway of a slot has
@@ -204,7 +205,9 @@ func translated(slot int) netip.Addr { return netip.AddrFrom4([4]byte{169, 254, 
 func translated6(node netip.Addr) netip.Addr { return ULA(PeerID("translated by " + node.String())) }
 
 // meshAddress is the same for the link to nodes of other clusters.
-func meshAddress() netip.Prefix { return cableAddress(2 * (v1alpha1.MaxSlot + 1)) }
+func meshAddress() netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 51, 42}), 32)
+}
 
 // MeshULA returns the address of a node on its link to nodes of other clusters, where it answers their probes.
 func MeshULA(id PeerID) netip.Addr { return ULA("mesh " + id) }

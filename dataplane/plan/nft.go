@@ -58,8 +58,9 @@ func (v *view) tables() []Table {
 		}
 		services, maps := v.services(f)
 		pools, egress := v.pools(f)
-		t := Table{Family: f, Sets: v.sets(f), Maps: append(egress, maps...)} // sorted by name
-		for _, c := range append(slices.Concat(services, pools, v.flowChains(f), v.served(f)), v.clamp(f), v.egress(f),
+		vtepMaps, vteps := v.vtepChains(f)
+		t := Table{Family: f, Sets: v.sets(f), Maps: slices.Concat(egress, maps, vtepMaps)} // sorted by name
+		for _, c := range append(slices.Concat(services, pools, vteps, v.flowChains(f), v.served(f)), v.clamp(f), v.egress(f),
 			v.forward(f), v.gateways(f), v.guard(f), v.host(f), v.nullSNAT(f), v.unmark(), v.untracked(f), v.untranslated(f)) {
 			if len(c.Rules) > 0 {
 				t.Chains = append(t.Chains, c)
@@ -96,6 +97,7 @@ func (v *view) sets(f Family) []Set {
 		add(setKept, v.keptNetworks(f))
 	}
 	add(setNodes, v.nodeAddresses(f))
+	add(setVTEPs, v.vxlanVTEPs(f))
 	if slices.Contains(v.known, f) {
 		add(setRemote, routed(f, v.Remotes))
 	}
@@ -204,6 +206,7 @@ func (v *view) guard(f Family) Chain {
 		r.add(`udp dport %d %s daddr @%s fib saddr . iif oif 0 counter drop`, v.Cable.VXLANPort, f, setNodes)
 		r.add(`iifname "%s*" udp dport %d %s daddr @%s counter drop`, LinkPrefix, v.Cable.VXLANPort, f, setNodes)
 	}
+	v.guardVXLAN(f, &r)
 	if a := addressOf(v.self, f); a.IsValid() && v.hasCables() {
 		// Before the check of remote sources: a remote network may contain its gateway's address.
 		r.add(`iifname != "%s*" %s daddr %s udp dport %s notrack accept`, LinkPrefix, f, a, v.cablePorts())
@@ -267,6 +270,9 @@ func (v *view) host(f Family) Chain {
 		r.add(`udp dport %d %s saddr != @%s counter drop`, v.Cable.VXLANPort, f, setNodes)
 		r.add(`udp dport %d ct state != untracked counter drop`, v.Cable.VXLANPort)
 	}
+	if v.byVXLAN(f) {
+		r.add(`udp dport %d ct state != untracked counter drop`, v.Cable.VXLANCablePort)
+	}
 	if slices.Contains(v.families, f) && len(inFamily(f, v.Local.Pods)) > 0 {
 		r.add(`iifname "%s*" %s daddr @%s ct state invalid,new,untracked counter drop`, LinkPrefix, f, setPods)
 	}
@@ -290,6 +296,10 @@ func (v *view) forward(f Family) Chain {
 	var r rules
 	if v.overlays(f) {
 		r.add(`udp dport %d %s daddr @%s ct state != untracked counter drop`, v.Cable.VXLANPort, f, setNodes)
+	}
+	if v.byVXLAN(f) {
+		// Masqueraded, it would have this gateway's address at the other end.
+		r.add(`udp dport %d %s daddr @%s counter drop`, v.Cable.VXLANCablePort, f, setVTEPs)
 	}
 	if v.hasCables() {
 		r.add(`iifname "%s*" oifname "%s*" counter drop`, CablePrefix, CablePrefix)
@@ -360,7 +370,7 @@ func (v *view) siblingMACs() string {
 	var macs []string
 	for _, g := range v.Local.Gateways {
 		if n := v.nodes[g.Node]; g.Node != v.self.Name && v.on(n).IsValid() {
-			macs = append(macs, overlayMAC(v.on(n)))
+			macs = append(macs, vtepMAC(v.on(n)))
 		}
 	}
 	slices.Sort(macs)
@@ -386,6 +396,9 @@ func (v *view) egress(f Family) Chain {
 		if v.hasCables() {
 			r.add(`udp sport %s fib saddr type local accept`, v.cablePorts())
 		}
+		if v.byVXLAN(f) {
+			r.add(`udp dport %d %s daddr @%s fib saddr type local accept`, v.Cable.VXLANCablePort, f, setVTEPs)
+		}
 		r.add(`oifname != "lo" oifname != "%s*" %s daddr @%s counter drop`, LinkPrefix, f, setRemote)
 		if v.translates(f) {
 			r.add(`oifname != "lo" oifname != "%s*" %s daddr @%s counter drop`, LinkPrefix, f, setGlobal)
@@ -403,6 +416,9 @@ func (v *view) untracked(f Family) Chain {
 	if addressOf(v.self, f).IsValid() && v.hasCables() {
 		c.Rules = append(c.Rules, fmt.Sprintf(`udp sport %s notrack`, v.cablePorts()))
 	}
+	if v.byVXLAN(f) {
+		c.Rules = append(c.Rules, fmt.Sprintf(`udp dport %d %s daddr @%s notrack`, v.Cable.VXLANCablePort, f, setVTEPs))
+	}
 	return c
 }
 
@@ -410,7 +426,9 @@ func (v *view) untracked(f Family) Chain {
 func (v *view) cablePorts() string {
 	ports := make([]string, 0, len(v.slots)+1)
 	for _, j := range v.slots {
-		ports = append(ports, strconv.Itoa(int(v.Cable.Port)+j))
+		if !isVXLAN(j) {
+			ports = append(ports, strconv.Itoa(int(v.Cable.Port)+j))
+		}
 	}
 	if len(v.mesh) > 0 {
 		ports = append(ports, strconv.Itoa(int(v.Cable.MeshPort)))
@@ -462,6 +480,9 @@ func (v *view) served(f Family) []Chain {
 	var mark, unmark rules
 	if v.overlays(f) {
 		mark.add(`udp dport %d %s daddr @%s ct state != untracked counter drop`, v.Cable.VXLANPort, f, setNodes)
+	}
+	if v.byVXLAN(f) {
+		mark.add(`udp dport %d %s daddr @%s ct state != untracked counter drop`, v.Cable.VXLANCablePort, f, setVTEPs)
 	}
 	if slices.Contains(v.families, f) && len(v.slots) > 0 {
 		for _, set := range v.inside(f) {

@@ -35,7 +35,7 @@ func (v *view) towards(r topology.Remote, f Family) (Route, bool) {
 	}
 	route := Route{Table: OutboundTable, Metric: RouteMetric, Type: Unicast, Source: v.sourceTo(r, f), MTU: v.pathMTU(r)}
 	if v.carries(r) {
-		return v.byCables(route, f, v.active.Remotes[r.Name]), true
+		return v.byCables(route, r, f, v.active.Remotes[r.Name]), true
 	}
 	route.MTULock = f == IPv6 && route.MTU < v.overlayMTU()
 	over := v.active.Gateways
@@ -51,11 +51,15 @@ func (v *view) towards(r topology.Remote, f Family) (Route, bool) {
 	return route, len(route.NextHops) > 0
 }
 
-// byCables makes a route lead through the cables to slots.
-func (v *view) byCables(route Route, f Family, slots []int) Route {
+// byCables makes a route to a cluster lead through the cables to slots.
+func (v *view) byCables(route Route, r topology.Remote, f Family, slots []int) Route {
 	for _, j := range slots {
 		hop := NextHop{Link: CableLink(j), Weight: 1}
-		if f == IPv6 && len(slots) > 1 {
+		i := slices.IndexFunc(r.Gateways, func(g topology.Gateway) bool { return g.Slot == j && g.VTEP.IsValid() })
+		switch {
+		case i >= 0:
+			hop.Via = vxlanHop(r.Gateways[i], f)
+		case f == IPv6 && len(slots) > 1:
 			hop.Via = cableNextHop()
 		}
 		route.NextHops = append(route.NextHops, hop)
@@ -78,7 +82,7 @@ func (v *view) received() []Route {
 			if !v.answers(r, f) {
 				continue
 			}
-			route := v.byCables(Route{Table: SiblingTable, Metric: RouteMetric, Type: Unicast, MTU: v.pathMTU(r)}, f, slots)
+			route := v.byCables(Route{Table: SiblingTable, Metric: RouteMetric, Type: Unicast, MTU: v.pathMTU(r)}, r, f, slots)
 			for _, dst := range inFamily(f, r.Routed) {
 				route.Dst = dst
 				out = append(out, route)

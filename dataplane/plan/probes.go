@@ -51,6 +51,20 @@ func probeOf(id PeerID, f Family) netip.Addr {
 // the key of the usual ones.
 func nextProbe(id PeerID) PeerID { return "next " + id }
 
+// vxlanProbe is the same of the cables by VXLAN.
+func vxlanProbe(id PeerID) PeerID { return "vxlan " + id }
+
+// probeID is the ID from which the address is derived at which a remote gateway is probed by a cable.
+func probeID(g topology.Gateway) PeerID {
+	switch {
+	case g.VTEP.IsValid():
+		return vxlanProbe(PeerOf(g))
+	case g.Next:
+		return nextProbe(PeerOf(g))
+	}
+	return PeerOf(g)
+}
+
 // LocalProbe is the address at which a node probes a gateway of its own cluster.
 func LocalProbe(t topology.Topology, n NodeFacts, g topology.Gateway) netip.Addr {
 	return probeOf(PeerOf(g), localProbeFamily(t, n))
@@ -72,11 +86,8 @@ func NodeProbes(t topology.Topology, n NodeFacts) map[string]netip.Addr {
 // remoteProbe is the address at which this gateway probes a remote one, by the usual cables or by those with next keys.
 // It is invalid where two have the same of IPv4: to let one of them have it would let a cluster take it from another.
 func (v *view) remoteProbe(g topology.Gateway) netip.Addr {
-	f, id := v.probeFamily(g), PeerOf(g)
-	if g.Next {
-		id = nextProbe(id)
-	}
-	a := probeOf(id, f)
+	f := v.probeFamily(g)
+	a := probeOf(probeID(g), f)
 	if f == IPv4 && v.contested[a] > 1 {
 		return netip.Addr{}
 	}
@@ -98,11 +109,7 @@ func (v *view) contestedProbes() map[netip.Addr]int {
 					out[ProbeIPv4(own)]++
 				}
 			}
-			id := PeerOf(g)
-			if g.Next {
-				id = nextProbe(id)
-			}
-			out[ProbeIPv4(id)]++
+			out[ProbeIPv4(probeID(g))]++
 		}
 	}
 	return out
@@ -110,7 +117,7 @@ func (v *view) contestedProbes() map[netip.Addr]int {
 
 // ownProbes are the IDs from which the addresses are derived at which this gateway is probed, on any of its cables.
 func (v *view) ownProbes() []PeerID {
-	out := []PeerID{v.facts.ID, nextProbe(v.facts.ID)}
+	out := []PeerID{v.facts.ID, nextProbe(v.facts.ID), vxlanProbe(v.facts.ID)}
 	if v.facts.NextID != "" {
 		out = append(out, nextProbe(v.facts.NextID))
 	}
@@ -124,6 +131,8 @@ func (v *view) ownProbes() []PeerID {
 // that its own probes come from.
 func (v *view) probedAt(slot int, f Family) []netip.Addr {
 	switch {
+	case isVXLAN(slot):
+		return []netip.Addr{probeOf(vxlanProbe(v.facts.ID), f)}
 	case isNext(slot):
 		return []netip.Addr{probeOf(nextProbe(v.id(slot)), f)}
 	case v.facts.FormerID != "":
@@ -162,8 +171,10 @@ func (v *view) probeRules(f Family) rules {
 		from, match = netfacts.ProbePrefix4(), "icmp type { echo-reply, echo-request }"
 	}
 	at := []netip.Addr{probeOf(v.facts.ID, f)}
-	if last := v.slots[len(v.slots)-1]; isNext(last) {
-		at = append(at, v.probedAt(last, f)[0])
+	for _, special := range []func(int) bool{isNext, isVXLAN} {
+		if i := slices.IndexFunc(v.slots, special); i >= 0 {
+			at = append(at, v.probedAt(v.slots[i], f)[0])
+		}
 	}
 	var r rules
 	for _, to := range at {
@@ -193,7 +204,8 @@ func (v *view) probed() []Route {
 		for _, r := range v.Remotes {
 			for _, g := range r.Gateways {
 				if to := v.remoteProbe(g); to.IsValid() {
-					add(to, v.probedAt(g.Slot, v.probeFamily(g))[0], NextHop{Link: CableLink(g.Slot), Weight: 1})
+					f := v.probeFamily(g)
+					add(to, v.probedAt(g.Slot, f)[0], NextHop{Link: CableLink(g.Slot), Via: vxlanHop(g, f), Weight: 1})
 				}
 			}
 		}

@@ -17,7 +17,7 @@ func (p Plan) String() string {
 	b.WriteString(p.Active.String())
 	lines(&b, "link ", p.Links)
 	lines(&b, "address ", p.Addresses)
-	for _, t := range p.Tunnels {
+	for _, t := range p.Cables() {
 		fmt.Fprintf(&b, "tunnel %v\n", t)
 		for _, peer := range t.Peers {
 			fmt.Fprintf(&b, "  peer %v\n", peer)

@@ -5,6 +5,7 @@ package plan
 import (
 	"encoding/base64"
 	"net/netip"
+	"slices"
 
 	"github.com/sealane-io/sealane/dataplane/topology"
 )
@@ -20,7 +21,11 @@ type Plan struct {
 	Routes     []Route
 	Rules      []Rule
 	Tunnels    []Tunnel
-	Tables     []Table
+	// VXLAN are the cables by VXLAN and who is behind them, as Tunnels has it of others. They are no elements of the
+	// kernel, and Diff ignores them: there they are links, neighbours, forwarding entries and the rules of Tables, which
+	// are their receive filter.
+	VXLAN  []Tunnel
+	Tables []Table
 	// ForwardAccepts asks for accepting "sl-*" at the head of the iptables FORWARD chains.
 	ForwardAccepts []Family
 	// Active says by which gateways traffic goes. It is not in the kernel, and Diff ignores it.
@@ -106,6 +111,9 @@ type Neighbour struct {
 	IP   netip.Addr
 	MAC  string
 }
+
+// Cables are those of all kinds.
+func (p Plan) Cables() []Tunnel { return slices.Concat(p.Tunnels, p.VXLAN) }
 
 // FDBEntry is a permanent forwarding entry of the VXLAN. Its key is Link and MAC.
 type FDBEntry struct {

@@ -237,7 +237,9 @@ func (b *builder) cable(ref string, spec v1alpha1.CableSpec) Cable {
 		b.left(ref, "spec.cable", faultf(f.reason, "%s, using %d and %d", f.message, port, vxlanPort))
 	}
 	meshPort, _ := netfacts.MeshPort(port, vxlanPort) // buildMesh tells, where it is needed
-	return Cable{Driver: string(driver), Port: uint16(port), VXLANPort: uint16(vxlanPort), MeshPort: meshPort}
+	cablePort, _ := netfacts.VXLANCablePort(port, vxlanPort)
+	return Cable{Driver: string(driver), Port: uint16(port), VXLANPort: uint16(vxlanPort), MeshPort: meshPort,
+		VXLANCablePort: cablePort}
 }
 
 func (b *builder) localNetworks(ref, field string, cidrs []string) []netip.Prefix {

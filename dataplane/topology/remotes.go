@@ -39,6 +39,7 @@ func (b *builder) buildRemotes(clusters []v1alpha1.RemoteCluster) {
 		b.Remotes[i].Gateways = b.remoteGateways(c)
 		b.Remotes[i].PathMTU = b.paths[c.Name]
 	}
+	b.buildVXLAN(clusters)
 	b.buildMesh(clusters)
 }
 

@@ -29,6 +29,8 @@ type Cable struct {
 	VXLANPort uint16
 	// MeshPort is the UDP port between nodes of meshed clusters; 0 where the others leave none for it.
 	MeshPort uint16
+	// VXLANCablePort is the UDP port of cables by VXLAN; 0 where the others leave none for it.
+	VXLANCablePort uint16
 }
 
 // Local is the cluster that this node is part of.
@@ -76,7 +78,9 @@ type Remote struct {
 	BlockIPv6 netip.Prefix
 	// Translated says that this cluster is known there by its own block, into which gateways translate.
 	Translated bool
-	Gateways   []Gateway // sorted by slot
+	// VXLAN says that gateways are to reach each other by VXLAN, which does not encrypt, where that answers.
+	VXLAN    bool
+	Gateways []Gateway // sorted by slot
 	// PathMTU holds, by the node of a local gateway, the size in bytes of the largest packet that passes by each of its
 	// cables to the cluster, if larger ones are lost on the way; nil if that is so at none.
 	PathMTU map[string]int
@@ -111,6 +115,13 @@ type Gateway struct {
 	// Next says that this stands for the cables of a gateway with its next key, beside those of the same gateway in the
 	// slot NextKeySlots lower; and Preferred that traffic goes by them if they work, else by the usual ones.
 	Next, Preferred bool
+	// VTEPs are the gateway's outer addresses for cables by VXLAN, at most one a family, IPv4 first. Empty but in a remote
+	// cluster with VXLAN.
+	VTEPs []netip.Addr
+	// VTEP is valid where this stands for the cable by VXLAN to a gateway, beside the same gateway in the slot VXLANSlots
+	// lower: that one's outer address. Leaving says that nothing is sent by it, and what still comes is taken.
+	VTEP    netip.Addr
+	Leaving bool
 	// Candidates at which the gateway may be reached, most preferred first. Empty for local ones.
 	Candidates []Candidate
 	// MTU inside the gateway's cables; 0 when unknown.

@@ -3,9 +3,11 @@
 package netfacts
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/clip"
@@ -102,6 +104,49 @@ func MeshPort(cable, vxlan int32) (uint16, error) {
 			cable, meshOffset)
 	}
 	return uint16(port), nil
+}
+
+// vxlanOffset of the UDP port of cables by VXLAN is behind that of the mesh.
+const vxlanOffset = meshOffset + 1
+
+// VXLANCablePort returns the UDP port of cables by VXLAN, one for all slots. The error is an *Error: there is no such
+// port, or the overlay has it.
+func VXLANCablePort(cable, vxlan int32) (uint16, error) {
+	port := int64(cable) + vxlanOffset
+	switch {
+	case cable < 1 || port > 65535:
+		return 0, errorf(ReasonInvalidPort, "cable port %d is not a port with %d more above it, as cables by vxlan need",
+			cable, vxlanOffset)
+	case port == int64(vxlan):
+		return 0, errorf(ReasonInvalidPort, "vxlanPort %d is the port that cables by vxlan need, cable port %d and %d more",
+			vxlan, cable, vxlanOffset)
+	}
+	return uint16(port), nil
+}
+
+// VTEPMAC returns the hardware address of a VXLAN link at an outer address. It is locally administered: 02:51 and the
+// IPv4 address, or 32 bits of the IPv6 address's SHA-256, which anybody can make collide.
+func VTEPMAC(outer netip.Addr) [6]byte {
+	m := [6]byte{0x02, 0x51}
+	if outer.Is4() {
+		a := outer.As4()
+		copy(m[2:], a[:])
+		return m
+	}
+	a := outer.As16()
+	sum := sha256.Sum256(a[:])
+	copy(m[2:], sum[:])
+	return m
+}
+
+// VTEPHop is the next hop of IPv4 routes to a VXLAN link at an outer address: that address, or for IPv6 one of
+// 240.0.0.0/5 that follows from the hardware address. Two with different ones have different hardware addresses.
+func VTEPHop(outer netip.Addr) netip.Addr {
+	if outer.Is4() {
+		return outer
+	}
+	m := VTEPMAC(outer)
+	return netip.AddrFrom4([4]byte{240 | m[2]&7, m[3], m[4], m[5]})
 }
 
 // PublicKeySize of an X25519 public key, in bytes.

@@ -21,9 +21,7 @@ import (
 func Validate(set *v1alpha1.ClusterSet) error {
 	var errs []error
 	spec := set.Spec
-	if spec.Cable.Driver != v1alpha1.CableWireGuard {
-		errs = append(errs, fmt.Errorf("cable driver %q is unknown: expected wireguard", spec.Cable.Driver))
-	}
+	errs = append(errs, checkCables(spec)...)
 	if err := netfacts.CheckPorts(spec.Cable.Port, spec.Cable.VXLANPort); err != nil {
 		errs = append(errs, err)
 	}

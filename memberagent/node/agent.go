@@ -97,7 +97,9 @@ type Agent struct {
 	steppedDown time.Time
 	// leaving are the remote gateways that are none any more, and since when, and leavingMesh the nodes of a mesh.
 	leaving, leavingMesh map[plan.PeerID]time.Time
-	state                NodeState // as last handed over
+	// leavingVXLAN are the cables by VXLAN to clusters that are to be reached otherwise.
+	leavingVXLAN map[string]leavingVXLAN
+	state        NodeState // as last handed over
 	legs
 	started time.Time
 	// follows another agent, which has ended; before it did, this one has looked at the node and could have programmed it.

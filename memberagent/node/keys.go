@@ -65,7 +65,7 @@ func replacement(k Keys) topology.Replacement {
 // withKeys completes what the node knows of itself, and what it knows of the others, by its keys.
 func (a *Agent) withKeys(top topology.Topology, f plan.NodeFacts) (topology.Topology, plan.NodeFacts) {
 	f.NextID, f.FormerID, f.OffMesh = a.keys.Next(), a.keys.Former(), !a.rotation.offMesh.IsZero()
-	return top.WithNextKeys(replacement(a.keys)), f
+	return a.withVXLAN(top.WithNextKeys(replacement(a.keys)), time.Now()), f
 }
 
 // noteKeyed notes that the kernel is as planned: from here on the usual cables have the key of the plan.
@@ -101,7 +101,7 @@ func (a *Agent) noteShaken(states map[cablePeer]kernel.PeerState, now time.Time)
 
 // rekeyed says whether a cable has had another key until lately: what is known of its peers may be of the time before.
 func (a *Agent) rekeyed(at cablePeer) bool {
-	return replacement(a.keys) == topology.Promoted && !plan.OfNextKeys(at.link)
+	return replacement(a.keys) == topology.Promoted && !plan.OfNextKeys(at.link) && !plan.OfVXLAN(at.link)
 }
 
 // proves says whether a peer of a cable has proved who it is under the keys that the cable has now.
@@ -134,9 +134,11 @@ func (a *Agent) keyPeers(now time.Time) []keyPeer {
 		works := a.works(r)
 		connected[name] = connected[name] || works
 		p.replaces = p.replaces || r.gateway.Replacement() != topology.NoReplacement
-		if r.gateway.Next == (own == topology.Offered) {
+		switch {
+		case r.gateway.VTEP.IsValid(): // it has no key
+		case r.gateway.Next == (own == topology.Offered):
 			p.moved = works
-		} else {
+		default:
 			active[name] = r.active
 		}
 	}

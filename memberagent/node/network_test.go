@@ -37,6 +37,8 @@ type machine struct {
 	published *v1alpha1.Endpoint
 	// ipv4Only says that the machine, not its pod, has IPv6 disabled.
 	ipv4Only bool
+	// ipv6Only says that its node has an IPv6 address alone.
+	ipv6Only bool
 }
 
 // network is two clusters of both families on one underlay: c1 with a gateway and a worker, c2 with a gateway. With
@@ -62,6 +64,8 @@ type network struct {
 	health v1alpha1.HealthCheckSpec
 	// networks of clusters that have others than usual.
 	networks map[string]v1alpha1.Networks
+	// cables by which clusters are told to reach the other one; then they publish where that goes.
+	cables map[string]v1alpha1.CableDriver
 	// lastPort is the number of ports that TestGlobalThroughput has used.
 	lastPort int
 }
@@ -253,6 +257,12 @@ func (n *network) tellSome(t *testing.T, phase v1alpha1.MemberPhase, some ...*ma
 	for i, m := range []*machine{n.gw1, n.gw2, n.gw3, n.gw4} {
 		if m != nil && (n.labelled == nil || slices.Contains(n.labelled, m)) {
 			e := m.endpoint(t, i/2)
+			if n.cables != nil {
+				e.Addresses = nil
+				for _, ip := range m.addresses() {
+					e.Addresses = append(e.Addresses, v1alpha1.EndpointAddress{Type: v1alpha1.AddressPrivate, IP: ip})
+				}
+			}
 			endpoints[m.cluster] = append(endpoints[m.cluster], e)
 			gateways[m.cluster] = append(gateways[m.cluster], v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: m.name},
 				Spec: v1alpha1.GatewaySpec{Slot: e.Slot}, Status: v1alpha1.GatewayStatus{Endpoint: &e}})
@@ -273,7 +283,7 @@ func (n *network) tellSome(t *testing.T, phase v1alpha1.MemberPhase, some ...*ma
 				Gateways:    v1alpha1.GatewaysSpec{Mode: n.mode},
 				Keys:        n.keys[m.cluster],
 				RemoteClusters: []v1alpha1.RemoteCluster{{
-					Name: other, Networks: networks[other], Endpoints: endpoints[other],
+					Name: other, Cable: n.cables[m.cluster], Networks: networks[other], Endpoints: endpoints[other],
 				}},
 			},
 		}}
@@ -302,9 +312,18 @@ func (m *machine) node() corev1.Node {
 	if m.pods != "" {
 		node.Spec.PodCIDRs = []string{m.pods + ".0/24", m.pods6 + "::/64"}
 	}
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: m.ip},
-		{Type: corev1.NodeInternalIP, Address: m.ip6}}
+	for _, ip := range m.addresses() {
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+	}
 	return node
+}
+
+// addresses of the machine.
+func (m *machine) addresses() []string {
+	if m.ipv6Only {
+		return []string{m.ip6}
+	}
+	return []string{m.ip, m.ip6}
 }
 
 // endpoint is what the machine publishes as a gateway. Nobody answers at its first address: the agents

@@ -43,11 +43,12 @@ func (a *Agent) measure(ctx context.Context) {
 		if r.probe.IsValid() {
 			health = a.prober.Health(r.probe)
 		}
-		if state.ID == r.id() {
+		counted := state.ID == r.id() && !a.uncounted(r.link)
+		if counted {
 			a.traffic.look(state, a.prober.Carried(r.probe), interval, now)
 		}
 		c := connection(r, state, health, now)
-		if state.ID == r.id() {
+		if counted {
 			c.Traffic = a.traffic.rate(cablePeer{r.link, r.id()})
 			a.hearing.look(state, now)
 			if c.Status != v1alpha1.ConnectionConnected {
@@ -55,7 +56,7 @@ func (a *Agent) measure(ctx context.Context) {
 			}
 		}
 		tunnels = append(tunnels, Tunnel{c, state})
-		if c.Status == v1alpha1.ConnectionConnected && state.Endpoint.IsValid() {
+		if c.Status == v1alpha1.ConnectionConnected && state.Endpoint.IsValid() && c.Cable != v1alpha1.CableVXLAN {
 			reached[r.name()] = state.Endpoint
 		}
 		a.dial(ctx, r, state, c.Status == v1alpha1.ConnectionConnected, now)
@@ -67,7 +68,7 @@ func (a *Agent) measure(ctx context.Context) {
 	a.lookAtGateways(now)
 	a.measureMesh(ctx, now)
 	a.probe()
-	tunnels = perGateway(tunnels)
+	tunnels = perGateway(a.noteSilent(tunnels))
 	connections := make([]v1alpha1.Connection, 0, len(tunnels))
 	for _, t := range tunnels {
 		connections = append(connections, t.connection)
@@ -129,7 +130,7 @@ func (a *Agent) stillPeers(endpoints map[string]netip.AddrPort) map[string]netip
 	}
 	out := map[string]netip.AddrPort{}
 	for _, r := range a.remotes {
-		if e, ok := endpoints[r.name()]; ok {
+		if e, ok := endpoints[r.name()]; ok && !r.gateway.VTEP.IsValid() {
 			out[r.name()] = e
 		}
 	}
@@ -150,6 +151,7 @@ func (a *Agent) peerStates(ctx context.Context) map[cablePeer]kernel.PeerState {
 			states[cablePeer{t.Link, p.ID}] = p
 		}
 	}
+	a.vxlanStates(ctx, states)
 	return states
 }
 

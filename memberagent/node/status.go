@@ -52,7 +52,7 @@ func remotes(top topology.Topology, p plan.Plan) []remote {
 		}
 	}
 	var out []remote
-	for _, t := range p.Tunnels {
+	for _, t := range p.Cables() {
 		if t.Link == plan.MeshLink {
 			continue
 		}
@@ -72,7 +72,10 @@ func remotes(top topology.Topology, p plan.Plan) []remote {
 func connection(r remote, peer kernel.PeerState, health *Health, now time.Time) v1alpha1.Connection {
 	c := v1alpha1.Connection{
 		Cluster: r.cluster, Gateway: r.gateway.Node, Slot: int32(r.gateway.Slot) % v1alpha1.NextKeySlots, Link: r.link,
-		Active: r.active,
+		Active: r.active, Cable: v1alpha1.CableWireGuard,
+	}
+	if r.gateway.VTEP.IsValid() {
+		c.Cable = v1alpha1.CableVXLAN
 	}
 	if peer.Endpoint.IsValid() {
 		c.Address = peer.Endpoint.String()
@@ -103,6 +106,9 @@ func explain(c v1alpha1.Connection, peer kernel.PeerState) (reason, message stri
 	switch {
 	case c.Status == v1alpha1.ConnectionConnected:
 		return "", ""
+	case c.Cable == v1alpha1.CableVXLAN:
+		return v1alpha1.ReasonProbesLost, fmt.Sprintf("probes by vxlan to %s are not answered: check that UDP to that "+
+			"address and port gets through both ways with no NAT between, and that the agents there know vxlan", c.Address)
 	case !peer.Endpoint.IsValid():
 		return v1alpha1.ReasonNoAddress, "the remote gateway publishes no address: waiting for it to dial this one"
 	case peer.LastHandshake.IsZero():

@@ -138,6 +138,7 @@ func (a *Agent) linger(next *topology.Topology, now time.Time) {
 			}
 			if now.Sub(since) < lingering {
 				a.leaving[plan.PeerOf(g)] = since
+				g.Leaving = g.VTEP.IsValid()
 				gateways = append(gateways, g)
 			}
 		}
@@ -152,6 +153,6 @@ func (a *Agent) linger(next *topology.Topology, now time.Time) {
 func (a *Agent) staying(remotes []remote) []remote {
 	return slices.DeleteFunc(remotes, func(r remote) bool {
 		_, leaving := a.leaving[r.id()]
-		return leaving
+		return leaving || r.gateway.Leaving
 	})
 }

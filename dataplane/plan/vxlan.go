@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math/big"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sealane-io/sealane/dataplane/topology"
+	"github.com/sealane-io/sealane/internal/netfacts"
+)
+
+// A cable by VXLAN is a link like the overlay's, with one next hop for each remote gateway of its slot. VXLAN believes
+// whoever sends, so the guard reads in the outer packet what WireGuard's allowed IPs would say: which gateway's address
+// it comes from, and whether the inner source is one of that gateway's networks. Nothing else reaches the link.
+
+// Names of what holds the outer addresses of remote gateways, and the chain of each.
+const (
+	setVTEPs   = "vteps"
+	mapVTEPs   = "vtepchains"
+	vtepPrefix = "vtep"
+)
+
+// vxlanPeer is a remote gateway behind a cable by VXLAN.
+type vxlanPeer struct {
+	remote  topology.Remote
+	gateway topology.Gateway
+}
+
+// chain of what may come from it.
+func (p vxlanPeer) chain() string { return vtepPrefix + RuleID(string(PeerOf(p.gateway))) }
+
+// vxlanPeers returns them, in the order of the topology. One that leaves gives way to one that has come in its place,
+// on the same node.
+func (v *view) vxlanPeers() []vxlanPeer {
+	if v.gateway == nil {
+		return nil
+	}
+	var out []vxlanPeer
+	taken := map[netip.Addr]bool{}
+	for _, leaving := range []bool{false, true} {
+		for _, r := range v.Remotes {
+			for _, g := range r.Gateways {
+				if !g.VTEP.IsValid() || g.Leaving != leaving || taken[netfacts.VTEPHop(g.VTEP)] {
+					continue
+				}
+				taken[netfacts.VTEPHop(g.VTEP)] = true
+				out = append(out, vxlanPeer{r, g})
+			}
+		}
+	}
+	return out
+}
+
+// vxlanOuter is the outer family of the cables by VXLAN.
+func (v *view) vxlanOuter() Family { return FamilyOf(v.OuterVTEP(v.self.Name)) }
+
+// vni of the cable to a remote gateway, by the slot of the cable.
+func (v *view) vni(slot int) int { return CableVNI + v.gateway.Slot + gatewaySlot(slot) }
+
+// vxlanLink has the MTU of the usual cables, 10 bytes less than would pass: what is sent by one may go by the other.
+func (v *view) vxlanLink(slot int) Link {
+	at := v.OuterVTEP(v.self.Name)
+	return Link{Name: CableLink(slot), Kind: VXLAN, MTU: v.cableMTU(*v.gateway), VNI: v.vni(slot),
+		Port: v.Cable.VXLANCablePort, Local: at, MAC: vtepMAC(at), RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6}
+}
+
+// vxlanHop is the next hop of a family to a gateway by VXLAN; invalid for one by another cable. Any address does that
+// has a neighbour entry on the link.
+func vxlanHop(g topology.Gateway, f Family) netip.Addr {
+	switch {
+	case !g.VTEP.IsValid():
+		return netip.Addr{}
+	case f == IPv6:
+		return vtepLinkLocal(g.VTEP)
+	}
+	return netfacts.VTEPHop(g.VTEP)
+}
+
+func (v *view) vxlanNeighbours() []Neighbour {
+	var out []Neighbour
+	for _, p := range v.vxlanPeers() {
+		for _, f := range []Family{IPv4, IPv6} {
+			if f == IPv4 || v.facts.IPv6 {
+				out = append(out, Neighbour{CableLink(p.gateway.Slot), vxlanHop(p.gateway, f), vtepMAC(p.gateway.VTEP)})
+			}
+		}
+	}
+	return out
+}
+
+func (v *view) vxlanFDB() []FDBEntry {
+	var out []FDBEntry
+	for _, p := range v.vxlanPeers() {
+		out = append(out, FDBEntry{CableLink(p.gateway.Slot), vtepMAC(p.gateway.VTEP), p.gateway.VTEP})
+	}
+	return out
+}
+
+func (v *view) vxlanCables() []Tunnel {
+	var out []Tunnel
+	for _, p := range v.vxlanPeers() {
+		link := CableLink(p.gateway.Slot)
+		i := slices.IndexFunc(out, func(t Tunnel) bool { return t.Link == link })
+		if i < 0 {
+			i = len(out)
+			out = append(out, Tunnel{Link: link, ListenPort: v.Cable.VXLANCablePort, ID: v.facts.ID})
+		}
+		out[i].Peers = append(out[i].Peers, v.peer(p.remote, p.gateway))
+	}
+	slices.SortFunc(out, func(a, b Tunnel) int { return strings.Compare(a.Link, b.Link) })
+	for _, t := range out {
+		slices.SortFunc(t.Peers, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return out
+}
+
+// vxlanVTEPs are the outer addresses of a family.
+func (v *view) vxlanVTEPs(f Family) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range v.vxlanPeers() {
+		if FamilyOf(p.gateway.VTEP) == f {
+			out = append(out, host(p.gateway.VTEP))
+		}
+	}
+	return disjoint(out)
+}
+
+// byVXLAN says whether there are cables by VXLAN whose outer packets are of a family.
+func (v *view) byVXLAN(f Family) bool { return len(v.vxlanPeers()) > 0 && f == v.vxlanOuter() }
+
+// guardVXLAN lets in outer packets of those who may send them, to the node's own address, with inner sources of their
+// own. They are not tracked.
+func (v *view) guardVXLAN(f Family, r *rules) {
+	if !v.byVXLAN(f) {
+		return
+	}
+	port, at := v.Cable.VXLANCablePort, v.OuterVTEP(v.self.Name)
+	r.add(`iifname "%s*" udp dport %d fib daddr type local counter drop`, LinkPrefix, port)
+	r.add(`udp dport %d %s daddr %s fib saddr . iif oif 0 counter drop`, port, f, at)
+	r.add(`udp dport %d %s daddr %s %s saddr vmap @%s`, port, f, at, f, mapVTEPs)
+	r.add(`udp dport %d fib daddr type local counter drop`, port)
+}
+
+// vtepChains are those that the map of the same family leads to.
+func (v *view) vtepChains(f Family) ([]Map, []Chain) {
+	if !v.byVXLAN(f) {
+		return nil, nil
+	}
+	m := Map{Name: mapVTEPs, Key: "ipv4_addr", Value: "verdict"}
+	if f == IPv6 {
+		m.Key = "ipv6_addr"
+	}
+	var chains []Chain
+	for _, p := range v.vxlanPeers() {
+		m.Elements = append(m.Elements, MapElement{p.gateway.VTEP.String(), "jump " + p.chain()})
+		chains = append(chains, Chain{Name: p.chain(), Rules: v.fromVTEP(p)})
+	}
+	slices.SortFunc(m.Elements, MapElement.compare)
+	return []Map{m}, chains
+}
+
+// fromVTEP reads behind the UDP header: 8 bytes of VXLAN, of which 3 from the fifth on are the VNI, 14 of Ethernet,
+// whose last 2 say what follows, and the IP header, where a source is 12 bytes from its beginning, or 8 with IPv6.
+func (v *view) fromVTEP(p vxlanPeer) rules {
+	const vni, ethertype, ip = 8 + 4, 8 + 8 + 12, 8 + 8 + 14
+	var r rules
+	for _, source := range v.peer(p.remote, p.gateway).AllowedIPs {
+		follows, at := 0x0800, ip+12
+		if source.Addr().Is6() {
+			follows, at = 0x86dd, ip+8
+		}
+		r.add(`@th,%d,24 %#x @th,%d,16 %#x %s notrack accept`, 8*vni, v.vni(p.gateway.Slot), 8*ethertype, follows,
+			rawMatch(8*at, source))
+	}
+	return r
+}
+
+// rawMatch matches an address of a prefix at an offset, in bits, behind the transport header.
+func rawMatch(offset int, p netip.Prefix) string {
+	number := func(b []byte) *big.Int { return new(big.Int).SetBytes(b) }
+	length, value := p.Addr().BitLen(), number(p.Masked().Addr().AsSlice())
+	if p.IsSingleIP() {
+		return fmt.Sprintf("@th,%d,%d %#x", offset, length, value)
+	}
+	return fmt.Sprintf("@th,%d,%d & %#x == %#x", offset, length, number(net.CIDRMask(p.Bits(), length)), value)
+}

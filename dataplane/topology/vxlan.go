@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
+	"github.com/sealane-io/sealane/internal/netfacts"
+)
+
+// buildVXLAN notes which gateways can be reached by VXLAN, after all of them are known. What comes from an outer
+// address is believed to be its gateway's, so an address that two have is neither's; nor may two have one hardware
+// address or next hop, by which packets find the outer one. All that is left out goes by WireGuard.
+func (b *builder) buildVXLAN(clusters []v1alpha1.RemoteCluster) {
+	hops := map[netip.Addr]int{}
+	for i, c := range clusters {
+		r := &b.Remotes[i]
+		ref := "RemoteCluster/" + c.Name
+		switch {
+		case c.Cable == "" || c.Cable == v1alpha1.CableWireGuard:
+			continue
+		case c.Cable != v1alpha1.CableVXLAN:
+			b.left(ref, "cable", faultf(ReasonUnknownDriver, "%s is not known here: it is reached by wireguard",
+				clip.Quote(string(c.Cable))))
+			continue
+		case b.Cable.VXLANCablePort == 0:
+			b.left(ref, "cable", faultf(ReasonInvalidPort, "the ports of cable and overlay leave none for vxlan: it is reached "+
+				"by wireguard"))
+			continue
+		}
+		r.VXLAN = true
+		for j := range r.Gateways {
+			g := &r.Gateways[j]
+			g.VTEPs = vteps(*g)
+			for _, a := range g.VTEPs {
+				hops[netfacts.VTEPHop(a)]++
+			}
+		}
+	}
+	for i := range b.Remotes {
+		for j := range b.Remotes[i].Gateways {
+			g := &b.Remotes[i].Gateways[j]
+			g.VTEPs = slices.DeleteFunc(g.VTEPs, func(a netip.Addr) bool {
+				shared := hops[netfacts.VTEPHop(a)] > 1
+				if shared {
+					b.left("RemoteCluster/"+b.Remotes[i].Name, "endpoint "+clip.Quote(g.Node), faultf(ReasonDuplicate,
+						"%s, or what follows from it, is that of another gateway too: vxlan could not tell them apart, and both are "+
+							"reached by wireguard", a))
+				}
+				return shared
+			})
+		}
+	}
+}
+
+// vteps are a gateway's own addresses, the first of each family. Others are those of a NAT, or lead over networks that
+// nobody has said to be trusted.
+func vteps(g Gateway) []netip.Addr {
+	var out []netip.Addr
+	for _, is4 := range []bool{true, false} {
+		i := slices.IndexFunc(g.Candidates, func(c Candidate) bool { return c.Private && c.Addr.Is4() == is4 })
+		if i >= 0 {
+			out = append(out, g.Candidates[i].Addr)
+		}
+	}
+	return out
+}
+
+// OuterVTEP is the outer address of a node's cables by VXLAN: that of IPv4 if it has one. Invalid if it has none.
+func (t Topology) OuterVTEP(node string) netip.Addr {
+	for _, n := range t.Local.Nodes {
+		if n.Name == node && len(n.Addresses) > 0 {
+			return n.Addresses[0]
+		}
+	}
+	return netip.Addr{}
+}
+
+// WithVXLAN adds to a topology, for the local gateway on a node, its cables by VXLAN: each gateway of a remote cluster
+// with VXLAN that has an outer address of the node's family is there twice, as itself and as a gateway VXLANSlots
+// higher. leaving are the latter of clusters that are reached otherwise now, by name, which may not have heard of it.
+func (t Topology) WithVXLAN(node string, leaving map[string][]Gateway) Topology {
+	outer := t.OuterVTEP(node)
+	if !outer.IsValid() || !slices.ContainsFunc(t.Local.Gateways, func(g Gateway) bool { return g.Node == node }) {
+		return t
+	}
+	remotes := slices.Clone(t.Remotes)
+	for i, r := range remotes {
+		if !r.VXLAN && len(leaving[r.Name]) == 0 {
+			continue
+		}
+		gateways := slices.Clone(r.Gateways)
+		for _, g := range r.Gateways {
+			j := slices.IndexFunc(g.VTEPs, func(a netip.Addr) bool { return a.Is4() == outer.Is4() })
+			if j >= 0 && !g.Next {
+				gateways = append(gateways, byVXLAN(g, g.VTEPs[j]))
+			}
+		}
+		for _, g := range leaving[r.Name] {
+			is := func(o Gateway) bool { return o.Slot+v1alpha1.VXLANSlots == g.Slot && o.PublicKey == g.PublicKey }
+			if slices.ContainsFunc(r.Gateways, is) {
+				g.Leaving = true
+				gateways = append(gateways, g)
+			}
+		}
+		remotes[i].Gateways = gateways
+	}
+	t.Remotes = remotes
+	return t
+}
+
+// byVXLAN stands for the cable by VXLAN to a gateway.
+func byVXLAN(g Gateway, at netip.Addr) Gateway {
+	g.VTEP, g.Slot = at, g.Slot+v1alpha1.VXLANSlots
+	g.Next, g.Preferred, g.NextKey = false, false, Key{}
+	return g
+}

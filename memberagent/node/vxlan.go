@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/kernel"
+	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/dataplane/topology"
+)
+
+// leavingVXLAN are the gateways of a cluster by cables by VXLAN that it is to have no more, and since when.
+type leavingVXLAN struct {
+	gateways []topology.Gateway
+	since    time.Time
+}
+
+// withVXLAN adds to a topology the cables by VXLAN. Where a cluster is to be reached otherwise nothing is sent by them
+// from now on, and for a while what comes is taken: the other end hears of it at another time.
+func (a *Agent) withVXLAN(next topology.Topology, now time.Time) topology.Topology {
+	before := a.leavingVXLAN
+	a.leavingVXLAN = map[string]leavingVXLAN{}
+	leaving := map[string][]topology.Gateway{}
+	for _, r := range next.Remotes {
+		if r.VXLAN {
+			continue
+		}
+		l, known := before[r.Name]
+		if !known {
+			l = leavingVXLAN{a.gatewaysByVXLAN(r.Name), now}
+			if len(l.gateways) > 0 {
+				time.AfterFunc(lingering, a.Poke)
+			}
+		}
+		if len(l.gateways) > 0 && now.Sub(l.since) < lingering {
+			a.leavingVXLAN[r.Name], leaving[r.Name] = l, l.gateways
+		}
+	}
+	return next.WithVXLAN(a.node, leaving)
+}
+
+// gatewaysByVXLAN are those of a cluster that packets are sent to by VXLAN.
+func (a *Agent) gatewaysByVXLAN(cluster string) []topology.Gateway {
+	var out []topology.Gateway
+	for _, r := range a.top.Remotes {
+		for _, g := range r.Gateways {
+			if r.Name == cluster && g.VTEP.IsValid() && !g.Leaving {
+				out = append(out, g)
+			}
+		}
+	}
+	return out
+}
+
+// uncounted says whether a link is a cable by VXLAN with several peers: its counters are of all of them.
+func (a *Agent) uncounted(link string) bool {
+	return slices.ContainsFunc(a.plan.VXLAN, func(t plan.Tunnel) bool { return t.Link == link && len(t.Peers) > 1 })
+}
+
+// vxlanStates adds what is known of the peers of cables by VXLAN, which prove nothing and have one address each.
+func (a *Agent) vxlanStates(ctx context.Context, states map[cablePeer]kernel.PeerState) {
+	for _, t := range a.plan.VXLAN {
+		c, err := a.kernel.Counters(t.Link)
+		if err != nil {
+			logr.FromContextOrDiscard(ctx).V(1).Info("cable not read", "link", t.Link, "why", err.Error())
+			continue
+		}
+		for _, p := range t.Peers {
+			s := kernel.PeerState{Link: t.Link, ID: p.ID, Endpoint: p.Candidates[0]}
+			if !a.uncounted(t.Link) {
+				// As a cable by WireGuard counts them.
+				s.ReceivedBytes = c.ReceivedBytes + cableOverhead*c.ReceivedPackets
+				s.SentBytes = c.SentBytes + cableOverhead*c.SentPackets
+			}
+			states[cablePeer{t.Link, p.ID}] = s
+		}
+	}
+}
+
+// noteSilent says of tunnels that work by WireGuard why they are not by VXLAN, where they are to be.
+func (a *Agent) noteSilent(tunnels []Tunnel) []Tunnel {
+	for i := range tunnels {
+		c := &tunnels[i].connection
+		wanted := slices.ContainsFunc(a.top.Remotes, func(r topology.Remote) bool { return r.Name == c.Cluster && r.VXLAN })
+		if !wanted || c.Cable == v1alpha1.CableVXLAN || c.Status != v1alpha1.ConnectionConnected || c.Reason != "" {
+			continue
+		}
+		other := slices.IndexFunc(tunnels, func(t Tunnel) bool {
+			return t.connection.Cluster == c.Cluster && t.connection.Slot == c.Slot &&
+				t.connection.Cable == v1alpha1.CableVXLAN
+		})
+		const instead = "traffic goes by wireguard, encrypted: "
+		switch {
+		case other < 0:
+			c.Reason = v1alpha1.ReasonCableSilent
+			c.Message = instead + "vxlan needs addresses of the two gateways' nodes of one family, that no other gateway has"
+		case tunnels[other].connection.Status != v1alpha1.ConnectionConnected:
+			c.Reason, c.Message = v1alpha1.ReasonCableSilent, instead+tunnels[other].connection.Message
+		}
+	}
+	return tunnels
+}
