@@ -14,6 +14,7 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/internal/clip"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 const subjectFirewall = "firewall"
@@ -132,6 +133,9 @@ func (s *snapshot) cableLeg(f *fleet, p *place, g *v1alpha1.Gateway, c *v1alpha1
 
 // cablePort is where a gateway listens for the peers of a cable: the number of the link is the port's above the first.
 func cablePort(first int32, link string) int32 {
+	if plan.OfVXLAN(link) {
+		return first + netfacts.VXLANCableOffset
+	}
 	n, err := strconv.ParseInt(strings.TrimPrefix(link, plan.CablePrefix), 10, 32)
 	if err != nil {
 		return first

@@ -206,7 +206,24 @@ func tunnelCount(m *fleetMember) string {
 	for i := range m.gateways {
 		n += len(m.gateways[i].Status.Connections)
 	}
-	return fmt.Sprintf("%d tunnels of %d gateways are connected", n, len(m.gateways))
+	text := fmt.Sprintf("%d tunnels of %d gateways are connected", n, len(m.gateways))
+	if clear := inClear(m); clear > 0 {
+		text += fmt.Sprintf(", %d of them by vxlan, NOT ENCRYPTED", clear)
+	}
+	return text
+}
+
+// inClear counts the tunnels of a member's gateways that do not encrypt.
+func inClear(m *fleetMember) int {
+	n := 0
+	for i := range m.gateways {
+		for j := range m.gateways[i].Status.Connections {
+			if m.gateways[i].Status.Connections[j].Cable == v1alpha1.CableVXLAN {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // reportedPairs judges a member that cannot be asked by what the broker has of it.
@@ -292,6 +309,10 @@ func (p *place) missing(m *fleetMember, up map[string]bool) []checked {
 func (s *snapshot) tunnel(p *place, g *v1alpha1.Gateway, c *v1alpha1.Connection, up map[string]bool) (checked, bool) {
 	name := fmt.Sprintf("%s to %s of %s", g.Name, c.Gateway, c.Cluster)
 	if c.Status == v1alpha1.ConnectionConnected {
+		if c.Reason == v1alpha1.ReasonCableSilent {
+			return p.says(subjectConnections, verdictWarn, finding{expected: name + " to be by vxlan, as spec.cables has it",
+				found: c.Message, remedy: "let it pass, or give the pair the driver wireguard"}), true
+		}
 		if c.LossPercent < lossWarned {
 			return checked{}, false
 		}

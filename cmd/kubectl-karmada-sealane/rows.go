@@ -19,12 +19,14 @@ type clusterSetRow struct {
 	Accepted  int32  `json:"acceptedMembers"`
 	Connected int32  `json:"connectedMembers"`
 	// Pairs of accepted members, and how many of them are connected.
-	Pairs          int32              `json:"pairs"`
-	ConnectedPairs int32              `json:"connectedPairs"`
-	Ready          string             `json:"ready"`
-	Driver         string             `json:"driver"`
-	Domains        []string           `json:"domains,omitempty"`
-	Problems       []v1alpha1.Problem `json:"problems,omitempty"`
+	Pairs          int32  `json:"pairs"`
+	ConnectedPairs int32  `json:"connectedPairs"`
+	Ready          string `json:"ready"`
+	Driver         string `json:"driver"`
+	// UnencryptedPairs are those to be reached by a cable that does not encrypt.
+	UnencryptedPairs int32              `json:"unencryptedPairs,omitempty"`
+	Domains          []string           `json:"domains,omitempty"`
+	Problems         []v1alpha1.Problem `json:"problems,omitempty"`
 }
 
 func (r clusterSetRow) cells() []string {
@@ -32,8 +34,12 @@ func (r clusterSetRow) cells() []string {
 	for _, p := range r.Problems {
 		problems = append(problems, strings.TrimPrefix(p.Cluster+": "+p.Message, ": "))
 	}
+	driver := r.Driver
+	if r.UnencryptedPairs > 0 {
+		driver += fmt.Sprintf(", %d pairs NOT ENCRYPTED", r.UnencryptedPairs)
+	}
 	return []string{r.Name, number(r.Members), number(r.Accepted), number(r.Connected),
-		number(r.ConnectedPairs) + "/" + number(r.Pairs), r.Ready, list(problems), r.Driver,
+		number(r.ConnectedPairs) + "/" + number(r.Pairs), r.Ready, list(problems), driver,
 		list(r.Domains)}
 }
 
@@ -46,6 +52,7 @@ type connectionRow struct {
 	Address       string        `json:"address,omitempty"`
 	NAT           bool          `json:"nat"`
 	Link          string        `json:"link,omitempty"`
+	Cable         string        `json:"cable,omitempty"`
 	Active        bool          `json:"active"`
 	Status        string        `json:"status"`
 	RTT           *v1alpha1.RTT `json:"rtt,omitempty"`

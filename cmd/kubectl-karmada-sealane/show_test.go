@@ -232,6 +232,29 @@ func TestACanaryThatIsNoMemberIsShown(t *testing.T) {
 	}
 }
 
+// TestShowWhatIsNotEncrypted in every place where connections are shown.
+func TestShowWhatIsNotEncrypted(t *testing.T) {
+	f := twoAndLost()
+	var tunnel *v1alpha1.Connection
+	for i := range f.members {
+		for j := range f.members[i].gateways {
+			if g := &f.members[i].gateways[j]; tunnel == nil && len(g.Status.Connections) > 0 && stale(f, g) == "" {
+				tunnel = &g.Status.Connections[0]
+			}
+		}
+	}
+	f.clusterSets[0].Status.UnencryptedPairs, tunnel.Cable, tunnel.Message = 3, v1alpha1.CableVXLAN, ""
+	var out bytes.Buffer
+	if err := write(&out, outputWide, connectionTable(f), clusterSetTable(f)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"NOT ENCRYPTED, by vxlan", "wireguard, 3 pairs NOT ENCRYPTED"} {
+		if strings.Count(out.String(), want) != 1 {
+			t.Errorf("expected %q once in\n%s", want, out.String())
+		}
+	}
+}
+
 func TestShowNothing(t *testing.T) {
 	var out bytes.Buffer
 	if err := write(&out, outputTable, connectionTable(&fleet{})); err != nil || out.String() != "no connections\n" {

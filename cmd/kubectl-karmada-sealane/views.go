@@ -25,7 +25,7 @@ func clusterSetRows(f *fleet) []clusterSetRow {
 		row := clusterSetRow{
 			Name: cs.Name, Members: cs.Status.Members, Accepted: cs.Status.AcceptedMembers,
 			Connected: cs.Status.ConnectedMembers, Pairs: cs.Status.Pairs, ConnectedPairs: cs.Status.ConnectedPairs,
-			Driver: string(cs.Spec.Cable.Driver), Domains: cs.Spec.DNS.Domains,
+			Driver: string(cs.Spec.Cable.Driver), UnencryptedPairs: cs.Status.UnencryptedPairs, Domains: cs.Spec.DNS.Domains,
 			Ready: conditionStatus(cs.Status.Conditions, v1alpha1.ClusterSetReady), Problems: cs.Status.Problems,
 		}
 		if message := f.leaderless(); message != "" {
@@ -145,6 +145,10 @@ func connectionOf(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alpha1.Con
 		Cluster: cluster, Gateway: g.Name, RemoteCluster: c.Cluster, RemoteGateway: c.Gateway, Slot: c.Slot,
 		Address: c.Address, NAT: c.NAT, Link: c.Link, Active: c.Active, Status: string(c.Status),
 		RTT: c.RTT, LossPercent: &c.LossPercent, Traffic: c.Traffic, MTU: c.MTU, Reason: c.Reason, Message: c.Message,
+		Cable: string(c.Cable),
+	}
+	if c.Cable == v1alpha1.CableVXLAN {
+		row.Message = strings.TrimSuffix("NOT ENCRYPTED, by vxlan; "+c.Message, "; ")
 	}
 	if why := stale(f, g); why != "" {
 		row.Status, row.Reason, row.Message = string(v1alpha1.ConnectionUnknown), v1alpha1.ReasonAgentSilent, why

@@ -106,20 +106,20 @@ func MeshPort(cable, vxlan int32) (uint16, error) {
 	return uint16(port), nil
 }
 
-// vxlanOffset of the UDP port of cables by VXLAN is behind that of the mesh.
-const vxlanOffset = meshOffset + 1
+// VXLANCableOffset is that of the UDP port of cables by VXLAN from the first of the cables', behind the mesh's.
+const VXLANCableOffset = meshOffset + 1
 
 // VXLANCablePort returns the UDP port of cables by VXLAN, one for all slots. The error is an *Error: there is no such
 // port, or the overlay has it.
 func VXLANCablePort(cable, vxlan int32) (uint16, error) {
-	port := int64(cable) + vxlanOffset
+	port := int64(cable) + VXLANCableOffset
 	switch {
 	case cable < 1 || port > 65535:
 		return 0, errorf(ReasonInvalidPort, "cable port %d is not a port with %d more above it, as cables by vxlan need",
-			cable, vxlanOffset)
+			cable, VXLANCableOffset)
 	case port == int64(vxlan):
 		return 0, errorf(ReasonInvalidPort, "vxlanPort %d is the port that cables by vxlan need, cable port %d and %d more",
-			vxlan, cable, vxlanOffset)
+			vxlan, cable, VXLANCableOffset)
 	}
 	return uint16(port), nil
 }

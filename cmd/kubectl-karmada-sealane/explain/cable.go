@@ -28,7 +28,11 @@ func (w *walk) cable(p plan.Plan, h plan.NextHop) candidate {
 		return c
 	}
 	c.to = c.peer.Node
-	c.step.Found = fmt.Sprintf("%s by %s to %s of %s", w.net.top.Cable.Driver, h.Link, c.to, c.peer.Cluster)
+	driver := w.net.top.Cable.Driver
+	if plan.OfVXLAN(h.Link) {
+		driver = string(v1alpha1.CableVXLAN) + ", NOT ENCRYPTED,"
+	}
+	c.step.Found = fmt.Sprintf("%s by %s to %s of %s", driver, h.Link, c.to, c.peer.Cluster)
 	if h.Link == plan.MeshLink {
 		c.step.Found += ", without gateways: the two nodes answer each other's probes"
 		return c
@@ -113,7 +117,7 @@ func (w *walk) down(c *candidate, report v1alpha1.Connection) {
 // overCable takes the packet to another cluster, translated as this gateway translates and as the other one receives.
 func (w *walk) overCable(c candidate) bool {
 	w.leave()
-	from, fromNode, mesh := w.net, w.node, c.hop.Link == plan.MeshLink
+	from, fromNode := w.net, w.node
 	next := w.network(c.peer.Cluster)
 	if next == nil || next.Unread != "" {
 		why := "it is no member here"
@@ -127,7 +131,7 @@ func (w *walk) overCable(c candidate) bool {
 	w.net, w.node, w.mark = next, c.to, 0
 	w.hops = append(w.hops, c.hop.Link)
 	p := next.plan(c.to)
-	link, allowed, found := arrival(p, mesh, from.Name, fromNode)
+	link, allowed, found := arrival(p, c.hop.Link, from.Name, fromNode)
 	if !found {
 		return w.lose(stepCable, fmt.Sprintf("%s to know %s of %s as a peer", c.to, fromNode, from.Name),
 			"its Peering does not have it, or its key was refused"+w.problems(from.Name),

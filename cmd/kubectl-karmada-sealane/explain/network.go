@@ -34,7 +34,7 @@ func (n *network) plan(node string) plan.Plan {
 	p, known := n.plans[node]
 	if !known {
 		facts := n.facts(node)
-		p = plan.For(n.top.WithNextKeys(facts.Replacement()), facts)
+		p = plan.For(n.top.WithNextKeys(facts.Replacement()).WithVXLAN(node, nil), facts)
 		n.plans[node] = p
 	}
 	return p
@@ -72,11 +72,15 @@ func (n *network) facts(node string) plan.NodeFacts {
 // cables takes over which of its cables a gateway reports to work, and which it uses.
 func (n *network) cables(g *v1alpha1.Gateway, f *plan.NodeFacts) {
 	for _, c := range g.Status.Connections {
+		slot := int(c.Slot)
+		if c.Cable == v1alpha1.CableVXLAN {
+			slot += v1alpha1.VXLANSlots
+		}
 		if c.Status == v1alpha1.ConnectionConnected && reach.Fresh(g, n.now) {
-			f.Alive[c.Cluster] = append(f.Alive[c.Cluster], int(c.Slot))
+			f.Alive[c.Cluster] = append(f.Alive[c.Cluster], slot)
 		}
 		if c.Active {
-			f.Current[c.Cluster] = append(f.Current[c.Cluster], int(c.Slot))
+			f.Current[c.Cluster] = append(f.Current[c.Cluster], slot)
 		}
 	}
 }
@@ -259,7 +263,7 @@ func (n *network) behind(p plan.Plan, via netip.Addr) string {
 
 // peer of a link to whom a destination belongs, as its allowed IPs say.
 func peer(p plan.Plan, link string, dst netip.Addr) (plan.Peer, bool) {
-	for _, t := range p.Tunnels {
+	for _, t := range p.Cables() {
 		if t.Link != link {
 			continue
 		}
@@ -272,11 +276,12 @@ func peer(p plan.Plan, link string, dst netip.Addr) (plan.Peer, bool) {
 	return plan.Peer{}, false
 }
 
-// arrival is the tunnel by which packets of a node of another cluster arrive, by the name of its link, and what it
-// accepts from there.
-func arrival(p plan.Plan, mesh bool, cluster, node string) (link string, allowed []netip.Prefix, found bool) {
-	for _, t := range p.Tunnels {
-		if (t.Link == plan.MeshLink) != mesh || plan.OfNextKeys(t.Link) {
+// arrival is the tunnel by which packets arrive that a node of another cluster sends by a link, by the name of its own
+// link, and what it accepts from there.
+func arrival(p plan.Plan, by, cluster, node string) (link string, allowed []netip.Prefix, found bool) {
+	for _, t := range p.Cables() {
+		if (t.Link == plan.MeshLink) != (by == plan.MeshLink) || plan.OfVXLAN(t.Link) != plan.OfVXLAN(by) ||
+			plan.OfNextKeys(t.Link) {
 			continue
 		}
 		for _, peer := range t.Peers {

@@ -46,6 +46,13 @@ func connectionTo(f *Fleet, n, other int) *v1alpha1.Connection {
 	panic("no such connection")
 }
 
+// byVXLAN has a cluster send to another by VXLAN.
+func byVXLAN(f *Fleet, n, other int) {
+	toOther(f, n, other).Cable = v1alpha1.CableVXLAN
+	c := connectionTo(f, n, other)
+	c.Link, c.Cable, c.Address = "sl-cv0", v1alpha1.CableVXLAN, fmt.Sprintf("172.31.%d.12:4533", other)
+}
+
 func down(c *v1alpha1.Connection, heard *bool) {
 	c.Status, c.Active, c.Heard = v1alpha1.ConnectionError, true, heard
 	c.Reason, c.Message = "NoAnswer", "no answer to probes"
@@ -375,6 +382,15 @@ func topologySituations() []situation {
 		{name: "a mesh", to: pod2, arrives: Arrives, change: func(f *Fleet) { meshed(f, 2) }},
 		{name: "a mesh in which the nodes do not reach each other", to: pod2, arrives: Arrives,
 			change: func(f *Fleet) { meshed(f, 0) }},
+		{name: "by VXLAN", to: pod2, arrives: Arrives, change: func(f *Fleet) { byVXLAN(f, 1, 2); byVXLAN(f, 2, 1) }},
+		{name: "by VXLAN, which does not answer", to: pod2, arrives: Arrives, change: func(f *Fleet) {
+			byVXLAN(f, 1, 2)
+			byVXLAN(f, 2, 1)
+			for n := 1; n <= 2; n++ {
+				c := connectionTo(f, n, 3-n)
+				c.Link, c.Cable, c.Address = "sl-c0", v1alpha1.CableWireGuard, fmt.Sprintf("172.31.%d.12:4500", 3-n)
+			}
+		}},
 		{name: "two gateways at each end", to: pod2, arrives: Arrives, change: func(f *Fleet) { second(f, 1); second(f, 2) }},
 		{name: "of two gateways one is dead", to: pod2, arrives: Arrives, change: func(f *Fleet) {
 			second(f, 1)
