@@ -113,13 +113,13 @@ func icmpv4(kind, code uint8, b []byte) string {
 			return "administratively prohibited"
 		}
 		names := map[uint8]string{0: "network unreachable", 1: "host unreachable", 2: "protocol unreachable",
-			3: "port unreachable"}
+			3: trace.PortUnreachable}
 		if name := names[code]; name != "" {
 			return name
 		}
 		return fmt.Sprintf("destination unreachable, code %d", code)
 	case 11:
-		return "time exceeded"
+		return trace.TimeExceeded
 	}
 	return ""
 }
@@ -128,7 +128,7 @@ func icmpv6(kind, code uint8, b []byte) string {
 	switch kind {
 	case 1: // RFC 4443 section 3.1
 		names := map[uint8]string{0: "no route", 1: "administratively prohibited", 3: "address unreachable",
-			4: "port unreachable", 5: "source address failed policy", 6: "route rejected"}
+			4: trace.PortUnreachable, 5: "source address failed policy", 6: "route rejected"}
 		if name := names[code]; name != "" {
 			return name
 		}
@@ -136,7 +136,7 @@ func icmpv6(kind, code uint8, b []byte) string {
 	case 2:
 		return fmt.Sprintf("packet too big, MTU %d", binary.BigEndian.Uint32(b[4:]))
 	case 3:
-		return "time exceeded"
+		return trace.TimeExceeded
 	}
 	return ""
 }

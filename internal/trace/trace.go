@@ -124,6 +124,14 @@ type Refused struct {
 	Why    string     `json:"why"`
 }
 
+// Reasons of ICMP errors by which packets are judged.
+const (
+	// PortUnreachable: nothing listens there, or a rule says so.
+	PortUnreachable = "port unreachable"
+	// TimeExceeded: it was sent on too often.
+	TimeExceeded = "time exceeded"
+)
+
 // Route is where the node would send a packet that came in and did not go out.
 type Route struct {
 	From netip.Addr `json:"from"`

@@ -63,7 +63,8 @@ type Sent struct {
 
 // Judge adds to the explanation of a packet's way what a probe on it met.
 func Judge(e Explanation, t Target, s Sent, watched []Watched) Explanation {
-	j := &judge{target: t, sent: s, out: e, live: &Live{Probe: string(s.Result.Stage)}, spots: map[Spot]*sightings{}}
+	j := &judge{target: t, sent: s, out: e, objects: e.Arrives,
+		live: &Live{Probe: string(s.Result.Stage)}, spots: map[Spot]*sightings{}}
 	j.out.Live = j.live
 	j.out.Steps = slices.Clone(e.Steps)
 	for i := range watched {
@@ -85,8 +86,10 @@ type judge struct {
 	target Target
 	sent   Sent
 	out    Explanation
-	live   *Live
-	spots  map[Spot]*sightings
+	// objects is the outcome by these alone.
+	objects Arrival
+	live    *Live
+	spots   map[Spot]*sightings
 	// strayed is the node that has sent the packet on to another of its cluster, and not by the overlay.
 	strayed Spot
 }
@@ -199,7 +202,7 @@ func (j *judge) ok(at Spot, name, found string) {
 func (j *judge) passed(end Spot, followed bool) {
 	src := j.spots[j.target.Source]
 	switch {
-	case src != nil && src.whole() && src.request.nothing():
+	case len(j.target.Addresses) > 0 && src != nil && src.whole() && src.request.nothing():
 		j.add(Step{At: j.target.Source.String(), Name: stepProbe, Verdict: Warn,
 			Expected: "to see the packet that was answered on the source's node",
 			Found:    "it is not: something in the source's own network namespace answered, as a sidecar does",
@@ -210,7 +213,8 @@ func (j *judge) passed(end Spot, followed bool) {
 			Expected: "an answer from " + strings.Join(j.target.Clusters, " or "),
 			Found:    "it came from here, where the address is somebody else's", Remedy: "ask by name"})
 		j.unsure()
-	case j.out.Arrives == Sometimes:
+	case j.objects == Sometimes:
+		j.out.Arrives = Sometimes
 	case !followed && j.out.Arrives == Lost:
 		j.unsure()
 	default:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/internal/probe"
+	"github.com/sealane-io/sealane/internal/trace"
 )
 
 // wording of a packet in one direction.
@@ -29,10 +30,10 @@ func textsOf(back, large bool) wording {
 // follow goes from node to node by where the packet was seen, and returns the one that it gets to. Where it is lost, it
 // says so, and returns false.
 func (j *judge) follow(from Spot, back, large bool) (end Spot, arrived bool) {
-	at, say := from, textsOf(back, large)
-	var visited []Spot
+	at, by, say := from, "", textsOf(back, large)
+	entered := map[Spot]string{}
 	for range maxHops {
-		visited = append(visited, at)
+		entered[at] = by
 		s := j.spots[at]
 		var w oneWay
 		if s != nil {
@@ -64,17 +65,19 @@ func (j *judge) follow(from Spot, back, large bool) (end Spot, arrived bool) {
 				j.unknown()
 				return at, false
 			}
-			j.stuck(at, s, &w, back, large, len(visited) == 1)
+			j.stuck(at, s, &w, back, large, len(entered) == 1)
 			return at, false
 		}
 		out := devices(w.out)
-		next, gone := j.next(at, out, visited, back, large)
+		next, device := j.next(at, out, entered, back, large)
 		switch {
-		case gone:
+		case device != "":
 			if !slices.ContainsFunc(out, ourLink) {
 				j.strayed = at
 			}
-			at = next
+			at, by = next, device
+		case slices.ContainsFunc(out, ourLink) && j.round(at, out, entered, back, large):
+			return at, false
 		case slices.Contains(out, plan.OverlayLink):
 			j.between(at, plan.OverlayLink, &w, back, large)
 			return at, false
@@ -87,9 +90,63 @@ func (j *judge) follow(from Spot, back, large bool) (end Spot, arrived bool) {
 			return at, true
 		}
 	}
-	j.lose(at, stepRoute, say.what, "a way that ends", "it goes on and on between the same nodes",
+	j.lose(at, stepRoute, say.what, "a way that ends", fmt.Sprintf("it has passed %d nodes", maxHops),
 		"see the routes of these nodes: show plan")
 	return at, false
+}
+
+// round says of a packet that it goes round: it came back by one of our links to a node that had it before by another
+// device, or a node says by ICMP that it was sent on too often.
+func (j *judge) round(at Spot, out []string, entered map[Spot]string, back, large bool) bool {
+	say := textsOf(back, large)
+	lose := func(found string) bool {
+		var nodes []string
+		for spot := range entered {
+			nodes = append(nodes, spot.String())
+		}
+		slices.Sort(nodes)
+		j.lose(at, stepRoute, say.what, "a way that ends", "it goes round between "+strings.Join(nodes, ", ")+": "+found,
+			"see the routes of these nodes: show plan NODE --differing")
+		return true
+	}
+	for _, spot := range j.target.Spots {
+		by, visited := entered[spot]
+		s := j.spots[spot]
+		if !visited || spot == at || s == nil {
+			continue
+		}
+		w := s.way(back, large)
+		for _, d := range devices(w.in) {
+			if d != by && passesOn(at, out, spot, d) && ourLink(d) {
+				return lose(fmt.Sprintf("%s got it again, by %s", spot, d))
+			}
+		}
+	}
+	for _, spot := range j.target.Spots {
+		s := j.spots[spot]
+		if s == nil {
+			continue
+		}
+		w := s.way(back, large)
+		for _, r := range w.refused {
+			if r.Why == trace.TimeExceeded {
+				return lose(fmt.Sprintf("%s says by ICMP: %s", r.By, r.Why))
+			}
+		}
+	}
+	return false
+}
+
+// passesOn says whether what a node sends by its devices can come in by a device of another.
+func passesOn(at Spot, out []string, to Spot, device string) bool {
+	overlay, cable := slices.Contains(out, plan.OverlayLink), slices.ContainsFunc(out, isCable)
+	switch {
+	case isCable(device):
+		return cable && to.Cluster != at.Cluster
+	case device == plan.OverlayLink:
+		return overlay && to.Cluster == at.Cluster
+	}
+	return !cable && !overlay && to.Cluster == at.Cluster
 }
 
 // astray says of a packet for a pod of another cluster that it left a node, which is not the pod's, by none of our
@@ -114,25 +171,21 @@ func ourLink(device string) bool { return strings.HasPrefix(device, plan.LinkPre
 
 func isCable(device string) bool { return strings.HasPrefix(device, plan.CablePrefix) }
 
-// next is the node at which a packet comes in that another has sent by its devices.
-func (j *judge) next(at Spot, out []string, visited []Spot, back, large bool) (Spot, bool) {
-	overlay, cable := slices.Contains(out, plan.OverlayLink), slices.ContainsFunc(out, isCable)
+// next is the node at which a packet comes in that another has sent by its devices, and the device there; "" for none.
+func (j *judge) next(at Spot, out []string, entered map[Spot]string, back, large bool) (next Spot, device string) {
 	for _, spot := range j.target.Spots {
 		s := j.spots[spot]
-		if s == nil || slices.Contains(visited, spot) {
+		if _, visited := entered[spot]; visited || s == nil {
 			continue
 		}
 		w := s.way(back, large)
 		for _, d := range devices(w.in) {
-			switch {
-			case cable && isCable(d) && spot.Cluster != at.Cluster,
-				overlay && d == plan.OverlayLink && spot.Cluster == at.Cluster,
-				!cable && !overlay && !isCable(d) && d != plan.OverlayLink && spot.Cluster == at.Cluster && j.foreign(s, d, back):
-				return spot, true
+			if passesOn(at, out, spot, d) && (ourLink(d) || j.foreign(s, d, back)) {
+				return spot, d
 			}
 		}
 	}
-	return Spot{}, false
+	return Spot{}, ""
 }
 
 // foreign says that a packet came in to a node by a device from other nodes, and not from a pod of its own.

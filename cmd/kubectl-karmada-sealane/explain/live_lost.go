@@ -76,6 +76,15 @@ func (j *judge) stuck(at Spot, s *sightings, w *oneWay, back, large, first bool)
 		return
 	}
 	if len(w.in) == 0 {
+		if first && !back && len(j.target.Addresses) == 0 {
+			j.add(Step{At: at.String(), Name: stepSource, Verdict: Warn,
+				Expected: "to see the node's own packet leave by its port",
+				Found: "no device has it: masquerading replaces the source port as it leaves, as kube-proxy's does for a node's " +
+					"connections to Services, or something else than nftables drops it; the trail ends",
+				Remedy: "send from a pod on " + at.Node + ", or to the address of a pod"})
+			j.unknown()
+			return
+		}
 		if first && !back {
 			note := ""
 			if why := s.missed(trace.Rules); why != "" {
@@ -103,7 +112,11 @@ func (j *judge) stuck(at Spot, s *sightings, w *oneWay, back, large, first bool)
 			remedy = "raise the MTU behind this node, or let its ICMP errors reach the source: diagnose mtu"
 		}
 	}
-	if r := j.noWay(at, w, back); r != nil {
+	r := j.noWay(at, w, back)
+	if r == nil && len(w.refused) == 0 && !back {
+		why += "; or it has left with another source port, as masquerading may give it"
+	}
+	if r != nil {
 		why += fmt.Sprintf("; the way to %s: %s", r.To, r.Problem)
 		remedy = fmt.Sprintf("see why the node has no way: ip route get %s from %s iif %s; ip rule", r.To, r.From, r.By)
 		if r.Device != "" {
@@ -249,7 +262,7 @@ func (j *judge) unreachable(at Spot) string {
 		return ""
 	}
 	for _, r := range s.request.refused {
-		if r.By == r.To.Addr() && strings.Contains(r.Why, "port unreachable") {
+		if r.By == r.To.Addr() && r.Why == trace.PortUnreachable {
 			return r.Why
 		}
 	}

@@ -83,7 +83,9 @@ type liveSituation struct {
 	// nodes by name; those that are not there tell nothing.
 	nodes  map[string][]string
 	failed map[string]string
-	step   *Step
+	// also is what nodes tell besides.
+	also map[string][]string
+	step *Step
 	// from is "host" for the node itself; server is where the packet goes, "" for pod2.
 	from, server string
 	udp          bool
@@ -249,6 +251,21 @@ func liveSituations() []liveSituation {
 		{name: "the overlay behind a global address is blocked", stage: none, to: cart, server: "242.2.0.1", arrives: Lost,
 			at: "c2/c2-gw", step2: stepOverlay, change: twins, nodes: until("c2/c2-gw", "syn in sl-c0",
 				"@10.9.1.7 syn out sl-vx")},
+		{name: "routes that lead back to the node before", stage: none, arrives: Lost, at: "c2/c2-gw", step2: stepRoute,
+			nodes: until("c2/c2-gw", "syn in sl-c0", "syn out sl-c0"), without: "blocked", also: map[string][]string{
+				"c1/c1-gw": {"syn in sl-c0"}}},
+		{name: "routes between two nodes that lead to each other", stage: probe.Refused, err: "no route to host",
+			arrives: Lost, at: "c1/c1-gw", step2: stepRoute, nodes: until("c1/c1-gw", "syn in sl-vx", "syn out sl-vx"),
+			without: "blocked", also: map[string][]string{"c1/c1-w": {"syn in sl-vx"}}},
+		{name: "routes in a circle, of which a router tells", stage: probe.Refused, err: "no route to host", arrives: Lost,
+			at: "c1/c1-gw", step2: stepRoute, nodes: until("c1/c1-gw", "syn in sl-vx", "syn out sl-c0",
+				"syn refused 10.9.2.1 time exceeded"), without: "blocked"},
+		{name: "one of two clusters is reached, and not all nodes of that are watched", stage: probe.Answered, to: cart,
+			arrives: Sometimes, change: func(f *Fleet) { down(connectionTo(f, 1, 3), nil) },
+			nodes: passes(map[string][]string{"c2/c2-gw": nil}), failed: map[string]string{"c2/c2-gw": "forbidden"}},
+		{name: "a node's source port is replaced", from: "host", to: cart, stage: none, arrives: Unknown},
+		{name: "a node's source port is replaced, and it passes", from: "host", to: cart, stage: probe.Answered,
+			arrives: Arrives},
 		{name: "a node that does not tell of rules", stage: none, arrives: Lost, at: "c1/c1-gw", step2: stepRoute,
 			nodes: until("c1/c1-gw", "syn in sl-vx", "missed rules operation not supported"), without: "no rule"},
 		{name: "a node that does not tell of all packets, and not of this one as it leaves", stage: none, arrives: Unknown,
@@ -333,7 +350,7 @@ func (s liveSituation) judge() (live, objects Explanation) {
 	var watched []Watched
 	for _, spot := range target.Spots {
 		w := Watched{Spot: spot, Failed: s.failed[spot.String()]}
-		for _, text := range s.nodes[spot.String()] {
+		for _, text := range slices.Concat(s.nodes[spot.String()], s.also[spot.String()]) {
 			w.Lines = append(w.Lines, sight(text, cmp.Or(s.server, pod2)))
 		}
 		if w.Failed == "" {
