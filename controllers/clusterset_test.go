@@ -24,6 +24,7 @@ func TestClusterSetsAreLeftAsWritten(t *testing.T) {
 		"a block":           `{clusters: [{name: c1, globalnet: {mode: "On"}}], globalnet: {mode: Auto}}`,
 		"only its networks": `{clusters: [{name: c1, networks: {podCIDRs: [10.1.0.0/16]}}]}`,
 		"who exports":       `{services: {exporters: [{namespaces: [a], clusterNames: [c1]}]}}`,
+		"a cable":           `{cables: [{clusters: [{clusterNames: [c1]}, {}], driver: vxlan, unencrypted: true}]}`,
 		"a topology":        `{topology: {pairs: [{clusters: [c1, c2], mode: Mesh}]}}`,
 		"an affinity":       `{clusterAffinity: {labelSelector: {matchLabels: {a: b}}}}`,
 	} {

@@ -251,3 +251,28 @@ func ipv6Packet(from, to string) []byte {
 	copy(p[24:], destination[:])
 	return p
 }
+
+// TestThroughputOfCables measures how much a connection between pods of two clusters carries by each kind of cable.
+func TestThroughputOfCables(t *testing.T) {
+	if *rounds == 0 {
+		t.Skip("it measures: say in how many rounds with -throughput")
+	}
+	n := newNetwork(t)
+	n.worker2 = n.newMachine(t, "worker2", "c2", 6, "10.9.2", "fd09:0:0:2")
+	n.worker2.start(t)
+	n.cables = map[string]v1alpha1.CableDriver{}
+	for _, m := range n.all() {
+		m.forwardsItsPods(t)
+	}
+	by := func(link string, cable v1alpha1.CableDriver) func() float64 {
+		return func() float64 {
+			n.reachBy(t, cable, "c1", "c2")
+			n.sendBy(t, link, cable)
+			return n.transfer(t, 21000).rate()
+		}
+	}
+	if ratio := compare(t, "VXLAN, against WireGuard", by("sl-cv0", byVXLAN),
+		by("sl-c0", v1alpha1.CableWireGuard)); ratio < 1 {
+		t.Errorf("VXLAN carries %.2f times what WireGuard does, which encrypts", ratio)
+	}
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connectivity
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sealane-io/sealane/e2e/suite"
+)
+
+// reachBy sets spec.cables of the ClusterSet, and waits until the gateways of c1 and c2 say that they send to each
+// other by a cable.
+func reachBy(t *testing.T, cables, want string) {
+	t.Helper()
+	suite.Kubectl(t, "--context", "karmada", "patch", "clusterset", "default", "--type=merge", "-p",
+		`{"spec":{"cables":`+cables+`}}`)
+	for cluster, remote := range map[string]string{"c1": "c2", "c2": "c1"} {
+		suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+			got, err := suite.TryKubectl(ctx, "--context", cluster, "get", "gateways", "-o",
+				`jsonpath={range .items[*].status.connections[?(@.cluster=="`+remote+`")]}{.cable} {.active} {.status}{end}`)
+			if expected := want + " true Connected"; err == nil && got != expected {
+				err = fmt.Errorf("%s to %s: expected %q, found %q", cluster, remote, expected, got)
+			}
+			return err
+		})
+	}
+}
+
+// TestAPairByVXLANAndBack: an administrator has two clusters reach each other without encryption, and with it again,
+// while a connection between them goes on. Every way that a packet can take works by VXLAN, too.
+func TestAPairByVXLANAndBack(t *testing.T) {
+	const pair = `[{"clusters":[{"clusterNames":["c1"]},{"clusterNames":["c2"]}],"driver":"vxlan","unencrypted":true}]`
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if _, err := suite.TryKubectl(ctx, "--context", "karmada", "patch", "clusterset", "default", "--type=merge", "-p",
+			`{"spec":{"cables":null}}`); err != nil {
+			t.Error(err)
+		}
+	})
+	suite.ConnectionSurvives(t, time.Second, suite.Undisturbed, func() { reachBy(t, pair, "vxlan") })
+	suite.Contains(t, suite.Plugin(t, "show", "connections", "-C", "c1"), "NOT ENCRYPTED, by vxlan")
+	for from, to := range map[string]string{"c1": "c2", "c2": "c1"} {
+		suite.Ways(t, from, to, func(t *testing.T, client, server string) {
+			suite.CheckFromPod(t, from, client, to, server)
+			suite.CheckFromHost(t, from, client, to, server)
+			suite.CheckLarge(t, from, "client-"+client, suite.PodIP(t, to, "server-"+server))
+		})
+	}
+	suite.ConnectionSurvives(t, time.Second, suite.Undisturbed, func() { reachBy(t, "null", "wireguard") })
+}
