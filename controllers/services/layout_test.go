@@ -58,12 +58,21 @@ type split struct {
 }
 
 func newSplit(s sizes, limit int) *split {
-	out := &split{of: make([]uint64, len(s.imports)), bytes: map[uint64]int{}}
-	hashes := make([]uint64, len(s.imports))
 	all := make([]int, len(s.imports))
 	for i := range all {
+		all[i] = i
+	}
+	return newSplitOf(s, all, limit)
+}
+
+// newSplitOf is of some of the services.
+func newSplitOf(s sizes, which []int, limit int) *split {
+	out := &split{of: make([]uint64, len(which)), bytes: map[uint64]int{}}
+	hashes := make([]uint64, len(which))
+	all := make([]int, len(which))
+	for i, service := range which {
 		h := fnv.New64a()
-		_, _ = fmt.Fprintf(h, "sample/web-%d", i)
+		_, _ = fmt.Fprintf(h, "sample/web-%d", service)
 		// FNV leaves the high bits of similar names alike.
 		hashes[i], all[i] = h.Sum64()*0x9e3779b97f4a7c15, i
 	}
@@ -71,7 +80,7 @@ func newSplit(s sizes, limit int) *split {
 	halve = func(prefix uint64, depth int, services []int) {
 		total := s.around
 		for _, i := range services {
-			total += s.imports[i]
+			total += s.imports[which[i]]
 		}
 		if total <= limit || len(services) == 1 {
 			out.bytes[prefix] = total
@@ -95,6 +104,40 @@ func newSplit(s sizes, limit int) *split {
 
 func (l *split) change(service int) int { return l.bytes[l.of[service]] }
 func (l *split) works() int             { return len(l.bytes) }
+
+// withinShards halves the shards of the present layout: what is not too large stays one Bundle.
+type withinShards struct {
+	shards  *fixed
+	split   []*split
+	indexes []int // of each service in its shard's
+}
+
+func newWithinShards(s sizes, shards int32, limit int) *withinShards {
+	out := &withinShards{shards: newFixed(s, shards)}
+	of := make([][]int, shards)
+	for i, n := range out.shards.of {
+		out.indexes = append(out.indexes, len(of[n]))
+		of[n] = append(of[n], i)
+	}
+	for n := range of {
+		out.split = append(out.split, newSplitOf(s, of[n], limit))
+	}
+	return out
+}
+
+func (l *withinShards) change(service int) int {
+	return l.split[l.shards.of[service]].change(l.indexes[service])
+}
+
+func (l *withinShards) works() int {
+	works := 0
+	for _, s := range l.split {
+		if works += s.works(); s.works() > 1 {
+			works++ // the shard's own, which names its halves
+		}
+	}
+	return works
+}
 
 // overlay has the services that have changed last in a Work of their own beside each shard of the present layout, until
 // that is larger than a limit: then the shard is written anew and the other one emptied.
@@ -150,8 +193,10 @@ func BenchmarkLayouts(b *testing.B) {
 		}
 		layouts := map[string]layout{
 			"fixed=4": newFixed(s, 4), "fixed=64": newFixed(s, 64), "split=16KiB": newSplit(s, 16*kib),
-			"split=32KiB":       newSplit(s, 32*kib),
-			"split=16KiB,short": newSplit(terse, 16*kib), "split=32KiB,short": newSplit(terse, 32*kib),
+			"split=32KiB":    newSplit(s, 32*kib),
+			"shards=4,32KiB": newWithinShards(s, 4, 32*kib), "shards=4,24KiB": newWithinShards(s, 4, 24*kib),
+			"shards=4,32KiB,short": newWithinShards(terse, 4, 32*kib),
+			"split=16KiB,short":    newSplit(terse, 16*kib), "split=32KiB,short": newSplit(terse, 32*kib),
 			"overlay=4,24KiB":  newOverlay(s, 4, 24*kib),
 			"overlay=64,24KiB": newOverlay(s, 64, 24*kib), "each": each(s),
 		}
