@@ -30,6 +30,7 @@ func (m *machine) moves(t *testing.T, pod, pod6 string) {
 // TestPodsElsewhere: pods are reached on the node that a NodeNetwork names, whatever node's range their address is of:
 // nobody's, that of another worker, or the gateway's own.
 func TestPodsElsewhere(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	from := n.gw2
 	for _, c := range []struct {

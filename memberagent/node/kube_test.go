@@ -85,6 +85,7 @@ func installNode(t *testing.T, c client.Client) {
 
 // The agent gets along with a real API server and the rights that its manifest gives it.
 func TestKube(t *testing.T) {
+	t.Parallel()
 	run(t, "ip link set lo up")
 	crds, err := apiserver.CRDs()
 	if err != nil {
