@@ -133,6 +133,20 @@ type MemberConnection struct {
 	// about every 5 min.
 	// +optional
 	Measured *Measurements `json:"measured,omitempty"`
+	// Observed is where gateways of that cluster are seen, if they do not publish that themselves: one address each. A new
+	// address is reported within two minutes, another port alone within ten.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Observed []ObservedGateway `json:"observed,omitempty"`
+}
+
+// ObservedGateway is where a gateway of another cluster is seen.
+type ObservedGateway struct {
+	// Gateway is the name of its node.
+	// +kubebuilder:validation:MaxLength=253
+	Gateway         string `json:"gateway"`
+	ObservedAddress `json:",inline"`
 }
 
 // MemberStatus is the last known good state of a cluster: everything in it was validated.

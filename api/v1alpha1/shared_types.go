@@ -173,6 +173,23 @@ type EndpointAddress struct {
 	IP string `json:"ip"`
 }
 
+// MaxObserved is at how many addresses that others have seen a gateway is dialled.
+const MaxObserved = 4
+
+// ObservedAddress is where a gateway is seen from outside, as a NAT translates its address. It comes from other
+// clusters, and is no more than one more address to try.
+type ObservedAddress struct {
+	// IP is an IPv4 or IPv6 unicast address.
+	// +kubebuilder:validation:MaxLength=45
+	IP string `json:"ip"`
+	// Port is the UDP port that stands for cable.port there: gateways of slot 0 dial it, and none else. Not set where the
+	// ports are those that the gateway itself has.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	Port int32 `json:"port,omitempty"`
+}
+
 // Endpoint is one gateway node as the rest of the ClusterSet sees it.
 type Endpoint struct {
 	// Gateway is the name of the gateway's node, unique in its cluster.
@@ -202,6 +219,13 @@ type Endpoint struct {
 	// +listType=atomic
 	// +optional
 	Addresses []EndpointAddress `json:"addresses,omitempty"`
+
+	// Observed is where gateways of other clusters see this one, if that is none of Addresses. The broker adds it; what a
+	// gateway says of itself does not count. It is dialled after Addresses, but before those of load balancers.
+	// +kubebuilder:validation:MaxItems=4
+	// +listType=atomic
+	// +optional
+	Observed []ObservedAddress `json:"observed,omitempty"`
 
 	// MTU is the largest inner packet that this gateway's cables carry, in bytes.
 	// +kubebuilder:validation:Minimum=0

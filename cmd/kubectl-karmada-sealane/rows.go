@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,7 +129,12 @@ func perSecond(bytes int64) string {
 type addressRow struct {
 	Type string `json:"type"`
 	IP   string `json:"ip"`
+	// Port of an address of the type Observed, where that is not the gateway's own.
+	Port int32 `json:"port,omitempty"`
 }
+
+// typeObserved is the type of an address at which others see a gateway that does not publish it.
+const typeObserved = "Observed"
 
 type endpointRow struct {
 	Cluster        string       `json:"cluster"`
@@ -143,9 +149,16 @@ type endpointRow struct {
 func (r endpointRow) cells() []string {
 	private, others := []string{}, []string{}
 	for _, a := range r.Addresses {
-		if a.Type == string(v1alpha1.AddressPrivate) {
+		switch a.Type {
+		case string(v1alpha1.AddressPrivate):
 			private = append(private, a.IP)
-		} else {
+		case typeObserved:
+			at := a.IP
+			if a.Port != 0 {
+				at = net.JoinHostPort(a.IP, number(a.Port))
+			}
+			others = append(others, at+" (observed)")
+		default:
 			others = append(others, a.IP)
 		}
 	}

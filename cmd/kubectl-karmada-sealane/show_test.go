@@ -107,6 +107,7 @@ func connectedMember(reported time.Time, name, remote, pods, services, ip string
 	m.bundles = []v1alpha1.Bundle{memberBundle(name)}
 	if name == "c1" {
 		m.globals = globalsOf(reported)
+		m.Status.Endpoints[0].Observed = []v1alpha1.ObservedAddress{{IP: "198.51.100.7", Port: 41000}}
 		m.Status.GlobalCIDR, m.Status.GlobalIPv6CIDR = "242.1.0.0/24", "fd5e:a1a4:e242:f201::/120"
 	}
 	m.Status.RollOut = &v1alpha1.MemberRollOut{State: v1alpha1.RollOutWaiting, Message: "it is the turn of c2",

@@ -216,6 +216,9 @@ func endpointRows(f *fleet) []endpointRow {
 			for _, a := range e.Addresses {
 				row.Addresses = append(row.Addresses, addressRow{Type: string(a.Type), IP: a.IP})
 			}
+			for _, o := range e.Observed {
+				row.Addresses = append(row.Addresses, addressRow{Type: typeObserved, IP: o.IP, Port: o.Port})
+			}
 			for j := range m.gateways {
 				if m.gateways[j].Name == e.Gateway {
 					row.Implementation = string(m.gateways[j].Status.Implementation)

@@ -73,6 +73,9 @@ type state struct {
 	// force is what the others route to the member, and endpoints how; valid if accepted.
 	force     claim.Claim
 	endpoints []v1alpha1.Endpoint
+	// sees is where the member sees gateways of others, by cluster; observed is where they see its own, by name.
+	sees     map[string][]v1alpha1.ObservedGateway
+	observed map[string][]v1alpha1.ObservedAddress
 	// nodes are those of a mesh, with their addresses and the family of all of them, and wantsMesh says that somebody
 	// chose the mode Mesh for a pair with the member.
 	nodes     []v1alpha1.MeshNode
@@ -130,6 +133,12 @@ func Decide(in Input) Decision {
 			admitEndpoints(s, taken.others(s, keys))
 		}
 	}
+	for _, s := range states {
+		s.sees = sightings(s, taken.states)
+	}
+	for _, s := range states {
+		s.observed = observed(s, states, taken.others(s, keys))
+	}
 	meshes := meshesOf(in, taken.states, taken.shared.Routed(), keys)
 	for _, s := range states {
 		s.failed = s.failedRevisions()
@@ -139,7 +148,7 @@ func Decide(in Input) Decision {
 		if s.active() {
 			s.holds()
 		}
-		s.remote = v1alpha1.RemoteCluster{Name: s.name(), Networks: s.force.Networks(), Endpoints: nonNil(s.endpoints)}
+		s.remote = v1alpha1.RemoteCluster{Name: s.name(), Networks: s.force.Networks(), Endpoints: nonNil(s.told())}
 	}
 	pairs := pairsOf(states)
 	t, order := tallyOf(pairs), rollOut(in, states, pairs)
@@ -203,7 +212,10 @@ func restore(s *state, taken *spaces) {
 		s.force = claim.Claim{}
 		return
 	}
-	s.endpoints, s.accepted = status.Endpoints, true
+	s.endpoints, s.accepted = slices.Clone(status.Endpoints), true
+	for i := range s.endpoints {
+		s.endpoints[i].Observed = nil // what holds of it is found anew
+	}
 	s.accept()
 }
 
@@ -454,7 +466,7 @@ func same(a, b v1alpha1.PeeringSpec) bool {
 			slices.EqualFunc(x.Endpoints, y.Endpoints, func(x, y v1alpha1.Endpoint) bool {
 				return x.Gateway == y.Gateway && x.Slot == y.Slot && x.PublicKey == y.PublicKey &&
 					x.NextPublicKey == y.NextPublicKey && x.MTU == y.MTU && x.IPv4Probes == y.IPv4Probes &&
-					slices.Equal(x.Addresses, y.Addresses)
+					slices.Equal(x.Addresses, y.Addresses) && slices.Equal(x.Observed, y.Observed)
 			}) && x.Topology == y.Topology && slices.EqualFunc(x.Nodes, y.Nodes, sameNode)
 	})
 	if !remotes {

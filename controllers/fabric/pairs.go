@@ -151,6 +151,7 @@ func connections(s *state, states []*state, meshes meshes, now time.Time) []v1al
 			if v.status == v1alpha1.ConnectionConnected {
 				c.Measured = measured(s, o.name())
 			}
+			c.Observed = s.sees[o.name()]
 			if p := meshes.of(s, o); p != nil {
 				c.Topology, c.TopologyReason = p.mode, p.reason
 			}

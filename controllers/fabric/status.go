@@ -65,7 +65,7 @@ func memberStatus(s *state, states []*state, meshes meshes, down []pair, now tim
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MemberCleaned)
 	if s.accepted {
 		networks := s.force.Networks()
-		status.Networks, status.NodeCIDRs, status.Endpoints = networks, s.force.NodeCIDRs(), s.endpoints
+		status.Networks, status.NodeCIDRs, status.Endpoints = networks, s.force.NodeCIDRs(), s.told()
 		status.PodNetworks = strings.Join(networks.PodCIDRs, ",")
 		status.ServiceNetworks = strings.Join(networks.ServiceCIDRs, ",")
 		if status.AcceptedAt == nil {

@@ -392,8 +392,12 @@ func (v *view) peer(r topology.Remote, g topology.Gateway) Peer {
 		candidates, port, p.KeepaliveSeconds = []topology.Candidate{{Addr: g.VTEP}}, v.Cable.VXLANCablePort, 0
 	}
 	for _, c := range candidates {
-		if c.Addr.Is4() || v.facts.IPv6 {
-			p.Candidates = append(p.Candidates, netip.AddrPortFrom(c.Addr, port))
+		if c.Addr.Is6() && !v.facts.IPv6 || c.Port != 0 && (v.gateway.Slot != 0 || g.Next) {
+			continue
+		}
+		at := netip.AddrPortFrom(c.Addr, cmp.Or(c.Port, port))
+		if !slices.Contains(p.Candidates, at) {
+			p.Candidates = append(p.Candidates, at)
 		}
 	}
 	p.AllowedIPs = slices.Clone(r.Routed)

@@ -459,3 +459,45 @@ func check(t *testing.T, top topology.Topology) {
 		t.Errorf("port %d", top.Cable.Port)
 	}
 }
+
+// TestObservedCandidates: an address at which others claim to see a gateway comes after those that it publishes, and
+// before those of load balancers. What it cannot be is left out, and is nobody's problem.
+func TestObservedCandidates(t *testing.T) {
+	in := input()
+	e := &in.Peering.Spec.RemoteClusters[0].Endpoints[0]
+	balancer := v1alpha1.EndpointAddress{Type: v1alpha1.AddressLoadBalancer, IP: "198.51.100.77"}
+	e.Addresses = slices.Insert(e.Addresses, 0, balancer)
+	e.Observed = []v1alpha1.ObservedAddress{{IP: "203.0.113.1"}, {IP: "198.51.100.2"}, {IP: "198.51.100.2", Port: 41000}}
+	candidates := func(in topology.Input) []topology.Candidate {
+		top := topology.Build(in)
+		if len(top.Problems) > 0 {
+			t.Errorf("problems %v", top.Problems)
+		}
+		return top.Remotes[0].Gateways[0].Candidates
+	}
+	want := slices.Concat(candidate("198.51.100.2"), candidate("203.0.113.1"), candidate("198.51.100.2"),
+		candidate("198.51.100.77"))
+	want[2].Port = 41000
+	if diff := cmp.Diff(want, candidates(in), exact); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	e.Addresses, e.Observed = e.Addresses[1:], nil
+	for what, o := range map[string]v1alpha1.ObservedAddress{
+		"a node here": {IP: "172.31.1.11"}, "a pod here": {IP: "10.8.1.5"}, "a pod of its own cluster": {IP: "10.9.0.5"},
+		"a service of a third": {IP: "10.110.0.1"}, "loopback": {IP: "127.0.0.1"}, "multicast": {IP: "ff02::1"},
+		"text": {IP: "gw.example"}, "no port": {IP: "203.0.113.1", Port: 70000},
+		"a negative port": {IP: "203.0.113.1", Port: -1},
+	} {
+		e.Observed = []v1alpha1.ObservedAddress{o}
+		if got := candidates(in); len(got) != 1 {
+			t.Errorf("%s: expected no candidate, found %v", what, got)
+		}
+	}
+	e.Observed = nil
+	for i := range 100 {
+		e.Observed = append(e.Observed, v1alpha1.ObservedAddress{IP: fmt.Sprintf("203.0.113.%d", i+1)})
+	}
+	if got := candidates(in); len(got) != 1+v1alpha1.MaxObserved {
+		t.Errorf("expected no more than %d candidates of 100 claims, found %d", 1+v1alpha1.MaxObserved, len(got))
+	}
+}

@@ -134,7 +134,7 @@ func (b *builder) remoteGateways(c v1alpha1.RemoteCluster) []Gateway {
 		b.keys[key] = keyOwner(c.Name, e.Gateway)
 		out = append(out, Gateway{
 			Node: e.Gateway, Slot: int(e.Slot), PublicKey: key, NextKey: b.nextKey(ref, part, e),
-			Candidates: b.candidates(c.Name, part, e.Addresses),
+			Candidates: b.candidates(c.Name, part, e),
 			MTU:        b.mtu(ref, part, e.MTU),
 			IPv4Probes: e.IPv4Probes,
 		})
@@ -161,10 +161,35 @@ func (b *builder) nextKey(ref, part string, e v1alpha1.Endpoint) Key {
 	return key
 }
 
-// candidates keeps the order, which is the gateway's preference. One inside another cluster's networks
-// would draw that cluster's packets out of its cable.
-func (b *builder) candidates(cluster, part string, addresses []v1alpha1.EndpointAddress) []Candidate {
-	var out []Candidate
+// candidates keeps the order, which is the gateway's preference, and has load balancers last. One inside another
+// cluster's networks would draw that cluster's packets out of its cable.
+func (b *builder) candidates(cluster, part string, e v1alpha1.Endpoint) []Candidate {
+	last := func(a v1alpha1.EndpointAddress) bool { return a.Type == v1alpha1.AddressLoadBalancer }
+	out := b.published(cluster, part, nil, slices.DeleteFunc(slices.Clone(e.Addresses), last))
+	out = b.observed(out, e.Observed)
+	return b.published(cluster, part, out, slices.DeleteFunc(slices.Clone(e.Addresses),
+		func(a v1alpha1.EndpointAddress) bool { return !last(a) }))
+}
+
+// observed adds addresses at which other clusters claim to see a gateway. What is inside any network is none: its own
+// cluster has not claimed it, and packets to that network would leave in clear. That is nobody's problem: the
+// gateway's word is for others to judge, and one address less to try is no loss.
+func (b *builder) observed(out []Candidate, addresses []v1alpha1.ObservedAddress) []Candidate {
+	for _, address := range addresses[:min(len(addresses), v1alpha1.MaxObserved)] {
+		a, f := parseAddr(address.IP)
+		if f != nil || b.misplaced(nobody, a) != nil || address.Port < 0 || address.Port > 65535 {
+			continue
+		}
+		port := uint16(address.Port)
+		if !slices.ContainsFunc(out, func(c Candidate) bool { return c.Addr == a && c.Port == port }) {
+			out = append(out, Candidate{Addr: a, Port: port})
+		}
+	}
+	return out
+}
+
+// published adds the addresses that a gateway has by its own word.
+func (b *builder) published(cluster, part string, out []Candidate, addresses []v1alpha1.EndpointAddress) []Candidate {
 	for _, address := range addresses {
 		a, f := parseAddr(address.IP)
 		if f == nil {
@@ -177,7 +202,7 @@ func (b *builder) candidates(cluster, part string, addresses []v1alpha1.Endpoint
 			b.left("RemoteCluster/"+cluster, part, f)
 			continue
 		}
-		if !slices.ContainsFunc(out, func(c Candidate) bool { return c.Addr == a }) {
+		if !slices.ContainsFunc(out, func(c Candidate) bool { return c.Addr == a && c.Port == 0 }) {
 			out = append(out, Candidate{Addr: a, Private: address.Type == v1alpha1.AddressPrivate})
 		}
 	}

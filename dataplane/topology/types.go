@@ -134,6 +134,8 @@ type Gateway struct {
 type Candidate struct {
 	Addr    netip.Addr
 	Private bool
+	// Port that stands there for the first of the cables'; 0 where the ports are as usual.
+	Port uint16
 }
 
 // Key is an X25519 public key.

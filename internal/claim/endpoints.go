@@ -3,10 +3,13 @@
 package claim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -115,8 +118,37 @@ func CheckEndpoint(e *v1alpha1.Endpoint, others Others) error {
 	if len(usable) == 0 && firstErr != nil {
 		return firstErr
 	}
-	e.Addresses = usable
+	e.Addresses, e.Observed = usable, nil // where it is seen others say
 	return nil
+}
+
+// Observed returns where a gateway is seen, by what others claim of it, those of one member after the other. Each claim
+// is one more address, and takes the place of none that the gateway publishes. It is in no network of a cluster, of its
+// own neither: packets to a gateway's address stay out of the tunnels. What was in force stays if it is still claimed,
+// the others follow by how many claim it.
+func Observed(e v1alpha1.Endpoint, inForce []v1alpha1.ObservedAddress, claims []v1alpha1.ObservedAddress,
+	others Others) []v1alpha1.ObservedAddress {
+	others.Cluster = "" // nobody's networks
+	votes := map[v1alpha1.ObservedAddress]int{}
+	for _, c := range claims {
+		ip, err := validAddress(v1alpha1.EndpointAddress{Type: v1alpha1.AddressPublic, IP: c.IP}, others)
+		published := slices.ContainsFunc(e.Addresses, func(a v1alpha1.EndpointAddress) bool { return a.IP == ip.String() })
+		if err != nil || c.Port < 0 || c.Port > 65535 || published && c.Port == 0 {
+			continue
+		}
+		votes[v1alpha1.ObservedAddress{IP: ip.String(), Port: c.Port}]++
+	}
+	rank := func(a v1alpha1.ObservedAddress) int {
+		if i := slices.Index(inForce, a); i >= 0 {
+			return i
+		}
+		return len(inForce)
+	}
+	out := slices.SortedFunc(maps.Keys(votes), func(a, b v1alpha1.ObservedAddress) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(votes[b], votes[a]), strings.Compare(a.IP, b.IP),
+			cmp.Compare(a.Port, b.Port))
+	})
+	return out[:min(len(out), v1alpha1.MaxObserved)]
 }
 
 // validAddress refuses, besides what is no address of a host, one in another member's networks: a

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,5 +82,50 @@ func TestEndpoints(t *testing.T) {
 	}
 	if got, errs := Endpoints(nil, last, o); len(got) != 0 || len(errs) != 0 {
 		t.Errorf("a gateway that is gone: %v, %v", got, errs)
+	}
+}
+
+// TestObserved: what others claim of a gateway is one more address to try, in no network, and replaces nothing.
+func TestObserved(t *testing.T) {
+	e := v1alpha1.Endpoint{Gateway: "g", PublicKey: key(1), Addresses: []v1alpha1.EndpointAddress{
+		{Type: v1alpha1.AddressPrivate, IP: "10.0.0.5"}, {Type: v1alpha1.AddressPublic, IP: "192.0.2.1"}}}
+	o := Others{Cluster: "c1", Routed: new(netfacts.Owners)}
+	o.Routed.Add(netip.MustParsePrefix("10.9.0.0/16"), "c9")
+	o.Routed.Add(netip.MustParsePrefix("10.1.0.0/16"), "c1")
+	at := func(ip string, port int32) v1alpha1.ObservedAddress {
+		return v1alpha1.ObservedAddress{IP: ip, Port: port}
+	}
+	const nat = "203.0.113.7"
+	for name, c := range map[string]struct {
+		inForce, claims, want []v1alpha1.ObservedAddress
+	}{
+		"none":      {nil, nil, nil},
+		"one":       {nil, []v1alpha1.ObservedAddress{at(nat, 0)}, []v1alpha1.ObservedAddress{at(nat, 0)}},
+		"published": {nil, []v1alpha1.ObservedAddress{at("192.0.2.1", 0), at("10.0.0.5", 0)}, nil},
+		"at another port": {nil, []v1alpha1.ObservedAddress{at("192.0.2.1", 41000)},
+			[]v1alpha1.ObservedAddress{at("192.0.2.1", 41000)}},
+		"what is no address of a host": {nil, []v1alpha1.ObservedAddress{at("127.0.0.1", 0), at("224.0.0.1", 0), at("::1", 0),
+			at("fe80::1", 0), at("0.0.0.0", 0), at("", 0), at("x", 0), at("::ffff:192.0.2.9", 0)}, nil},
+		"what is no port":      {nil, []v1alpha1.ObservedAddress{at(nat, -1), at(nat, 65536)}, nil},
+		"in another's network": {nil, []v1alpha1.ObservedAddress{at("10.9.0.1", 0)}, nil},
+		"in its own network":   {nil, []v1alpha1.ObservedAddress{at("10.1.0.1", 0)}, nil},
+		"those that more claim come first": {nil,
+			[]v1alpha1.ObservedAddress{at("203.0.113.1", 0), at(nat, 0), at(nat, 0)},
+			[]v1alpha1.ObservedAddress{at(nat, 0), at("203.0.113.1", 0)}},
+		"what is in force stays first": {[]v1alpha1.ObservedAddress{at("203.0.113.9", 0), at("203.0.113.1", 0)},
+			[]v1alpha1.ObservedAddress{at("203.0.113.1", 0), at(nat, 0), at(nat, 0)},
+			[]v1alpha1.ObservedAddress{at("203.0.113.1", 0), at(nat, 0)}},
+		"no more than four": {[]v1alpha1.ObservedAddress{at("203.0.113.6", 0)},
+			[]v1alpha1.ObservedAddress{at("203.0.113.1", 0), at("203.0.113.2", 0), at("203.0.113.3", 0), at("203.0.113.4", 0),
+				at("203.0.113.5", 0), at("203.0.113.6", 0)},
+			[]v1alpha1.ObservedAddress{at("203.0.113.6", 0), at("203.0.113.1", 0), at("203.0.113.2", 0), at("203.0.113.3", 0)}},
+	} {
+		if got := Observed(e, c.inForce, c.claims, o); !slices.Equal(got, c.want) {
+			t.Errorf("%s: expected %v, found %v", name, c.want, got)
+		}
+	}
+	e.Observed = []v1alpha1.ObservedAddress{at(nat, 0)}
+	if err := CheckEndpoint(&e, o); err != nil || e.Observed != nil {
+		t.Errorf("what a gateway says of itself: expected nothing of it to count, found %v, %v", e.Observed, err)
 	}
 }

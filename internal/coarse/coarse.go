@@ -106,12 +106,12 @@ func Worse(before, after *v1alpha1.Measurements) bool {
 		(after.RTTMicroseconds > before.RTTMicroseconds || after.LossPercent > before.LossPercent)
 }
 
-// Without returns a copy of connections that says nothing of what was measured, nor of when their statuses changed, as
-// that is told along with a change and is no news alone.
+// Without returns a copy of connections that says nothing of what was measured, nor of where gateways are seen, nor of
+// when their statuses changed, as that is told along with a change and is no news alone.
 func Without(connections []v1alpha1.MemberConnection) []v1alpha1.MemberConnection {
 	out := slices.Clone(connections)
 	for i := range out {
-		out[i].Measured, out[i].LastTransitionTime = nil, nil
+		out[i].Measured, out[i].Observed, out[i].LastTransitionTime = nil, nil, nil
 	}
 	return out
 }

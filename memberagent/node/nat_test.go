@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -22,13 +23,13 @@ import (
 
 // Addresses of the internet in these tests, and of the gateways behind NAT, of which each site has the same.
 const (
-	internet                     = "203.0.113"
-	routerOfC1, routerOfC2       = internet + ".1", internet + ".2"
-	publicHost                   = internet + ".9"
-	insideRouter, insideGateway  = "172.31.1.254", "172.31.1.10"
-	secondInside                 = "172.31.1.11"
-	nobody, nobodyElse           = internet + ".77", "172.31.1.77"
-	routerOfC3, publicHostNumber = internet + ".3", 9
+	internet                    = "203.0.113"
+	routerOfC1, routerOfC2      = internet + ".1", internet + ".2"
+	publicHost                  = internet + ".9"
+	insideRouter, insideGateway = "172.31.1.254", "172.31.1.10"
+	secondInside                = "172.31.1.11"
+	nobody, nobodyElse          = internet + ".77", "172.31.1.77"
+	publicHostNumber            = 9
 )
 
 // newInternet is an underlay of routers and of gateways with public addresses.
@@ -86,7 +87,7 @@ func (n *network) gateway(t *testing.T, cluster string, number int) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := n.newMachine(t, "gw"+cluster, cluster, number, fmt.Sprintf("10.%d.0", 7+i), fmt.Sprintf("fd0%d:0:0:0", 7+i))
+	m := n.newMachine(t, "gw"+cluster, cluster, number, fmt.Sprintf("10.%d.0", 7+i), fmt.Sprintf("fd%02d:0:0:0", 7+i))
 	m.start(t)
 	return m
 }
@@ -107,7 +108,8 @@ func at(addresses ...string) []v1alpha1.EndpointAddress {
 // published is a gateway, and where others are told that it is.
 type published struct {
 	*machine
-	at []v1alpha1.EndpointAddress
+	at       []v1alpha1.EndpointAddress
+	observed []v1alpha1.ObservedAddress
 }
 
 // meet tells each of some gateways, one of each cluster, of the others.
@@ -121,7 +123,8 @@ func meet(t *testing.T, all ...published) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return v1alpha1.Endpoint{Gateway: p.name, PublicKey: key.PublicKey().String(), MTU: 1420, Addresses: p.at}
+		return v1alpha1.Endpoint{Gateway: p.name, PublicKey: key.PublicKey().String(), MTU: 1420, Addresses: p.at,
+			Observed: p.observed}
 	}
 	for _, p := range all {
 		self := endpoint(p)
@@ -184,41 +187,44 @@ func TestNAT(t *testing.T) {
 	}{
 		{"one is public, and is told a private address", 5 * time.Second,
 			func(t *testing.T, n *network) (a, b published) {
-				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway)},
-					published{n.gateway(t, "c2", publicHostNumber), at(publicHost)}
+				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway), nil},
+					published{n.gateway(t, "c2", publicHostNumber), at(publicHost), nil}
 			}},
 		{"the third address is right", 5 * time.Second,
 			func(t *testing.T, n *network) (a, b published) {
-				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway)},
-					published{n.gateway(t, "c2", publicHostNumber), at(nobody, nobodyElse, publicHost)}
+				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway), nil},
+					published{n.gateway(t, "c2", publicHostNumber), at(nobody, nobodyElse, publicHost), nil}
 			}},
 		{"both behind NAT with the same private address, one forwards its port", 5 * time.Second,
 			func(t *testing.T, n *network) (a, b published) {
 				far := n.site(t, "c2", 2)
 				far.forward(t, insideGateway)
-				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway)},
-					published{far.inside(t, "c2", 10), at(insideGateway, routerOfC2)}
+				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway), nil},
+					published{far.inside(t, "c2", 10), at(insideGateway, routerOfC2), nil}
 			}},
 		{"both behind one router", 5 * time.Second,
 			func(t *testing.T, n *network) (a, b published) {
 				s := n.site(t, "c1", 1)
-				return published{s.inside(t, "c1", 10), at(insideGateway)}, published{s.inside(t, "c2", 11), at(secondInside)}
+				return published{s.inside(t, "c1", 10), at(insideGateway), nil},
+					published{s.inside(t, "c2", 11), at(secondInside), nil}
 			}},
 		{"hairpin with a forwarded port", 5 * time.Second,
 			func(t *testing.T, n *network) (a, b published) {
 				s := n.site(t, "c1", 1)
 				s.forward(t, insideGateway)
-				return published{s.inside(t, "c1", 10), at(routerOfC1)}, published{s.inside(t, "c2", 11), at(routerOfC1)}
+				return published{s.inside(t, "c1", 10), at(routerOfC1), nil},
+					published{s.inside(t, "c2", 11), at(routerOfC1), nil}
 			}},
 		{"hairpin without", never,
 			func(t *testing.T, n *network) (a, b published) {
 				s := n.site(t, "c1", 1)
-				return published{s.inside(t, "c1", 10), at(routerOfC1)}, published{s.inside(t, "c2", 11), at(routerOfC1)}
+				return published{s.inside(t, "c1", 10), at(routerOfC1), nil},
+					published{s.inside(t, "c2", 11), at(routerOfC1), nil}
 			}},
 		{"both behind NAT that keeps ports and drops what it does not expect", 10 * time.Second,
 			func(t *testing.T, n *network) (a, b published) {
-				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway, routerOfC1)},
-					published{n.site(t, "c2", 2).inside(t, "c2", 10), at(insideGateway, routerOfC2)}
+				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway, routerOfC1), nil},
+					published{n.site(t, "c2", 2).inside(t, "c2", 10), at(insideGateway, routerOfC2), nil}
 			}},
 		{"both behind NAT that takes what it does not expect for its own", never,
 			func(t *testing.T, n *network) (a, b published) {
@@ -226,15 +232,15 @@ func TestNAT(t *testing.T) {
 				for _, s := range []*network{near, far} {
 					s.run(t, "nft flush chain ip router input")
 				}
-				return published{near.inside(t, "c1", 10), at(insideGateway, routerOfC1)},
-					published{far.inside(t, "c2", 10), at(insideGateway, routerOfC2)}
+				return published{near.inside(t, "c1", 10), at(insideGateway, routerOfC1), nil},
+					published{far.inside(t, "c2", 10), at(insideGateway, routerOfC2), nil}
 			}},
 		{"both behind NAT, one takes other ports", never,
 			func(t *testing.T, n *network) (a, b published) {
 				far := n.site(t, "c2", 2)
 				far.run(t, `nft flush chain ip router post; nft add rule ip router post oifname out masquerade fully-random`)
-				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway, routerOfC1)},
-					published{far.inside(t, "c2", 10), at(insideGateway, routerOfC2)}
+				return published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway, routerOfC1), nil},
+					published{far.inside(t, "c2", 10), at(insideGateway, routerOfC2), nil}
 			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -269,7 +275,8 @@ func TestNATForgetsAConnection(t *testing.T) {
 	t.Parallel()
 	n := newInternet(t)
 	s := n.site(t, "c1", 1)
-	a, b := published{s.inside(t, "c1", 10), nil}, published{n.gateway(t, "c2", publicHostNumber), at(publicHost)}
+	a := published{s.inside(t, "c1", 10), nil, nil}
+	b := published{n.gateway(t, "c2", publicHostNumber), at(publicHost), nil}
 	meet(t, a, b)
 	eventually(t, 10*time.Second, "connected", func() bool { return joined(a.machine, b.machine) })
 	before := b.connection("c1").Address
@@ -330,8 +337,8 @@ func longestGap(t *testing.T, text string) (gap time.Duration, answers int) {
 func TestAnAgentThatRestartsDialsWhatWasRight(t *testing.T) {
 	t.Parallel()
 	n := newInternet(t)
-	a := published{n.site(t, "c1", 1).inside(t, "c1", 10), nil}
-	b := published{n.gateway(t, "c2", publicHostNumber), at(nobody, nobodyElse, internet+".78", publicHost)}
+	a := published{n.site(t, "c1", 1).inside(t, "c1", 10), nil, nil}
+	b := published{n.gateway(t, "c2", publicHostNumber), at(nobody, nobodyElse, internet+".78", publicHost), nil}
 	meet(t, a, b)
 	first := eventually(t, 10*time.Second, "connected", func() bool { return joined(a.machine, b.machine) })
 	eventually(t, 5*time.Second, "kept for a restart", func() bool {
@@ -346,4 +353,29 @@ func TestAnAgentThatRestartsDialsWhatWasRight(t *testing.T) {
 	if found := a.connection("c2").Address; found != publicHost+":4500" {
 		t.Errorf("expected the address that was right, found %s", found)
 	}
+}
+
+// TestGatewaysBehindNATConnectByWhatAThirdSees: both publish private addresses alone. A third, public one connects with
+// both, and where it sees each is told to the other.
+func TestGatewaysBehindNATConnectByWhatAThirdSees(t *testing.T) {
+	t.Parallel()
+	n := newInternet(t)
+	a := published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway), nil}
+	b := published{n.site(t, "c2", 2).inside(t, "c2", 10), at(insideGateway), nil}
+	third := published{n.gateway(t, "c3", publicHostNumber), at(publicHost), nil}
+	meet(t, a, b, third)
+	eventually(t, 10*time.Second, "connected with the third", func() bool {
+		return joined(a.machine, third.machine) && joined(b.machine, third.machine)
+	})
+	if s := a.connection("c2").Status; s != v1alpha1.ConnectionConnecting {
+		t.Fatalf("expected not to be connected by private addresses, found %s", s)
+	}
+	for _, p := range []*published{&a, &b} {
+		seen := netip.MustParseAddrPort(third.connection(p.cluster).Address)
+		p.observed = []v1alpha1.ObservedAddress{{IP: "203.0.113.77"}, {IP: seen.Addr().String(), Port: int32(seen.Port())}}
+	}
+	meet(t, a, b, third)
+	took := eventually(t, 20*time.Second, "connected", func() bool { return joined(a.machine, b.machine) })
+	t.Logf("connected after %s, at %s and %s", took.Round(time.Millisecond), a.connection("c2").Address,
+		b.connection("c1").Address)
 }

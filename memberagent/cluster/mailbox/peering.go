@@ -72,6 +72,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		Conditions:       slices.Clone(in.Peering.Status.Conditions),
 	}
 	measure(out.Connections, in)
+	observe(out.Connections, in)
 	wanted := []metav1.Condition{in.DNS, mcsAPI(in.Limited), applied(in.ImportProblems), networks(in.Found)}
 	if in.Peering.Spec.Phase == v1alpha1.MemberLeaving {
 		out.Cleaned = len(in.Remaining) == 0

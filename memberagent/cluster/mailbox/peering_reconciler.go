@@ -148,9 +148,9 @@ func (r *Peering) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 const rollOutPace = 10 * time.Second
 
 // paceOf a report: where only nodes come and go, as they do one after the other in an upgrade, there is no hurry, and
-// even less where only what is measured of connections is another.
+// even less where only what is measured of connections is another, or where gateways are seen.
 func paceOf(before, after v1alpha1.PeeringStatus) time.Duration {
-	worse := worsened(before.Connections, after.Connections)
+	worse := worsened(before.Connections, after.Connections) || moved(before, after)
 	before.Connections, after.Connections = coarse.Without(before.Connections), coarse.Without(after.Connections)
 	switch {
 	case !equality.Semantic.DeepEqual(before, after):
