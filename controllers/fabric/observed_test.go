@@ -103,3 +103,32 @@ func TestClaimsOfWhereAGatewayIs(t *testing.T) {
 	w.expect(t, "accepted", w.accepted(), "c1=True/Accepted c2=True/Accepted c3=True/Accepted c4=True/Accepted")
 	w.expect(t, "c1 of c3", w.seen("c1", "c3"), "")
 }
+
+// TestAPairSaysWhichPortToForward, where neither end has had a handshake, and no gateway publishes an address that
+// others can reach.
+func TestAPairSaysWhichPortToForward(t *testing.T) {
+	w := newWalk(known(1), known(2), known(3))
+	message := func(from, back string) string {
+		w.says("c1", "c2=Connected c3="+from)
+		w.says("c2", "c1=Connected c3=Connected")
+		w.says("c3", "c1="+back+" c2=Connected")
+		w.sees("c2", "c1", "203.0.113.1", 0)
+		w.sees("c2", "c3", "203.0.113.3", 0)
+		w.step()
+		return w.d.Set.UnconnectedPairs[0].Message
+	}
+	w.step()
+	const none, lost = "Connecting/NoHandshake", "Error/ProbesLost"
+	if m := message(none, none); !strings.Contains(m, "both gateways are behind NAT") ||
+		!strings.Contains(m, " at c1, or UDP 4500 to ") || !strings.Contains(m, "203.0.113.1 at c1, 203.0.113.3 at c3") {
+		t.Errorf("expected to be told which port to forward, found %q", m)
+	}
+	if m := message(none, lost); strings.Contains(m, "forward") {
+		t.Errorf("with a handshake at one end: expected no port to forward, found %q", m)
+	}
+	r := &w.member("c3").Report.Status.Endpoints[0]
+	r.Addresses = append(r.Addresses, v1alpha1.EndpointAddress{Type: v1alpha1.AddressPublic, IP: "192.0.2.7"})
+	if m := message(none, none); strings.Contains(m, "forward") {
+		t.Errorf("c3 publishes an address: expected no port to forward, found %q", m)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/forward"
 	"github.com/sealane-io/sealane/internal/reach"
 )
 
@@ -55,12 +56,28 @@ func (p pair) other(s *state) string {
 	return p.a.name()
 }
 
-func (p pair) public() v1alpha1.ClusterPair {
+// public is what the ClusterSet says of a pair whose cables have a first UDP port.
+func (p pair) public(port int32) v1alpha1.ClusterPair {
 	w := p.worse()
-	return v1alpha1.ClusterPair{
+	out := v1alpha1.ClusterPair{
 		Cluster: p.a.name(), RemoteCluster: p.b.name(), Status: w.status, Reason: w.reason,
 		Message: fmt.Sprintf("%s reports %s, %s reports %s", p.a.name(), p.from, p.b.name(), p.back),
 	}
+	silent := func(v view) bool {
+		return v.reason == v1alpha1.ReasonNoHandshake || v.reason == v1alpha1.ReasonNoAddress
+	}
+	a, b := p.a.told(), p.b.told()
+	if silent(p.from) && silent(p.back) && len(a) > 0 && len(b) > 0 {
+		if advice := forward.Advice(end(p.a, a[0], port+b[0].Slot), end(p.b, b[0], port+a[0].Slot)); advice != "" {
+			out.Message = bounded(out.Message + "; " + advice)
+		}
+	}
+	return out
+}
+
+// end is the first gateway of a cluster, which the other one dials at a port.
+func end(s *state, e v1alpha1.Endpoint, port int32) forward.Gateway {
+	return forward.Gateway{Cluster: s.name(), Port: port, Addresses: e.Addresses, Observed: e.Observed}
 }
 
 // pairsOf returns every pair of accepted members, by name.

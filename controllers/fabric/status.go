@@ -237,7 +237,7 @@ func setStatus(in Input, states []*state, t tally, statuses map[string]v1alpha1.
 	status := *in.Set.Status.DeepCopy()
 	status.ObservedGeneration = in.Set.Generation
 	status.Members, status.AcceptedMembers, status.ConnectedMembers = int32(len(in.Joining)), 0, 0
-	setPairs(&status, t)
+	setPairs(&status, t, cmp.Or(in.Set.Spec.Cable.Port, usualCablePort))
 	problems := slices.Clone(in.Problems)
 	waiting := slices.Clone(in.Joining)
 	for _, s := range states {
@@ -337,12 +337,15 @@ func setRolledOut(status *v1alpha1.ClusterSetStatus, c *metav1.Condition, in Inp
 	meta.SetStatusCondition(&status.Conditions, *c)
 }
 
+// usualCablePort is that of a ClusterSet that says none.
+const usualCablePort = 4500
+
 // setPairs counts the pairs, and lists those that are not connected as far as there is room.
-func setPairs(status *v1alpha1.ClusterSetStatus, t tally) {
+func setPairs(status *v1alpha1.ClusterSetStatus, t tally, cablePort int32) {
 	status.Pairs, status.ConnectedPairs = int32(t.connected+len(t.down)), int32(t.connected)
 	status.UnconnectedPairs = nil
 	for _, p := range t.down[:min(len(t.down), v1alpha1.MaxPairs)] {
-		status.UnconnectedPairs = append(status.UnconnectedPairs, p.public())
+		status.UnconnectedPairs = append(status.UnconnectedPairs, p.public(cablePort))
 	}
 	status.UnlistedPairs = int32(len(t.down) - len(status.UnconnectedPairs))
 }

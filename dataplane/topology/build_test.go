@@ -477,7 +477,7 @@ func TestObservedCandidates(t *testing.T) {
 	}
 	want := slices.Concat(candidate("198.51.100.2"), candidate("203.0.113.1"), candidate("198.51.100.2"),
 		candidate("198.51.100.77"))
-	want[2].Port = 41000
+	want[1].Observed, want[2].Observed, want[2].Port = true, true, 41000
 	if diff := cmp.Diff(want, candidates(in), exact); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -182,7 +182,7 @@ func (b *builder) observed(out []Candidate, addresses []v1alpha1.ObservedAddress
 		}
 		port := uint16(address.Port)
 		if !slices.ContainsFunc(out, func(c Candidate) bool { return c.Addr == a && c.Port == port }) {
-			out = append(out, Candidate{Addr: a, Port: port})
+			out = append(out, Candidate{Addr: a, Observed: true, Port: port})
 		}
 	}
 	return out

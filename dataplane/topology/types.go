@@ -134,8 +134,10 @@ type Gateway struct {
 type Candidate struct {
 	Addr    netip.Addr
 	Private bool
-	// Port that stands there for the first of the cables'; 0 where the ports are as usual.
-	Port uint16
+	// Observed says that others claim to see the gateway there, and Port which one stands there for the first of the
+	// cables'; 0 where the ports are as usual.
+	Observed bool
+	Port     uint16
 }
 
 // Key is an X25519 public key.

@@ -355,27 +355,69 @@ func TestAnAgentThatRestartsDialsWhatWasRight(t *testing.T) {
 	}
 }
 
+// seenBy has two gateways connect with a third, and tells each of where that sees the other.
+func seenBy(t *testing.T, a, b *published, third published) {
+	t.Helper()
+	meet(t, *a, *b, third)
+	eventually(t, 10*time.Second, "connected with the third", func() bool {
+		return joined(a.machine, third.machine) && joined(b.machine, third.machine)
+	})
+	if s := a.connection(b.cluster).Status; s != v1alpha1.ConnectionConnecting {
+		t.Fatalf("expected not to be connected by private addresses, found %s", s)
+	}
+	for _, p := range []*published{a, b} {
+		seen := netip.MustParseAddrPort(third.connection(p.cluster).Address)
+		o := v1alpha1.ObservedAddress{IP: seen.Addr().String()}
+		if seen.Port() != 4500 {
+			o.Port = int32(seen.Port())
+		}
+		p.observed = []v1alpha1.ObservedAddress{{IP: nobody}, o}
+	}
+	meet(t, *a, *b, third)
+}
+
 // TestGatewaysBehindNATConnectByWhatAThirdSees: both publish private addresses alone. A third, public one connects with
 // both, and where it sees each is told to the other.
 func TestGatewaysBehindNATConnectByWhatAThirdSees(t *testing.T) {
 	t.Parallel()
 	n := newInternet(t)
 	a := published{n.site(t, "c1", 1).inside(t, "c1", 10), at(insideGateway), nil}
-	b := published{n.site(t, "c2", 2).inside(t, "c2", 10), at(insideGateway), nil}
-	third := published{n.gateway(t, "c3", publicHostNumber), at(publicHost), nil}
-	meet(t, a, b, third)
-	eventually(t, 10*time.Second, "connected with the third", func() bool {
-		return joined(a.machine, third.machine) && joined(b.machine, third.machine)
-	})
-	if s := a.connection("c2").Status; s != v1alpha1.ConnectionConnecting {
-		t.Fatalf("expected not to be connected by private addresses, found %s", s)
-	}
-	for _, p := range []*published{&a, &b} {
-		seen := netip.MustParseAddrPort(third.connection(p.cluster).Address)
-		p.observed = []v1alpha1.ObservedAddress{{IP: "203.0.113.77"}, {IP: seen.Addr().String(), Port: int32(seen.Port())}}
-	}
-	meet(t, a, b, third)
+	b := published{n.site(t, "c2", 2).inside(t, "c2", 11), at(secondInside), nil}
+	seenBy(t, &a, &b, published{n.gateway(t, "c3", publicHostNumber), at(publicHost), nil})
 	took := eventually(t, 20*time.Second, "connected", func() bool { return joined(a.machine, b.machine) })
 	t.Logf("connected after %s, at %s and %s", took.Round(time.Millisecond), a.connection("c2").Address,
 		b.connection("c1").Address)
+}
+
+// TestAPairThatNeedsAForwardedPort: where NAT takes another port for each peer, what a third sees does not help. Both
+// gateways say what does, and it does.
+func TestAPairThatNeedsAForwardedPort(t *testing.T) {
+	t.Parallel()
+	n := newInternet(t)
+	near, far := n.site(t, "c1", 1), n.site(t, "c2", 2)
+	far.run(t, "nft flush chain ip router post; nft add rule ip router post oifname out masquerade fully-random")
+	a := published{near.inside(t, "c1", 10), at(insideGateway), nil}
+	b := published{far.inside(t, "c2", 11), at(secondInside), nil}
+	third := published{n.gateway(t, "c3", publicHostNumber), at(publicHost), nil}
+	seenBy(t, &a, &b, third)
+	for begin := time.Now(); time.Since(begin) < 8*time.Second; time.Sleep(500 * time.Millisecond) {
+		if a.connection("c2").Status == v1alpha1.ConnectionConnected {
+			t.Fatal("expected never to connect, found that it has")
+		}
+	}
+	for m, cluster := range map[*machine]string{a.machine: "c2", b.machine: "c1"} {
+		c := m.connection(cluster)
+		for _, part := range []string{"is behind NAT", "UDP 4500 to 172.31.1.10 at c1", "UDP 4500 to 172.31.1.11 at c2"} {
+			if c.Reason != v1alpha1.ReasonNoHandshake || !strings.Contains(c.Message, part) {
+				t.Errorf("%s: expected a message with %q, found %s: %s", m.name, part, c.Reason, c.Message)
+			}
+		}
+	}
+	near.forward(t, insideGateway)
+	a.at = at(insideGateway, routerOfC1)
+	meet(t, a, b, third)
+	took := eventually(t, 20*time.Second, "connected by a forwarded port", func() bool {
+		return joined(a.machine, b.machine)
+	})
+	t.Logf("with a forwarded port connected after %s", took.Round(time.Millisecond))
 }

@@ -193,7 +193,7 @@ func TestConnection(t *testing.T) {
 		"unprobed, silent": {at("172.31.1.1:4500", time.Hour), nil, v1alpha1.ConnectionError, false,
 			"not answered", "ProbesLost"},
 	} {
-		got := connection(r, c.peer, c.health, now)
+		got := connection(r, c.peer, c.health, "", now)
 		if got.Status != c.status || got.Reason != c.reason || got.NAT != c.nat ||
 			!strings.Contains(got.Message, c.message) || c.message == "" && got.Message != "" {
 			t.Errorf("%s: %+v", name, got)

@@ -19,6 +19,7 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/internal/forward"
 )
 
 func equalStatus(a, b v1alpha1.GatewayStatus) bool { return equality.Semantic.DeepEqual(a, b) }
@@ -47,7 +48,7 @@ func (a *Agent) measure(ctx context.Context) {
 		if counted {
 			a.traffic.look(state, a.prober.Carried(r.probe), interval, now)
 		}
-		c := connection(r, state, health, now)
+		c := connection(r, state, health, a.advice(r, state), now)
 		if counted {
 			c.Traffic = a.traffic.rate(cablePeer{r.link, r.id()})
 			a.hearing.look(state, now)
@@ -254,6 +255,28 @@ func (a *Agent) candidates() []v1alpha1.EndpointAddress {
 		}
 	}
 	return out
+}
+
+// advice says which port to forward where neither this gateway nor a remote one can be reached from outside.
+func (a *Agent) advice(r remote, peer kernel.PeerState) string {
+	if a.gateway == nil || !peer.LastHandshake.IsZero() {
+		return ""
+	}
+	port := func(slot int32) int32 { return int32(a.top.Cable.Port) + slot%v1alpha1.NextKeySlots }
+	near := forward.Gateway{Cluster: a.top.Cluster, Port: port(int32(r.gateway.Slot)), Addresses: a.candidates()}
+	far := forward.Gateway{Cluster: r.cluster, Port: port(a.gateway.Spec.Slot)}
+	for _, c := range r.gateway.Candidates {
+		if c.Observed {
+			far.Observed = append(far.Observed, v1alpha1.ObservedAddress{IP: c.Addr.String(), Port: int32(c.Port)})
+			continue
+		}
+		at := v1alpha1.EndpointAddress{Type: v1alpha1.AddressPublic, IP: c.Addr.String()}
+		if c.Private {
+			at.Type = v1alpha1.AddressPrivate
+		}
+		far.Addresses = append(far.Addresses, at)
+	}
+	return forward.Advice(near, far)
 }
 
 // publicAddresses returns the newest answer of the resolver. Before the first, what is published stays: other

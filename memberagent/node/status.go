@@ -69,7 +69,8 @@ func remotes(top topology.Topology, p plan.Plan) []remote {
 }
 
 // connection describes a tunnel. Without probes the handshake's age has to do.
-func connection(r remote, peer kernel.PeerState, health *Health, now time.Time) v1alpha1.Connection {
+// The advice is what helps where there is no handshake.
+func connection(r remote, peer kernel.PeerState, health *Health, advice string, now time.Time) v1alpha1.Connection {
 	c := v1alpha1.Connection{
 		Cluster: r.cluster, Gateway: r.gateway.Node, Slot: int32(r.gateway.Slot) % v1alpha1.NextKeySlots, Link: r.link,
 		Active: r.active, Cable: v1alpha1.CableWireGuard,
@@ -95,6 +96,9 @@ func connection(r remote, peer kernel.PeerState, health *Health, now time.Time) 
 		c.Status = v1alpha1.ConnectionError
 	}
 	c.Reason, c.Message = explain(c, peer)
+	if c.Reason == v1alpha1.ReasonNoHandshake && advice != "" {
+		c.Message += "; " + advice
+	}
 	if c.Status == v1alpha1.ConnectionConnected && c.MTU > 0 {
 		c.Reason, c.Message = v1alpha1.ReasonPathMTULow, lostSizes(int(c.MTU), health.LeastLost, c.Address)
 	}
