@@ -5,6 +5,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,8 +25,12 @@ const (
 	// time.
 	lookAgain   = time.Second
 	askedAtOnce = 16
-	// maxBlocked bounds, in bytes, what is told of one cause.
+	// maxBlocked bounds, in bytes, what is told of one cause, maxCauses how many are, and maxName the name of a pod.
 	maxBlocked = 256
+	maxCauses  = 4
+	maxName    = 64
+	// maxStarting is how many pods are looked at. They are read every second, and one second later for each so many.
+	maxStarting, perLook = 500, 50
 )
 
 // blocked follows what keeps Sealane's pods from starting in members that are waited for: none of their agents may run
@@ -102,15 +107,23 @@ func (a *askedMember) ask(ctx context.Context, o *options, karmada *api, m *v1al
 type startingPods struct {
 	// said is what was said of each image that cannot be pulled: between two tries some kubelets say only that they wait.
 	said map[string]string
+	// told was told last, and holds until then.
+	told  string
+	until time.Time
 }
 
 // blocked says what keeps pods from starting, "" if nothing does or nobody answers.
 func (s *startingPods) blocked(ctx context.Context, at *api, namespace string) string {
+	if time.Now().Before(s.until) {
+		return s.told
+	}
 	var pods corev1.PodList
-	if err := at.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+	if err := at.List(ctx, &pods, client.InNamespace(namespace), client.Limit(maxStarting)); err != nil {
 		return ""
 	}
-	return s.causes(pods.Items)
+	s.until = time.Now().Add(time.Duration(len(pods.Items)/perLook) * lookAgain)
+	s.told = s.causes(pods.Items)
+	return s.told
 }
 
 // causes are those of pods that do not start, each once, with the pods that wait for it.
@@ -121,9 +134,9 @@ func (s *startingPods) causes(pods []corev1.Pod) string {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		name := "pod " + pod.Name
+		name := "pod " + clip.Text(clip.Line(pod.Name), maxName)
 		if pod.Spec.NodeName != "" {
-			name += " on " + pod.Spec.NodeName
+			name += " on " + clip.Text(clip.Line(pod.Spec.NodeName), maxName)
 		}
 		for _, c := range pod.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
@@ -140,7 +153,7 @@ func (s *startingPods) causes(pods []corev1.Pod) string {
 				cause = "image " + clip.Text(clip.Line(c.Image), maxBlocked) + " cannot be pulled"
 				said[cause], reason[cause] = cmp.Or(said[cause], pullError(c.Image, w)), w.Reason
 			case w.Reason == "CrashLoopBackOff": // its message is another each time
-				cause = "container " + c.Name + " ends again and again, see its log"
+				cause = "container " + clip.Text(clip.Line(c.Name), maxName) + " ends again and again, see its log"
 			default:
 				cause = clip.Text(clip.Line(w.Reason+": "+w.Message), maxBlocked)
 			}
@@ -157,6 +170,9 @@ func (s *startingPods) causes(pods []corev1.Pod) string {
 		causes = append(causes, text)
 	}
 	s.said = said
+	if n := len(causes); n > maxCauses {
+		causes = append(causes[:maxCauses], fmt.Sprintf("and %d more causes", n-maxCauses))
+	}
 	return strings.Join(causes, "; ")
 }
 

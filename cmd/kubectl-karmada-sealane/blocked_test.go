@@ -5,10 +5,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,6 +73,47 @@ func TestWhatKeepsPodsFromStarting(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestCausesOfAHostileMemberAreBounded: how many there are, and what they and their pods are called.
+func TestCausesOfAHostileMemberAreBounded(t *testing.T) {
+	var pods []corev1.Pod
+	for i := range 1000 {
+		name := fmt.Sprintf("\x1b[2J%d%s", i, strings.Repeat("n", 1000))
+		pods = append(pods, podThatWaits(name, name, "x", name, name))
+		crashes := podThatWaits(name, name, "x", "CrashLoopBackOff", "")
+		crashes.Status.ContainerStatuses[0].Name = name
+		pods = append(pods, crashes)
+	}
+	got := new(startingPods).causes(pods)
+	if most := (maxCauses + 1) * (maxBlocked + 2*maxName + 100); len(got) > most || strings.Contains(got, "\x1b") ||
+		!strings.HasSuffix(got, "and 1996 more causes") {
+		t.Errorf("%d bytes, at most %d are allowed: %q", len(got), most, got[:min(len(got), 1000)])
+	}
+}
+
+// TestManyPodsAreReadLessOften: a namespace of many nodes' agents is not read every second.
+func TestManyPodsAreReadLessOften(t *testing.T) {
+	k := newKarmada(t)
+	k.namespace(t, "many")
+	for i := range perLook {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "many", Name: fmt.Sprintf("p%d", i)},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}}}
+		k.create(t, pod)
+		k.goes(t, pod)
+	}
+	var few, many startingPods
+	began := time.Now()
+	few.blocked(t.Context(), k.api, "none")
+	many.blocked(t.Context(), k.api, "many")
+	if few.until.After(time.Now()) || many.until.Before(began.Add(lookAgain)) {
+		t.Errorf("few are read again in %s, many in %s", few.until.Sub(began), many.until.Sub(began))
+	}
+	many.told = "as before"
+	many.until = time.Now().Add(time.Hour)
+	if got := many.blocked(t.Context(), k.api, "many"); got != "as before" {
+		t.Errorf("they are read again: %q", got)
 	}
 }
 
