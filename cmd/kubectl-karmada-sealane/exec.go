@@ -39,7 +39,7 @@ func execute(ctx context.Context, a *api, pod *corev1.Pod, streams remotecommand
 	}
 	request := clientset.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
 		SubResource("exec").VersionedParams(&corev1.PodExecOptions{
-		Container: "node", Command: append([]string{"/sealane-agent"}, command...),
+		Container: nodeContainer, Command: append([]string{"/sealane-agent"}, command...),
 		Stdin: streams.Stdin != nil, Stdout: true, Stderr: true,
 	}, scheme.ParameterCodec)
 	executor, err := remotecommand.NewSPDYExecutor(a.config, "POST", request.URL())

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/cmd/kubectl-karmada-sealane/explain"
 )
 
 // TestExplainAsksForNamedPodsAlone: one API server plays Karmada and c1, and c2 cannot be asked. Where a pod is, and
@@ -70,6 +72,21 @@ func TestExplainAsksForNamedPodsAlone(t *testing.T) {
 	k.fails(t, []string{"there is none"}, "explain", "c1/explained/web-9", "10.8.1.6")
 	k.fails(t, []string{"c2", "name the pod by its address"}, "explain", "c1/explained/web-0", "c2/explained/web-0",
 		"--member-timeout=2s")
+	dual := pod("dual", node.Name, "10.8.1.7", false)
+	dual.Status.PodIPs = append(dual.Status.PodIPs, corev1.PodIP{IP: "fd00:8:1::7"})
+	dual.Status.Phase = corev1.PodRunning
+	if err := k.Status().Update(t.Context(), dual); err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{"10.8.1.7", "fd00:8:1::7"} {
+		place := explain.Place{Cluster: "c1", Addr: netip.MustParseAddr(address)}
+		if got, err := podAt(t.Context(), k.api, place, node.Name); err != nil || got.Name != "dual" {
+			t.Errorf("the pod with %s: %v, %v", address, got, err)
+		}
+		if got, err := podAt(t.Context(), k.api, place, "another"); err == nil {
+			t.Errorf("on another node %s is %v", address, got)
+		}
+	}
 	out, code := k.plugin(t, "explain", "c1/10.8.9.9", "10.8.1.6")
 	if code != 1 || !strings.Contains(out, "a node of c1 that 10.8.9.9 is on") || !strings.Contains(out, "arrives: no") {
 		t.Errorf("an address of no node: exit code %d", code)

@@ -42,7 +42,7 @@ func (s *snapshot) live(ctx context.Context, from explain.Place, r explain.Reque
 	}
 	sent := explain.Sent{Port: uint16(trace.MinPort + rand.N(aboveMinPort)),
 		Mark: probe.Mark(target.Port.Number, rand.Uint32())}
-	source, err := s.sender(ctx, from, r.From, plane)
+	source, err := s.sender(ctx, from, target.Source.Node, plane)
 	if !target.Port.Supported() || target.Port.Number == 0 || target.Host == "" {
 		err = &finding{expected: "a destination with a port, TCP or UDP, that a probe can be sent to",
 			found: fmt.Sprintf("%s, port %s", e.To, target.Port), remedy: "name the port, as in " + e.To + ":80 or :53/udp"}

@@ -80,6 +80,18 @@ func TestTheAgentThatWorksIsAsked(t *testing.T) {
 	}
 }
 
+// TestTheAgentsOwnImageIsUsed, and not that of a container that somebody adds before it.
+func TestTheAgentsOwnImageIsUsed(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "sidecar", Image: "x/sidecar"}}}}
+	if got := agentImage(pod); got != "" {
+		t.Errorf("without it: %s", got)
+	}
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: nodeContainer, Image: "x/agent"})
+	if got := agentImage(pod); got != "x/agent" {
+		t.Error(got)
+	}
+}
+
 // TestExplainLiveNeedsALiveSource: a file has none. Where nothing can be sent, the steps that the objects tell stay,
 // the last one says why, and whether packets arrive is not known.
 func TestExplainLiveNeedsALiveSource(t *testing.T) {

@@ -32,6 +32,12 @@ import (
 // startProbe is how long a probe's container has to start and to end: its image is on the node, and traces end.
 const startProbe = 20 * time.Second
 
+// nodeContainer is the container of the node agents' pods that is ours.
+const nodeContainer = "node"
+
+// maxOnNode is how many pods of a node are looked at: kubelets run fewer.
+const maxOnNode = 2000
+
 // ephemeralPrefix begins the name of a probe's container.
 const ephemeralPrefix = "sealane-explain-"
 
@@ -46,14 +52,13 @@ type sender struct {
 }
 
 // sender of probes from the source of a request.
-func (s *snapshot) sender(ctx context.Context, from explain.Place, e explain.Endpoint, plane *explain.Fleet) (*sender,
-	error) {
+func (s *snapshot) sender(ctx context.Context, from explain.Place, node string, plane *explain.Fleet) (*sender, error) {
 	p := s.member(from.Cluster)
 	if p == nil || p.api == nil {
 		return nil, &finding{expected: "to ask " + from.Cluster + ", from which the probe is to be sent",
 			found: "it could not be asked", remedy: "add a kubeconfig context of its name, or leave --live out"}
 	}
-	out := &sender{at: explain.Spot{Cluster: from.Cluster, Node: e.Node}, api: p.api, kubectl: "kubectl --context " +
+	out := &sender{at: explain.Spot{Cluster: from.Cluster, Node: node}, api: p.api, kubectl: "kubectl --context " +
 		p.context}
 	var pod *corev1.Pod
 	var err error
@@ -63,7 +68,7 @@ func (s *snapshot) sender(ctx context.Context, from explain.Place, e explain.End
 		pod = &corev1.Pod{}
 		_, err = p.api.find(ctx, client.ObjectKey{Namespace: from.Namespace, Name: from.Pod}, pod)
 	default:
-		pod, err = podAt(ctx, p.api, from)
+		pod, err = podAt(ctx, p.api, from, node)
 	}
 	if err != nil {
 		return nil, err
@@ -82,28 +87,44 @@ func (s *snapshot) sender(ctx context.Context, from explain.Place, e explain.End
 		return nil, &finding{expected: "a node agent on the source's node " + out.at.Node, found: why,
 			remedy: out.kubectl + " -n sealane-system get pods -o wide; or leave --live out"}
 	}
-	// A pod on the network of its node is the node, to others.
-	if pod == nil || !pod.Spec.HostNetwork {
-		out.pod = pod
+	// A pod on the network of its node has a resolver of its own all the same, as its dnsPolicy says.
+	out.pod = pod
+	if agentImage(out.agent) == "" {
+		return nil, &finding{expected: "a container " + nodeContainer + " in pod " + out.agent.Name, found: "it has none",
+			remedy: "see who changes the DaemonSet of the node agents, or install anew; or leave --live out"}
 	}
 	return out, nil
 }
 
-// podAt is the pod that has an address.
-func podAt(ctx context.Context, a *api, from explain.Place) (*corev1.Pod, error) {
+// agentImage is the image of a node agent: others may add containers to its pod.
+func agentImage(pod *corev1.Pod) string {
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; c.Name == nodeContainer {
+			return c.Image
+		}
+	}
+	return ""
+}
+
+// podAt is the pod of a node that has an address, of whichever family: API servers select pods by their first alone.
+func podAt(ctx context.Context, a *api, from explain.Place, node string) (*corev1.Pod, error) {
 	var list corev1.PodList
-	err := a.List(ctx, &list, client.MatchingFields{"status.podIP": from.Addr.String()})
+	err := a.List(ctx, &list, client.MatchingFields{"spec.nodeName": node}, client.Limit(maxOnNode))
 	if err != nil {
 		return nil, fmt.Errorf("find the pod with %s: %w", from.Addr, err)
 	}
 	at := slices.IndexFunc(list.Items, func(p corev1.Pod) bool {
-		ip, err := netip.ParseAddr(p.Status.PodIP)
-		return err == nil && ip.Unmap() == from.Addr && !p.Spec.HostNetwork && p.Status.Phase == corev1.PodRunning
+		return !p.Spec.HostNetwork && p.Status.Phase == corev1.PodRunning &&
+			slices.ContainsFunc(p.Status.PodIPs, func(ip corev1.PodIP) bool {
+				at, err := netip.ParseAddr(ip.IP)
+				return err == nil && at.Unmap() == from.Addr
+			})
 	})
 	if at < 0 {
-		return nil, &finding{expected: "a running pod of " + from.Cluster + " with the address " + from.Addr.String(),
-			found:  "there is none, and a probe can be sent from pods and nodes only",
-			remedy: "name the pod, as in " + from.Cluster + "/NAMESPACE/POD; or leave --live out"}
+		return nil, &finding{
+			expected: fmt.Sprintf("a running pod on %s of %s with the address %s", node, from.Cluster, from.Addr),
+			found:    "there is none, and a probe can be sent from pods and nodes only",
+			remedy:   "name the pod, as in " + from.Cluster + "/NAMESPACE/POD; or leave --live out"}
 	}
 	return &list.Items[at], nil
 }
@@ -153,7 +174,7 @@ func notSent(at explain.Spot, err error) *explain.Step {
 func (s *sender) fromPod(ctx context.Context, args []string) (string, error) {
 	what := s.pod.Namespace + "/" + s.pod.Name
 	container := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-		Name: ephemeralPrefix + rand.String(5), Image: s.agent.Spec.Containers[0].Image,
+		Name: ephemeralPrefix + rand.String(5), Image: agentImage(s.agent),
 		ImagePullPolicy: corev1.PullIfNotPresent, Args: args, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 		SecurityContext: &corev1.SecurityContext{
 			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To(int64(65532)), RunAsGroup: ptr.To(int64(65532)),
@@ -235,5 +256,5 @@ func (s *sender) ended(ctx context.Context, name string) error {
 	return &finding{expected: fmt.Sprintf("container %s of pod %s/%s to send a probe and end within %s", name,
 		s.pod.Namespace, s.pod.Name, startProbe), found: clip.Text(clip.Line(state), enough),
 		remedy: fmt.Sprintf("%s -n %s describe pod %s; the container has the image of the node agents: %s", s.kubectl,
-			s.pod.Namespace, s.pod.Name, clip.Line(s.agent.Spec.Containers[0].Image))}
+			s.pod.Namespace, s.pod.Name, clip.Line(agentImage(s.agent)))}
 }
