@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sealane-io/sealane/internal/probe"
 	"github.com/sealane-io/sealane/internal/trace"
 )
 
@@ -349,5 +350,84 @@ func TestTracesAreFew(t *testing.T) {
 	tr := Tracer{Protocol: unix.IPPROTO_UDP, Port: port, Duration: 100 * time.Millisecond, Out: &out}
 	if err := tr.Run(t.Context()); err != nil || !strings.HasSuffix(out.String(), "{\"ended\":true}\n") {
 		t.Errorf("one that ends by itself: %v, %s", err, out.String())
+	}
+}
+
+// knock sends datagrams from the client, or from the router itself.
+func knock(t *testing.T, router bool, to string, number uint16) probe.Knocked {
+	t.Helper()
+	var got probe.Knocked
+	k := probe.Knock{Network: "udp", Host: to, Port: number, From: port, Mark: 7}
+	if router {
+		return k.Run(t.Context())
+	}
+	inside(t, "n1", func() error {
+		got = k.Run(t.Context())
+		return nil
+	})
+	return got
+}
+
+// TestWhatBecomesOfDatagrams: the probe of explain --live and a trace tell the same of one that is answered, refused by
+// ICMP or not sent at all, in both families.
+func TestWhatBecomesOfDatagrams(t *testing.T) {
+	inside(t, "n2", func() error {
+		echo, err := net.ListenPacket("udp", ":80") //nolint:noctx // it ends with the test
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = echo.Close() })
+		go func() {
+			buffer := make([]byte, 1500)
+			for {
+				n, from, err := echo.ReadFrom(buffer)
+				if err != nil {
+					return
+				}
+				_, _ = echo.WriteTo(buffer[:n], from)
+			}
+		}()
+		return nil
+	})
+	for _, c := range []struct {
+		name, to string
+		port     uint16
+		router   bool
+		// before, and after is undone.
+		before, after string
+		stage         probe.Stage
+		want          []string
+	}{
+		{name: "answered", to: "10.1.2.2", port: 80, stage: probe.Answered, want: []string{
+			"udp 10.1.1.2:61234>10.1.2.2:80 v2 out", "udp 10.1.2.2:80>10.1.1.2:61234 v1 out"}},
+		{name: "answered, by IPv6", to: "fd00:2::2", port: 80, stage: probe.Answered, want: []string{
+			"udp [fd00:1::2]:61234>[fd00:2::2]:80 v2 out", "udp [fd00:2::2]:80>[fd00:1::2]:61234 v1 out"}},
+		{name: "a wrong port", to: "10.1.2.2", port: 9, stage: probe.Refused, want: []string{
+			"udp 10.1.1.2:61234>10.1.2.2:9 v2 out", "udp refused by 10.1.2.2: " + trace.PortUnreachable}},
+		{name: "a wrong port, by IPv6", to: "fd00:2::2", port: 9, stage: probe.Refused, want: []string{
+			"udp [fd00:1::2]:61234>[fd00:2::2]:9 v2 out", "udp refused by fd00:2::2: " + trace.PortUnreachable}},
+		{name: "the client's own rule drops it", to: "10.1.2.2", port: 9, stage: probe.Denied,
+			before: "ip netns exec n1 nft 'table ip fw { chain o { type filter hook output priority 0; udp dport 9 drop; }; }'",
+			after:  "ip netns exec n1 nft delete table ip fw"},
+		{name: "a rule of the node drops its own", to: "10.1.2.2", port: 9, stage: probe.Denied, router: true,
+			before: "nft 'table ip fw { chain o { type filter hook output priority 0; udp dport 9 drop; }; }'",
+			after:  "nft delete table ip fw", want: []string{"udp dropped by ip fw o: udp dport 9 drop"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.before != "" {
+				run(t, c.before)
+				defer run(t, c.after)
+			}
+			var knocked probe.Knocked
+			got := told(traced(t, Tracer{Protocol: unix.IPPROTO_UDP}, func() { knocked = knock(t, c.router, c.to, c.port) }))
+			if knocked.Stage != c.stage {
+				t.Errorf("the probe is %s, expected %s: %+v", knocked.Stage, c.stage, knocked)
+			}
+			has(t, got, c.want...)
+			if c.want == nil {
+				lacks(t, got, "udp")
+			}
+			lacks(t, got, "missed")
+		})
 	}
 }
