@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -61,8 +62,29 @@ func TestTwinsReachEachOtherByIPv6(t *testing.T) {
 			if block := block6(t, from); !slices.ContainsFunc(seen, block.Contains) {
 				t.Errorf("no server on the gateway that led to it has seen an address of %s: %s", block, seen)
 			}
+			// A packet of either family is followed through both translations and one of two gateways at each end.
+			followed(t, from+"/sample/"+pod, "["+address+"]:80", to)
+			followed(t, from+"/sample/"+pod, name+".sample.svc.clusterset.local:80", to)
 		})
 	}
+}
+
+// followed sends a packet and sees it, and its answer, on nodes of both clusters.
+func followed(t *testing.T, source, to, cluster string) {
+	t.Helper()
+	tries := 0
+	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+		tries++
+		out, err := suite.TryPlugin(ctx, "explain", source, to, "--live")
+		if err == nil && !regexp.MustCompile(`ok +`+cluster+`/\S+ +answer seen`).MatchString(out) {
+			err = errors.New("the answer was not seen in " + cluster)
+		}
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	})
+	t.Logf("%s to %s: followed at the %d. try", source, to, tries)
 }
 
 // TestPodsOfTwinsHaveNamesOfIPv6: each pod behind an exported headless service has a global address of IPv6, by which
