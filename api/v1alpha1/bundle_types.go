@@ -194,6 +194,13 @@ type BundleSpec struct {
 	// Imports of this member in this shard, sorted by namespace and name.
 	// +listType=atomic
 	Imports []Import `json:"imports"`
+	// Halves of this shard that have its imports instead, in Bundles of their own: prefixes of a service's hash, as bits,
+	// none of which begins with another. A Bundle that is not listed by its shard's means nothing.
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:Pattern=`^[01]{1,16}$`
+	// +listType=set
+	// +optional
+	Halves []string `json:"halves,omitempty"`
 	// ExportConditions for this member's own exports, sorted by namespace, name and type.
 	// +listType=atomic
 	ExportConditions []ExportCondition `json:"exportConditions"`

@@ -3,8 +3,11 @@
 package v1alpha1
 
 import (
+	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // Namespace is where Sealane's own workloads run in every member, and that of the controller's account and Lease on the
@@ -65,6 +68,57 @@ const ReasonBundleFull = "BundleFull"
 
 // BundleName returns the name of a shard's Bundle: "sealane-0", "sealane-1", …
 func BundleName(shard int32) string { return "sealane-" + strconv.Itoa(int(shard)) }
+
+// HalfName returns the name of the Bundle of one half of a shard: "sealane-3-01" has the services of shard 3 whose hash
+// begins with these bits.
+func HalfName(shard int32, bits string) string { return BundleName(shard) + "-" + bits }
+
+// ParseBundleName returns the shard of a Bundle, and which half of it that is: none in the shard's own. It is false for
+// a name that no Bundle has.
+func ParseBundleName(name string) (shard int32, bits string, ok bool) {
+	number, bits, half := strings.Cut(strings.TrimPrefix(name, "sealane-"), "-")
+	n, err := strconv.ParseInt(number, 10, 32)
+	if err != nil || n < 0 || half && (bits == "" || len(bits) > maxHalfBits || strings.Trim(bits, "01") != "") {
+		return 0, "", false
+	}
+	shard = int32(n)
+	return shard, bits, name == BundleName(shard) || half && name == HalfName(shard, bits)
+}
+
+// BundleOf returns the name of the Bundle that has the import of a service: its shard's own one, or one of the halves
+// that this lists; "" where these leave the service out.
+func BundleOf(own *Bundle, namespace, name string) string {
+	if len(own.Spec.Halves) == 0 {
+		return own.Name
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(namespace + "/" + name))
+	// FNV leaves the high bits of similar names alike: the multiplication mixes them.
+	bits := fmt.Sprintf("%064b", h.Sum64()*0x9e3779b97f4a7c15)
+	for _, half := range own.Spec.Halves {
+		if half != "" && strings.HasPrefix(bits, half) {
+			return own.Name + "-" + half
+		}
+	}
+	return ""
+}
+
+// InForce returns those of a member's Bundles that mean something: the shards' own, and the halves that they list.
+func InForce(bundles []Bundle) []Bundle {
+	listed := map[string]bool{}
+	for i := range bundles {
+		if _, bits, ok := ParseBundleName(bundles[i].Name); ok && bits == "" {
+			listed[bundles[i].Name] = true
+			for _, half := range bundles[i].Spec.Halves {
+				listed[bundles[i].Name+"-"+half] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(bundles), func(b Bundle) bool { return !listed[b.Name] })
+}
+
+// maxHalfBits is how long a prefix is at most.
+const maxHalfBits = 16
 
 // Shard returns the shard, from 0, that carries a service: FNV-1a 32 of "<namespace>/<name>" modulo
 // shards. Broker and agents must agree on it.

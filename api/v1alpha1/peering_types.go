@@ -139,6 +139,9 @@ type PeeringStatus struct {
 	// AgentVersion that reports.
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`
+	// ReadsHalves says that the agent finds imports in the halves that a Bundle lists.
+	// +optional
+	ReadsHalves bool `json:"readsHalves,omitempty"`
 	// FailedRevisions of the node agents' DaemonSet (the label controller-revision-hash of its pods): an agent of each
 	// took its node over and has failed. Agents of the same revision that wait for their turn are held.
 	// +kubebuilder:validation:MaxItems=16

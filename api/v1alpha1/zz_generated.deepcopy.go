@@ -135,6 +135,11 @@ func (in *BundleSpec) DeepCopyInto(out *BundleSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Halves != nil {
+		in, out := &in.Halves, &out.Halves
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.ExportConditions != nil {
 		in, out := &in.ExportConditions, &out.ExportConditions
 		*out = make([]ExportCondition, len(*in))

@@ -70,8 +70,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	var imports, exports, conflicts float64
-	for i := range list.Items {
-		b := &list.Items[i]
+	for _, b := range v1alpha1.InForce(list.Items) {
 		imports += float64(len(b.Spec.Imports))
 		exports += float64(len(b.Status.Exports))
 		for _, c := range b.Spec.ExportConditions {

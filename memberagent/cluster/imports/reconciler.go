@@ -83,7 +83,7 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*Inp
 		return nil, err
 	}
 	in.ClusterID, in.Leaving = peering.Spec.ClusterID, peering.Spec.Phase == v1alpha1.MemberLeaving
-	bundle, err := index.Bundle(ctx, r, peering.Spec.Shards, key)
+	bundle, err := index.BundleOfImport(ctx, r, peering.Spec.Shards, key)
 	if err != nil || (bundle == nil && !in.Leaving) {
 		return nil, err
 	}

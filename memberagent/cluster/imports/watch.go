@@ -4,6 +4,8 @@ package imports
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -34,7 +36,7 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return ctrl.NewControllerManagedBy(m).Named("serviceimport").
 		For(&mcs.ServiceImport{}).
-		Watches(&v1alpha1.Bundle{}, bundleHandler()).
+		Watches(&v1alpha1.Bundle{}, r.bundleHandler()).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(serviceKeys)).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.sliceKeys)).
 		Watches(namespace, handler.EnqueueRequestsFromMapFunc(r.namespaceKeys), builder.WithPredicates(existence())).
@@ -44,8 +46,8 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 }
 
 // bundleHandler enqueues the imports that differ between two versions of a Bundle, so that a change costs
-// what changed. A Bundle that disappears changes nothing.
-func bundleHandler() handler.EventHandler {
+// what changed: all imports of a shard where it lists other halves. A Bundle that disappears changes nothing.
+func (r *Reconciler) bundleHandler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
@@ -53,16 +55,39 @@ func bundleHandler() handler.EventHandler {
 				q.Add(reconcile.Request{NamespacedName: key})
 			}
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			if e.ObjectOld.GetGeneration() == e.ObjectNew.GetGeneration() && e.ObjectOld.GetUID() == e.ObjectNew.GetUID() {
 				return
 			}
-			for key := range changedImports(e.ObjectOld.(*v1alpha1.Bundle).Spec.Imports,
-				e.ObjectNew.(*v1alpha1.Bundle).Spec.Imports) {
+			before, after := &e.ObjectOld.(*v1alpha1.Bundle).Spec, &e.ObjectNew.(*v1alpha1.Bundle).Spec
+			for key := range changedImports(before.Imports, after.Imports) {
 				q.Add(reconcile.Request{NamespacedName: key})
+			}
+			if !slices.Equal(before.Halves, after.Halves) {
+				for _, key := range r.halvesKeys(ctx, e.ObjectNew.GetName()) {
+					q.Add(key)
+				}
 			}
 		},
 	}
+}
+
+// halvesKeys of the imports in all halves that there are of a shard, listed or not.
+func (r *Reconciler) halvesKeys(ctx context.Context, own string) (out []reconcile.Request) {
+	var bundles v1alpha1.BundleList
+	if r.List(ctx, &bundles, client.UnsafeDisableDeepCopy) != nil {
+		return nil
+	}
+	for i := range bundles.Items {
+		b := &bundles.Items[i]
+		if !strings.HasPrefix(b.Name, own+"-") {
+			continue
+		}
+		for j := range b.Spec.Imports {
+			out = append(out, reconcile.Request{NamespacedName: keyOf(&b.Spec.Imports[j])})
+		}
+	}
+	return out
 }
 
 // changedImports returns the keys of imports that are in one list only, or differ.

@@ -173,11 +173,29 @@ func Peering(ctx context.Context, c client.Reader) (*v1alpha1.Peering, error) {
 	return p, nil
 }
 
-// Bundle returns the Bundle that carries a service, nil when there is none. It belongs to the cache: do not
-// change it.
+// Bundle returns the Bundle of a service's shard, which carries its export; nil when there is none. It belongs to the
+// cache: do not change it.
 func Bundle(ctx context.Context, c client.Reader, shards int32,
 	service types.NamespacedName) (*v1alpha1.Bundle, error) {
-	name := v1alpha1.BundleName(v1alpha1.Shard(service.Namespace, service.Name, shards))
+	return bundle(ctx, c, v1alpha1.BundleName(v1alpha1.Shard(service.Namespace, service.Name, shards)))
+}
+
+// BundleOfImport returns the Bundle that carries a service's import: its shard's, or one of the halves which that
+// lists; nil when there is none. It belongs to the cache: do not change it.
+func BundleOfImport(ctx context.Context, c client.Reader, shards int32,
+	service types.NamespacedName) (*v1alpha1.Bundle, error) {
+	b, err := Bundle(ctx, c, shards, service)
+	if err != nil || b == nil || len(b.Spec.Halves) == 0 {
+		return b, err
+	}
+	name := v1alpha1.BundleOf(b, service.Namespace, service.Name)
+	if name == "" {
+		return nil, nil
+	}
+	return bundle(ctx, c, name)
+}
+
+func bundle(ctx context.Context, c client.Reader, name string) (*v1alpha1.Bundle, error) {
 	b, shared := &v1alpha1.Bundle{}, true
 	if err := c.Get(ctx, types.NamespacedName{Name: name}, b,
 		&client.GetOptions{UnsafeDisableDeepCopy: &shared}); apierrors.IsNotFound(err) {

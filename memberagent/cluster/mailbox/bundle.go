@@ -7,8 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -101,8 +99,11 @@ func (r *Bundles) shardOfImport(ctx context.Context, o client.Object) []reconcil
 	if err != nil || peering == nil {
 		return nil
 	}
-	name := v1alpha1.BundleName(v1alpha1.Shard(o.GetNamespace(), o.GetName(), peering.Spec.Shards))
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+	b, err := index.BundleOfImport(ctx, r, peering.Spec.Shards, client.ObjectKeyFromObject(o))
+	if err != nil || b == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(b)}}
 }
 
 func (r *Bundles) shard(ctx context.Context, service types.NamespacedName, o client.Object) []reconcile.Request {
@@ -179,13 +180,13 @@ func (r *Bundles) settling(bundle *v1alpha1.Bundle, status v1alpha1.BundleStatus
 	return max(patience-now.Sub(r.since[bundle.Name]), 0)
 }
 
-// partOf says whether a Bundle's name is one of the shards'.
+// partOf says whether a Bundle's name is that of a shard, or of a half of one.
 func partOf(name string, shards int32) bool {
-	n, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 32)
-	return err == nil && n >= 0 && int32(n) < shards && name == v1alpha1.BundleName(int32(n))
+	n, _, ok := v1alpha1.ParseBundleName(name)
+	return ok && n < shards
 }
 
-// status lists the exports of a Bundle's shard; none while the cluster leaves.
+// status lists the exports of a Bundle's shard; none while the cluster leaves, and none in a half.
 func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle,
 	peering *v1alpha1.Peering) (v1alpha1.BundleStatus, error) {
 	out := v1alpha1.BundleStatus{ObservedRevision: bundle.Spec.Revision}

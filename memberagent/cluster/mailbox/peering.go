@@ -68,6 +68,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		Endpoints:        endpoints(in),
 		Connections:      connections(in),
 		AgentVersion:     in.Version,
+		ReadsHalves:      true,
 		FailedRevisions:  in.FailedRevisions,
 		Conditions:       slices.Clone(in.Peering.Status.Conditions),
 	}

@@ -258,7 +258,7 @@ func (r *Peering) problems(ctx context.Context) (problems []v1alpha1.ImportProbl
 	if err := r.List(ctx, bundles, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, fmt.Errorf("list Bundles: %w", err)
 	}
-	verdicts, err := judge(ctx, r, r.Refusals, r.Limited, bundles.Items...)
+	verdicts, err := judge(ctx, r, r.Refusals, r.Limited, v1alpha1.InForce(bundles.Items)...)
 	if err != nil {
 		return nil, 0, err
 	}
