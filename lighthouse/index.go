@@ -105,7 +105,37 @@ func (x *index) setBundle(b *v1alpha1.Bundle) (rejected int) {
 		}
 	}
 	x.bundles[b.Name] = now
+	if !slices.Equal(last.halves, now.halves) {
+		x.touchHalves(b.Name)
+	}
 	return now.rejected
+}
+
+// touchHalves makes anew the services in a shard's own Bundle, and in any half of it.
+func (x *index) touchHalves(shard string) {
+	for name := range x.bundles {
+		if own, _ := ownBundle(name); own == shard {
+			for key := range x.bundles[name].imports {
+				x.dirty[key] = struct{}{}
+			}
+		}
+	}
+}
+
+// ownBundle returns the name of the own Bundle of a Bundle's shard, and which half of that it is itself, if any.
+func ownBundle(name string) (own, half string) {
+	shard, half, ok := v1alpha1.ParseBundleName(name)
+	if !ok {
+		return name, ""
+	}
+	return v1alpha1.BundleName(shard), half
+}
+
+// inForce says whether the imports of a Bundle mean something: its shard's own one lists it, or no half at all.
+func (x *index) inForce(name string) bool {
+	own, half := ownBundle(name)
+	halves := x.bundles[own].halves
+	return half == "" && len(halves) == 0 || half != "" && slices.Contains(halves, half)
 }
 
 // setServiceImport takes over a ServiceImport and returns how many of its addresses were rejected.
@@ -264,8 +294,9 @@ func (x *index) snapshot(now time.Time, complete bool) (s *Snapshot, due time.Ti
 		next.services = maps.Clone(x.current.services)
 		next.namespaces = maps.Clone(x.current.namespaces)
 		bundles := slices.Sorted(maps.Keys(x.bundles))
+		imports := slices.DeleteFunc(slices.Clone(bundles), func(name string) bool { return !x.inForce(name) })
 		for key := range x.dirty {
-			next.put(key, x.merge(key, bundles))
+			next.put(key, x.merge(key, bundles, imports))
 			x.balance(&next, key)
 		}
 	}
@@ -307,14 +338,14 @@ func (x *index) balance(next *Snapshot, key string) {
 }
 
 // merge makes a service of its records, or nil when it has no ServiceImport of Sealane's: a name exists where its
-// import does. The import in a Bundle decides the type; the ServiceImport has the ClusterSetIPs. The Bundles are named
-// in their order: should two claim a service, which is in one shard, the first has it.
-func (x *index) merge(key string, bundles []string) *service {
+// import does. The import in a Bundle decides the type; the ServiceImport has the ClusterSetIPs. The Bundles, and those
+// whose imports mean something, are named in their order: should two claim a service, the first has it.
+func (x *index) merge(key string, bundles, imports []string) *service {
 	inCluster, materialised := x.serviceImports[key]
 	if !materialised {
 		return nil
 	}
-	from, own := x.find(key, bundles)
+	from, own := x.find(key, bundles, imports)
 	if from == nil {
 		return &service{key: key, namespace: inCluster.namespace, headless: inCluster.headless, vips: inCluster.vips}
 	}
@@ -331,13 +362,15 @@ func (x *index) merge(key string, bundles []string) *service {
 }
 
 // find returns a service's import and this cluster's own export of it, as the Bundles have them.
-func (x *index) find(key string, bundles []string) (s *service, own *export) {
-	for _, name := range bundles {
-		if s == nil {
-			s = x.bundles[name].imports[key]
+func (x *index) find(key string, bundles, imports []string) (s *service, own *export) {
+	for _, name := range imports {
+		if s = x.bundles[name].imports[key]; s != nil {
+			break
 		}
-		if own == nil {
-			own = x.bundles[name].exports[key]
+	}
+	for _, name := range bundles {
+		if own = x.bundles[name].exports[key]; own != nil {
+			break
 		}
 	}
 	return s, own

@@ -35,6 +35,41 @@ func TestMissingReportsChangeNothing(t *testing.T) {
 	}
 }
 
+// TestHalves: the shard's own Bundle says which Bundle answers for a name, in whatever order they come.
+func TestHalves(t *testing.T) {
+	at := func(ip string) v1alpha1.Import { return headless("hs", withBackends("c2", ready(ip, "hs-0"))) }
+	own, half, left := bundle("sealane-0", at("10.9.1.1")), bundle("sealane-0-0", at("10.9.1.2")),
+		bundle("sealane-0-01", at("10.9.1.3"))
+	divided := bundle("sealane-0")
+	divided.Spec.Halves = []string{"0", "1"}
+	const name = "hs-0.c2.hs.sample.svc.clusterset.local."
+	for i, order := range [][]*v1alpha1.Bundle{
+		{own, half, left, divided}, {left, half, own, divided}, {divided, left, half}, {half, divided, left},
+	} {
+		x := sample()
+		x.setServiceImport(&serviceImport{name: "hs", namespace: "sample", headless: true})
+		for _, b := range order {
+			x.setBundle(b)
+			answer := addressesOf(ask(t, serve(t, x), name, dns.TypeA))
+			want := ""
+			switch at := x.bundles["sealane-0"]; {
+			case len(at.halves) > 0 && x.bundles["sealane-0-0"].imports != nil:
+				want = "10.9.1.2"
+			case at.imports["hs.sample"] != nil:
+				want = "10.9.1.1"
+			}
+			if answer != want {
+				t.Errorf("order %d, with %s: %q, want %q", i, b.Name, answer, want)
+			}
+		}
+		// Back in one: a half that was deleted meanwhile, and stays known here, means nothing.
+		x.setBundle(own)
+		if answer := addressesOf(ask(t, serve(t, x), name, dns.TypeA)); answer != "10.9.1.1" {
+			t.Errorf("order %d, back in one: %q", i, answer)
+		}
+	}
+}
+
 func TestServiceImportsComeAndGo(t *testing.T) {
 	x := sample()
 	const name = "byhand.other.svc.clusterset.local."
@@ -121,8 +156,11 @@ func TestRandomWalkOfChanges(t *testing.T) {
 			states["c2"] = []v1alpha1.ConnectionStatus{v1alpha1.ConnectionConnected, v1alpha1.ConnectionError}[rnd.IntN(2)]
 			x.setGateway(gateway("n1", states))
 		case 0, 1:
-			shard := fmt.Sprintf("sealane-%d", rnd.IntN(2))
+			shard := []string{"sealane-0", "sealane-1", "sealane-1-0", "sealane-1-1"}[rnd.IntN(4)]
 			bundles[shard] = randomBundle(rnd, shard)
+			if shard == "sealane-1" {
+				bundles[shard].Spec.Halves = [][]string{nil, {"0", "1"}, {"1"}}[rnd.IntN(3)]
+			}
 			x.setBundle(bundles[shard])
 		case 2:
 			imports[name] = &serviceImport{name: name, namespace: "sample",

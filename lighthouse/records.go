@@ -20,6 +20,8 @@ type bundleRecords struct {
 	// exports of this cluster by the same key; nil while the cluster has reported none, which is not the
 	// same as an empty report.
 	exports map[string]*export
+	// halves of the shard that have its imports instead.
+	halves []string
 	// rejected entries.
 	rejected int
 }
@@ -33,7 +35,7 @@ type export struct {
 
 // parseBundle reads the records of a Bundle.
 func parseBundle(b *v1alpha1.Bundle) bundleRecords {
-	r := bundleRecords{imports: make(map[string]*service, len(b.Spec.Imports))}
+	r := bundleRecords{imports: make(map[string]*service, len(b.Spec.Imports)), halves: slices.Clone(b.Spec.Halves)}
 	for i := range b.Spec.Imports {
 		s, rejected := parseImport(&b.Spec.Imports[i])
 		r.rejected += rejected
