@@ -86,12 +86,7 @@ func (f *fleet) tell(facts *dnspath.Facts, m *fleetMember) {
 			facts.Similar = append(facts.Similar, row.Name+"."+row.Namespace)
 		}
 	}
-	shard := v1alpha1.BundleName(v1alpha1.Shard(n.Namespace, n.Service, f.shards(m.Spec.ClusterSet)))
-	for i := range m.bundles {
-		if m.bundles[i].Name == shard {
-			facts.Wanted = &m.bundles[i]
-		}
-	}
+	facts.Wanted = bundleIn(m.bundles, n.Namespace, n.Service, f.shards(m.Spec.ClusterSet))
 	for i := range m.services.imports {
 		if im := &m.services.imports[i]; im.Namespace == n.Namespace && im.Name == n.Service {
 			facts.ServiceImport = im
@@ -102,6 +97,21 @@ func (f *fleet) tell(facts *dnspath.Facts, m *fleetMember) {
 			facts.Slices = append(facts.Slices, s)
 		}
 	}
+}
+
+// bundleIn returns the Bundle that has the import of a service, of those of a member; nil where it is not there.
+func bundleIn(bundles []v1alpha1.Bundle, namespace, service string, shards int32) *v1alpha1.Bundle {
+	named := func(name string) *v1alpha1.Bundle {
+		if i := slices.IndexFunc(bundles, func(b v1alpha1.Bundle) bool { return b.Name == name }); i >= 0 {
+			return &bundles[i]
+		}
+		return nil
+	}
+	own := named(v1alpha1.BundleName(v1alpha1.Shard(namespace, service, shards)))
+	if own == nil {
+		return nil
+	}
+	return named(v1alpha1.BundleOf(own, namespace, service))
 }
 
 func exportFact(e exportRow) dnspath.Export {
@@ -151,10 +161,20 @@ func readPeering(ctx context.Context, c client.Reader, facts *dnspath.Facts) err
 	var bundle v1alpha1.Bundle
 	shard := v1alpha1.Shard(n.Namespace, n.Service, peering.Spec.Shards)
 	found, err := find(ctx, c, client.ObjectKey{Name: v1alpha1.BundleName(shard)}, &bundle)
-	if found {
-		facts.Bundle = &bundle
+	if err != nil || !found {
+		return err
 	}
-	return err
+	if half := v1alpha1.BundleOf(&bundle, n.Namespace, n.Service); half != bundle.Name {
+		if half == "" {
+			return nil
+		}
+		bundle = v1alpha1.Bundle{}
+		if found, err = find(ctx, c, client.ObjectKey{Name: half}, &bundle); err != nil || !found {
+			return err
+		}
+	}
+	facts.Bundle = &bundle
+	return nil
 }
 
 // find reads an object that need not be there.

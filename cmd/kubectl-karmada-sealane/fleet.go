@@ -167,7 +167,7 @@ func (o *options) gather(ctx context.Context, karmada *api, want subjects, withi
 		}
 		if want.bundles {
 			g.Go(func() (err error) {
-				m.bundles, err = karmada.bundlesOf(ctx, m.Name, within.shards(f.shards(m.Spec.ClusterSet)))
+				m.bundles, err = karmada.bundlesOf(ctx, m.Name, &within, f.shards(m.Spec.ClusterSet))
 				return err
 			})
 		}
@@ -237,27 +237,70 @@ func (s *scope) shards(n int32) []int32 {
 	return out
 }
 
-// bundlesOf reads a member's Bundles from their Works.
-func (a *api) bundlesOf(ctx context.Context, cluster string, shards []int32) ([]v1alpha1.Bundle, error) {
+// halves are the names of those to read, of a shard's own Bundle that lists some.
+func (s *scope) halves(own *v1alpha1.Bundle) []string {
+	if len(own.Spec.Halves) == 0 {
+		return nil
+	}
+	if s.service != "" {
+		if name := v1alpha1.BundleOf(own, s.namespace, s.service); name != "" {
+			return []string{name}
+		}
+		return nil
+	}
+	out := make([]string, 0, len(own.Spec.Halves))
+	for _, half := range own.Spec.Halves {
+		out = append(out, own.Name+"-"+half)
+	}
+	return out
+}
+
+// bundlesOf reads a member's Bundles from their Works: those of shards, and the halves that they list; of a shard, one
+// half or none when a service is named.
+func (a *api) bundlesOf(ctx context.Context, cluster string, within *scope, shards int32) ([]v1alpha1.Bundle, error) {
 	var bundles []v1alpha1.Bundle
-	for _, shard := range shards {
-		var work workv1alpha1.Work
-		key := client.ObjectKey{
-			Namespace: names.GenerateExecutionSpaceName(cluster),
-			Name:      names.GenerateWorkName("Bundle", v1alpha1.BundleName(shard), ""),
-		}
-		if err := a.Get(ctx, key, &work); apierrors.IsNotFound(err) {
-			continue
-		} else if err != nil {
-			return nil, fmt.Errorf("get work %s: %w", key, err)
-		}
-		bundle, err := bundleOf(&work)
+	for _, shard := range within.shards(shards) {
+		own, err := a.bundleNamed(ctx, cluster, v1alpha1.BundleName(shard))
 		if err != nil {
-			return nil, fmt.Errorf("work %s: %w", key, err)
+			return nil, err
 		}
-		bundles = append(bundles, bundle)
+		if own == nil {
+			continue
+		}
+		bundles = append(bundles, *own)
+		for _, name := range within.halves(own) {
+			half, err := a.bundleNamed(ctx, cluster, name)
+			if err != nil {
+				return nil, err
+			}
+			if half != nil {
+				bundles = append(bundles, *half)
+			}
+		}
 	}
 	return bundles, nil
+}
+
+// bundleNamed reads one Bundle of a member from its Work, nil where there is none.
+func (a *api) bundleNamed(ctx context.Context, cluster, name string) (*v1alpha1.Bundle, error) {
+	var work workv1alpha1.Work
+	key := bundleWork(cluster, name)
+	if err := a.Get(ctx, key, &work); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("get work %s: %w", key, err)
+	}
+	bundle, err := bundleOf(&work)
+	if err != nil {
+		return nil, fmt.Errorf("work %s: %w", key, err)
+	}
+	return &bundle, nil
+}
+
+// bundleWork is the Work of a member's Bundle.
+func bundleWork(cluster, name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: names.GenerateExecutionSpaceName(cluster),
+		Name: names.GenerateWorkName("Bundle", name, "")}
 }
 
 // bundleOf decodes a Bundle and its reflected status. A status that does not decode is the member's

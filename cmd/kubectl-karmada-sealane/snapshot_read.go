@@ -90,16 +90,6 @@ func mcsObjects[T any, P interface {
 
 // karmadaSources are what a snapshot has of the Karmada API: no Secret, and no object of anybody's workloads.
 func karmadaSources(members []v1alpha1.Member, shards func(set string) int32) []source {
-	var works []client.ObjectKey
-	for i := range members {
-		m := &members[i]
-		space := names.GenerateExecutionSpaceName(m.Name)
-		works = append(works, client.ObjectKey{Namespace: space, Name: peeringWork()})
-		for shard := range shards(m.Spec.ClusterSet) {
-			works = append(works, client.ObjectKey{Namespace: space,
-				Name: names.GenerateWorkName("Bundle", v1alpha1.BundleName(shard), "")})
-		}
-	}
 	ours := client.InNamespace(v1alpha1.Namespace)
 	return []source{
 		listed("ClusterSet", func() client.ObjectList { return &v1alpha1.ClusterSetList{} }),
@@ -110,12 +100,51 @@ func karmadaSources(members []v1alpha1.Member, shards func(set string) int32) []
 			client.MatchingLabels{labelManagedBy: v1alpha1.ManagedBy}),
 		listed("ServiceExport", func() client.ObjectList { return &mcsv1alpha1.ServiceExportList{} }),
 		{"ResourceBinding", readBindings},
-		single("Work", func() client.Object { return &workv1alpha1.Work{} }, works...),
+		{"Work", func(ctx context.Context, a *api) ([]client.Object, error) { return readWorks(ctx, a, members, shards) }},
 		listed("DaemonSet", func() client.ObjectList { return &appsv1.DaemonSetList{} }, ours),
 		listed("Deployment", func() client.ObjectList { return &appsv1.DeploymentList{} }, ours),
 		single("Lease", func() client.Object { return &coordinationv1.Lease{} },
 			client.ObjectKey{Namespace: v1alpha1.Namespace, Name: controllerName}),
 	}
+}
+
+// readWorks reads those of members' Peerings and Bundles, with the halves that these list.
+func readWorks(ctx context.Context, a *api, members []v1alpha1.Member,
+	shards func(set string) int32) ([]client.Object, error) {
+	var out []client.Object
+	read := func(key client.ObjectKey) (*workv1alpha1.Work, error) {
+		work := new(workv1alpha1.Work)
+		found, err := a.find(ctx, key, work)
+		if err != nil || !found {
+			return nil, err
+		}
+		out = append(out, work)
+		return work, nil
+	}
+	for i := range members {
+		m := &members[i]
+		peering := client.ObjectKey{Namespace: names.GenerateExecutionSpaceName(m.Name), Name: peeringWork()}
+		if _, err := read(peering); err != nil {
+			return nil, err
+		}
+		for shard := range shards(m.Spec.ClusterSet) {
+			work, err := read(bundleWork(m.Name, v1alpha1.BundleName(shard)))
+			if err != nil {
+				return nil, err
+			}
+			if work == nil {
+				continue
+			}
+			// What does not decode is told of by checkKarmada.
+			own, _ := bundleOf(work)
+			for _, name := range new(scope).halves(&own) {
+				if _, err := read(bundleWork(m.Name, name)); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return out, nil
 }
 
 // readBindings reads where Karmada puts ServiceExports.
