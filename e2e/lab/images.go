@@ -264,7 +264,8 @@ func (l *Lab) loadOwnImages(ctx context.Context, node string) error {
 
 // TrustRegistry lets all nodes pull from a registry, HOST:PORT, whose certificate is of an authority (PEM).
 func (l *Lab) TrustRegistry(ctx context.Context, registry string, authority []byte) error {
-	hosts := fmt.Sprintf("[host.%q]\n  ca = \"ca.crt\"\n", "https://"+registry)
+	// As a server, not as a host before it: what a host lacks is asked of the server, by another authority.
+	hosts := fmt.Sprintf("server = %q\nca = \"ca.crt\"\n", "https://"+registry)
 	for _, n := range l.nodes() {
 		for name, content := range map[string]string{"hosts.toml": hosts, "ca.crt": string(authority)} {
 			enter, err := l.procs.enter(n.Name)

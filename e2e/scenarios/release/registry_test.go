@@ -5,6 +5,8 @@ package release
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
 	"io"
 	"log"
 	"net"
@@ -19,12 +21,25 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/registry"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	certutil "k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/e2e/suite"
 )
 
-// imageRegistry is an OCI registry on this machine, with a certificate of an authority of its own.
+// user and password that the registry asks for, and secretName what the Secret with them is called.
+const (
+	user       = "puller"
+	password   = "letmein"
+	secretName = "pull"
+)
+
+// imageRegistry is an OCI registry on this machine, with a certificate of an authority of its own, which gives nothing
+// to strangers.
 type imageRegistry struct {
 	// address is HOST:PORT, authority the path of the authority's certificate.
 	address, authority string
@@ -54,6 +69,11 @@ func newRegistry(t *testing.T) *imageRegistry {
 		asked: map[string][]string{}}
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if u, p, ok := request.BasicAuth(); !ok || u != user || p != password {
+			w.Header().Set("WWW-Authenticate", `Basic realm="images"`)
+			http.Error(w, "who is it?", http.StatusUnauthorized)
+			return
+		}
 		if from, _, err := net.SplitHostPort(request.RemoteAddr); err == nil {
 			r.mu.Lock()
 			r.asked[request.URL.Path] = append(r.asked[request.URL.Path], from)
@@ -74,6 +94,46 @@ func newRegistry(t *testing.T) *imageRegistry {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// dockerConfig is what docker login writes, and a Secret for pulling has.
+func (r *imageRegistry) dockerConfig(t *testing.T, password string) []byte {
+	t.Helper()
+	auth := map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(user + ":" + password))}
+	out, err := json.Marshal(map[string]any{"auths": map[string]any{r.address: auth}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// letPull makes or changes the Secret by which a namespace of a cluster pulls, in a namespace that need not exist yet.
+func (r *imageRegistry) letPull(t *testing.T, cluster, namespace, password string) {
+	t.Helper()
+	a, err := suite.API(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if err := a.Create(t.Context(), ns); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secretName}}
+	if _, err := controllerutil.CreateOrUpdate(t.Context(), a, secret, func() error {
+		secret.Type = corev1.SecretTypeDockerConfigJson
+		secret.Data = map[string][]byte{corev1.DockerConfigJsonKey: r.dockerConfig(t, password)}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// letMembersPull makes or changes the Secrets by which members pull.
+func (r *imageRegistry) letMembersPull(t *testing.T, password string) {
+	t.Helper()
+	for _, c := range suite.Members() {
+		r.letPull(t, c, v1alpha1.Namespace, password)
+	}
 }
 
 // removeImages removes what nodes have pulled from a registry, under all of its names.
@@ -107,7 +167,11 @@ func (r *imageRegistry) push(t *testing.T, v *build) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "run", "github.com/sealane-io/sealane/e2e/cmd/push",
 		"--images="+v.images, r.path())
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "SSL_CERT_FILE="+r.authority)
+	login := t.TempDir()
+	if err := os.WriteFile(filepath.Join(login, "config.json"), r.dockerConfig(t, password), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "SSL_CERT_FILE="+r.authority, "DOCKER_CONFIG="+login)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -29,9 +29,10 @@ const soon = 5 * time.Second
 // onHost names the cluster that stands for the one that hosts Karmada.
 const onHost = "--host-context=c1"
 
-// TestVersionsFromARegistry: a release is pushed into a registry and installed from there by digest, on nodes that have
-// no image of it. A digest that the registry lacks is named by install as soon as the kubelet knows. Then the next
-// version follows under traffic between the clusters, and gives way to the first again.
+// TestVersionsFromARegistry: a release is pushed into a registry that asks for credentials, and installed from there by
+// digest, on nodes that have no image of it and pull by a Secret. A digest that the registry lacks is named by install
+// as soon as the kubelet knows, and so are credentials that are wrong. Then the next version follows under traffic
+// between the clusters, and gives way to the first again.
 func TestVersionsFromARegistry(t *testing.T) {
 	nodesHaveNoImages(t)
 	former, present := trees(t)
@@ -41,10 +42,15 @@ func TestVersionsFromARegistry(t *testing.T) {
 	r.push(t, next)
 	uninstallAfter(t, next)
 	install := []string{"install", onHost, "--controller-image=" + first.refs["controller"],
-		"--dns-image=" + first.refs["dns"]}
-	lacking := r.path() + "/agent@sha256:" + strings.Repeat("0", 64)
+		"--dns-image=" + first.refs["dns"], "--image-pull-secret=" + secretName}
+	r.letPull(t, "c1", "sealane-controller", password)
 	// By this tree's command, which the one of before follows only as nothing runs yet.
-	namesImage(t, next, lacking, append(install, "--agent-image="+lacking)...)
+	lacking := r.path() + "/agent@sha256:" + strings.Repeat("0", 64)
+	r.letMembersPull(t, password)
+	namesImage(t, next, lacking, "not found", append(install, "--agent-image="+lacking)...)
+	r.letMembersPull(t, "mistyped")
+	namesImage(t, next, first.refs["agent"], "401 Unauthorized", append(install, "--agent-image="+first.refs["agent"])...)
+	r.letMembersPull(t, password)
 	first.succeeds(t, append(install, "--agent-image="+first.refs["agent"])...)
 	pulled(t, r, first)
 
@@ -89,9 +95,9 @@ func nodesHaveNoImages(t *testing.T) {
 	}
 }
 
-// namesImage expects an install that waits for an image which cannot be pulled to name it for every member, as soon as
-// the kubelet knows.
-func namesImage(t *testing.T, b *build, image string, args ...string) {
+// namesImage expects an install that waits for an image which cannot be pulled to name it for every member, and why, as
+// soon as the kubelet knows.
+func namesImage(t *testing.T, b *build, image, why string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), suite.Patience)
 	defer cancel()
@@ -112,7 +118,8 @@ func namesImage(t *testing.T, b *build, image string, args ...string) {
 	for lines := bufio.NewScanner(out); len(named) < len(suite.Members()) && lines.Scan(); {
 		said = append(said, lines.Text())
 		for _, c := range suite.Members() {
-			if strings.Contains(lines.Text(), "] "+c+": ") && strings.Contains(lines.Text(), image+" cannot be pulled: ") {
+			_, cause, found := strings.Cut(lines.Text(), image+" cannot be pulled: ")
+			if found && strings.Contains(lines.Text(), "] "+c+": ") && strings.Contains(cause, why) {
 				named[c] = time.Since(began)
 			}
 		}
