@@ -63,8 +63,9 @@ func (d Distribution) documents() ([]member, error) {
 		return nil, err
 	}
 	out := []member{{name: "INSTALL.md", mode: 0o644, text: d.install(string(text))}}
-	for _, name := range []string{"LICENSE", "README.md", "SECURITY.md"} {
-		out = append(out, member{name: name, mode: 0o644, path: filepath.Join(d.Root, name)})
+	for _, name := range []string{"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md",
+		"artifacts/monitoring/alerts.yaml"} {
+		out = append(out, member{name: name, mode: 0o644, path: filepath.Join(d.Root, filepath.FromSlash(name))})
 	}
 	err = fs.WalkDir(os.DirFS(d.Root), "docs", func(name string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"maps"
 	"net/http/httptest"
@@ -201,14 +202,32 @@ func TestBundle(t *testing.T) {
 		t.Errorf("INSTALL.md speaks of %s", example)
 	}
 	links := link.FindAllStringSubmatch(string(text), -1)
-	for _, l := range links {
-		if _, err := os.Stat(filepath.Join(bundle, l[1])); err != nil {
-			t.Errorf("INSTALL.md: %v", err)
-		}
-	}
+	linksLeadSomewhere(t, bundle)
 	plugins, err := filepath.Glob(filepath.Join(bundle, "plugin", plugin+"-v1.2.3-*"))
 	if err != nil || len(plugins) != len(Platforms()) || len(links) < 3 {
 		t.Errorf("found %q, links %q, %v", plugins, links, err)
+	}
+}
+
+// linksLeadSomewhere: those of each document of a bundle, to files in it.
+func linksLeadSomewhere(t *testing.T, bundle string) {
+	t.Helper()
+	pages := 0
+	err := filepath.WalkDir(bundle, func(page string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(page) != ".md" {
+			return err
+		}
+		pages++
+		text, err := os.ReadFile(page)
+		for _, l := range link.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), l[1])); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+		return err
+	})
+	if err != nil || pages < 20 {
+		t.Errorf("%d pages, %v", pages, err)
 	}
 }
 
