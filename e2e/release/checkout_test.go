@@ -80,7 +80,8 @@ func TestTreesThatNobodyCouldCheckOut(t *testing.T) {
 	}
 }
 
-// TestNotes name what was committed since the version before, by area, also when the version has its tag.
+// TestNotes say what users notice, and name what was committed since the version before, by area, also when the version
+// has its tag.
 func TestNotes(t *testing.T) {
 	root, git := repository(t, "dataplane: before", "memberagent/node: one `sl-<n>` of <n>", "no area",
 		"dataplane/plan, memberagent/node: both", "docs: page")
@@ -88,6 +89,15 @@ func TestNotes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	write := func(changes string) {
+		t.Helper()
+		const head = "# Changelog\n\nBy some [rules](https://example.org).\n\n"
+		if err := os.WriteFile(filepath.Join(root, "CHANGELOG.md"), []byte(head+changes), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("## [Unreleased]\n### Added\n- A [page](docs/page.md#part) and [another](https://example.org).\n\n" +
+		"## [0.1.0] - 2026-01-02\n- Long ago.\n")
 	d := Distribution{Build: Build{Release: of, Root: root}, URL: published}
 	notes := func() string {
 		t.Helper()
@@ -99,25 +109,28 @@ func TestNotes(t *testing.T) {
 	}
 	got := notes()
 	at := 0
-	for _, want := range []string{"# Sealane v0.2.0\n", of.Revision, published + "/sealane.yaml", "commits since v0.1.0",
-		"\n## dataplane\n\n- dataplane/plan, memberagent/node: both (", "\n## docs\n\n- page (",
-		"\n## memberagent\n\n- node: one `sl-<n>` of \\<n> (",
-		"\n## other\n\n- no area ("} {
+	for _, want := range []string{"# Sealane v0.2.0\n", of.Revision, published + "/sealane.yaml",
+		"\n## Changes\n\n### Added\n- A [page](https://github.com/sealane-io/sealane/blob/v0.2.0/docs/page.md#part) and " +
+			"[another](https://example.org).\n\n## Commits since v0.1.0\n",
+		"\n### dataplane\n\n- dataplane/plan, memberagent/node: both (", "\n### docs\n\n- page (",
+		"\n### memberagent\n\n- node: one `sl-<n>` of \\<n> (",
+		"\n### other\n\n- no area ("} {
 		next := strings.Index(got[at:], want)
 		if next < 0 {
 			t.Fatalf("expected %q after %q in:\n%s", want, got[:at], got)
 		}
 		at += next + len(want)
 	}
-	if strings.Contains(got, "before") {
-		t.Errorf("a commit of v0.1.0:\n%s", got)
+	if strings.Contains(got, "before") || strings.Contains(got, "Long ago") {
+		t.Errorf("what is of v0.1.0:\n%s", got)
 	}
 	git("tag", "v0.2.0")
 	if again := notes(); again != got {
 		t.Errorf("with its tag:\n%s", again)
 	}
 	git("tag", "--delete", "v0.1.0")
-	if all := notes(); !strings.Contains(all, "all commits") || !strings.Contains(all, "- before (") {
-		t.Errorf("the first version:\n%s", all)
+	write("## [Unreleased]\n- Not yet.\n\n## [0.2.0] - 2026-03-04\n- A page.\n\n## [0.1.0]\n- Long ago.\n")
+	if first := notes(); !strings.HasSuffix(first, "\n## Changes\n\n- A page.\n") {
+		t.Errorf("the first version, which the changelog names:\n%s", first)
 	}
 }

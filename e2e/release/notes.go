@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,20 +18,21 @@ import (
 // unnamed is the heading of commits whose subject names no area.
 const unnamed = "other"
 
-// notes are the release notes, in Markdown: how to get the release, and what was committed since the tag before it.
+// changelog is the file of what users notice, and unreleased the heading there of what no version has yet.
+const changelog, unreleased = "CHANGELOG.md", "[Unreleased]"
+
+// notes are the release notes, in Markdown: how to get the release, what users notice, and what was committed since the
+// tag before it. A version without one before it has no such list: all is new.
 func (d Distribution) notes(ctx context.Context) ([]byte, error) {
 	since, err := d.previous(ctx)
 	if err != nil {
 		return nil, err
 	}
-	commits, from := "HEAD", "all commits"
-	if since != "" {
-		commits, from = since+"..HEAD", "commits since "+since
-	}
-	log, err := git(ctx, d.Root, "log", "--no-merges", "--format=%H %s", commits)
+	text, err := os.ReadFile(filepath.Join(d.Root, changelog))
 	if err != nil {
 		return nil, err
 	}
+	pages := home + "/blob/" + d.Version
 	var out strings.Builder
 	fmt.Fprintf(&out, `# Sealane %[1]s
 
@@ -41,14 +44,40 @@ Of %[2]s, commit %[3]s.
 [Install](%[5]s/docs/install.md), [upgrade](%[5]s/docs/install.md#upgrade),
 [without access to other networks](%[5]s/docs/airgap.md). `+"`SHA256SUMS`"+` has the sums of all files.
 
-Below are %[6]s, by area.
-`, d.Version, d.Created.UTC().Format(time.DateOnly), d.Revision, strings.TrimSuffix(d.URL, "/"),
-		home+"/blob/"+d.Version, from)
+## Changes
+
+%[6]s
+`, d.Version, d.Created.UTC().Format(time.DateOnly), d.Revision, strings.TrimSuffix(d.URL, "/"), pages,
+		d.noticed(string(text), pages))
+	if since == "" {
+		return []byte(out.String()), nil
+	}
+	log, err := git(ctx, d.Root, "log", "--no-merges", "--format=%H %s", since+"..HEAD")
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(&out, "\n## Commits since %s\n", since)
 	byArea := grouped(log)
 	for _, area := range slices.SortedFunc(maps.Keys(byArea), areaOrder) {
-		fmt.Fprintf(&out, "\n## %s\n\n%s", area, strings.Join(byArea[area], ""))
+		fmt.Fprintf(&out, "\n### %s\n\n%s", area, strings.Join(byArea[area], ""))
 	}
 	return []byte(out.String()), nil
+}
+
+// noticed is what a changelog has of this version, or if it does not name it of what is unreleased, with links that
+// lead to pages of the version.
+func (d Distribution) noticed(text, pages string) string {
+	section := func(heading string) (string, bool) {
+		_, rest, found := strings.Cut(text, "\n## "+heading)
+		_, rest, _ = strings.Cut(rest, "\n") // the heading may go on with a date
+		rest, _, _ = strings.Cut(rest, "\n## ")
+		return strings.TrimSpace(rest), found
+	}
+	out, found := section("[" + strings.TrimPrefix(d.Version, "v") + "]")
+	if !found {
+		out, _ = section(unreleased)
+	}
+	return link.ReplaceAllString(out, "]("+pages+"/$1$2")
 }
 
 // previous returns the nearest tag of a version before this one, or "" where there is none.
