@@ -127,6 +127,9 @@ func (r Recipe) Assemble(of Release, arch, program string, content Content) (v1.
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = "linux", arch, v1.Time{Time: of.Created.UTC()}
+	for i := range config.History {
+		config.History[i].Created = config.Created // of whom nothing is said it is the year 1
+	}
 	config.Config.Entrypoint = []string{"/" + name}
 	config.Config.User = r.User
 	config.Config.Env = []string{"PATH=/:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}

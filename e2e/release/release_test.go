@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -145,6 +146,10 @@ func (b Build) says(t *testing.T, r Recipe, img v1.Image) {
 	if got := config.Config.Labels["org.opencontainers.image.version"]; got != "v1.2.3" || config.Config.User != r.User ||
 		!config.Created.Equal(b.Created) {
 		t.Errorf("version %q, user %q, created %s", got, config.Config.User, config.Created)
+	}
+	if old := slices.IndexFunc(config.History, func(h v1.History) bool { return !h.Created.Equal(b.Created) }); old >= 0 ||
+		len(config.History) == 0 {
+		t.Errorf("history %+v", config.History)
 	}
 	text, err := os.ReadFile(filepath.Join(b.Out, "sealane-"+r.Name+"-v1.2.3-"+runtime.GOARCH+".spdx.json"))
 	if err != nil {
