@@ -4,12 +4,8 @@ package nodestate_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -21,29 +17,10 @@ import (
 
 	"github.com/sealane-io/sealane/dataplane/nodestate"
 	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/internal/netnstest"
 )
 
-var inNamespace = flag.Bool("in-namespace", false, "set by the test for its own child")
-
-// TestMain runs the tests in a child with a network namespace of its own, which ends with it. They need root.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if *inNamespace {
-		os.Exit(m.Run())
-	}
-	child := exec.CommandContext(context.Background(), "/proc/self/exe", append(os.Args[1:], "-in-namespace")...)
-	child.Stdout, child.Stderr = os.Stdout, os.Stderr
-	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	err := child.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		os.Exit(exit.ExitCode())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "these tests need root:", err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { netnstest.Main(m, nil) }
 
 func must(t *testing.T, err error) {
 	t.Helper()

@@ -4,65 +4,35 @@ package tracer
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealane-io/sealane/internal/netnstest"
 )
 
-var (
-	inNamespace = flag.Bool("in-namespace", false, "set by the test for its own child")
-	traces      = flag.Bool("traces", false, "set by a test for a child that traces until it is killed")
-)
+var traces = flag.Bool("traces", false, "set by a test for a child that traces until it is killed")
 
-// TestMain runs the tests in a child with network and mount namespaces of its own, which end with it. They need root.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	switch {
-	case *traces:
+	if *traces {
 		t := Tracer{Protocol: unix.IPPROTO_TCP, Port: port, Duration: 30 * time.Second, Out: os.Stdout}
 		if err := t.Run(context.Background()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
-	case *inNamespace:
-		if err := enter(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(m.Run())
 	}
-	child := exec.CommandContext(context.Background(), "/proc/self/exe", append(os.Args[1:], "-in-namespace")...)
-	child.Stdout, child.Stderr = os.Stdout, os.Stderr
-	child.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
-	}
-	err := child.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		os.Exit(exit.ExitCode())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "these tests need root:", err)
-		os.Exit(1)
-	}
+	netnstest.Main(m, enter)
 }
 
 // enter makes this namespace a router between a client's and a server's.
 func enter() error {
-	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
-	}
-	if err := syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
-		return fmt.Errorf("mount /run: %w", err)
-	}
 	// No address waits for duplicates of it to be found.
 	const setup = `ip link set lo up
 echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad
