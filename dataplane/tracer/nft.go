@@ -280,7 +280,7 @@ type rules map[string]string
 const (
 	// maxChains are read, nftPatience in all, and maxListing bytes of each.
 	maxChains   = 8
-	nftPatience = 2 * time.Second
+	nftPatience = 4 * time.Second
 	maxListing  = 4 << 20
 )
 
