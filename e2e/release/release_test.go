@@ -254,7 +254,7 @@ func TestNothingIsPushedInClear(t *testing.T) {
 		"http://registry.example.org/v2/": false, "http://localhost.example.org/v2/": false,
 	} {
 		sent := false
-		request := httptest.NewRequest(http.MethodGet, url, nil)
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		_, err := clearAtHome{sender(func() { sent = true })}.RoundTrip(request) //nolint:bodyclose // there is none
 		if sent != want || (err == nil) != want {
 			t.Errorf("%s: sent: %t, error: %v", url, sent, err)
