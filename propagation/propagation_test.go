@@ -26,6 +26,14 @@ func TestSpec(t *testing.T) {
 	if err := Spec(work, &got); err != nil || got.Revision != 1<<53 || got.Imports == nil {
 		t.Errorf("%+v, %v", got, err)
 	}
+	if !sameSpec(work, []byte(`{ "shard": 2, "revision": 9007199254740992, "imports": [], "exportConditions": [] }`)) {
+		t.Error("another order of keys is another spec")
+	}
+	for _, other := range []string{`{"exportConditions":[],"imports":[],"revision":9007199254740992,"shard":3}`, `{`, ``} {
+		if sameSpec(work, []byte(other)) {
+			t.Errorf("%q is the same spec", other)
+		}
+	}
 	if Spec(&workv1alpha1.Work{}, &got) == nil {
 		t.Error("a Work without a manifest has a spec")
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
@@ -174,7 +175,8 @@ func (c *carrier) send(obj client.Object, write func() error) error {
 	// What was sent has become what was answered.
 	c.written = Written{Changed: true}
 	if manifests := work.Spec.Workload.Manifests; len(manifests) == 1 {
-		c.written = Written{manifests[0].Raw, !bytes.HasSuffix(manifests[0].Raw, withSpec(nil, c.spec))}
+		raw := manifests[0].Raw
+		c.written = Written{raw, !bytes.HasSuffix(raw, withSpec(nil, c.spec)) && !sameSpec(work, c.spec)}
 	}
 	return nil
 }
@@ -186,6 +188,12 @@ func withSpec(envelope, spec []byte) []byte {
 	out = append(out, `,"spec":`...)
 	out = append(out, spec...)
 	return append(out, '}')
+}
+
+// sameSpec says whether a Work carries a spec, in whatever form an API server puts it.
+func sameSpec(work *workv1alpha1.Work, spec []byte) bool {
+	var got, want any
+	return Spec(work, &got) == nil && json.Unmarshal(spec, &want) == nil && reflect.DeepEqual(got, want)
 }
 
 // Encode returns JSON as the API server has it: the keys of objects are sorted, which the fields of types are not.
