@@ -33,12 +33,14 @@ func TestMain(m *testing.M) {
 
 // enter makes this namespace a router between a client's and a server's.
 func enter() error {
-	// No address waits for duplicates of it to be found.
+	// No address waits for duplicates of it to be found. No flood of one test takes the next one's ICMP errors, of which
+	// a destination gets six at once and then one a second.
 	const setup = `ip link set lo up
 echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad
 for n in 1 2; do
 	ip netns add n$n
-	ip netns exec n$n sh -c 'echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad'
+	ip netns exec n$n sh -c 'echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad
+		echo 0 > /proc/sys/net/ipv4/icmp_ratelimit; echo 0 > /proc/sys/net/ipv6/icmp/ratelimit'
 	ip link add v$n type veth peer name eth0 netns n$n
 	ip link set v$n up
 	ip address add 10.1.$n.1/24 dev v$n
