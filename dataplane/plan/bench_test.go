@@ -71,6 +71,27 @@ func BenchmarkPlan(b *testing.B) {
 	})
 }
 
+// BenchmarkPlanByVXLAN is the same where every cluster is reached by VXLAN too.
+func BenchmarkPlanByVXLAN(b *testing.B) {
+	forFleets(b, func(b *testing.B, in topology.Input) {
+		for i := range in.Peering.Spec.RemoteClusters {
+			r := &in.Peering.Spec.RemoteClusters[i]
+			r.Cable = v1alpha1.CableVXLAN
+			for j := range r.Endpoints {
+				a := fmt.Sprintf("172.31.%d.%d", i, j+1)
+				r.Endpoints[j].Addresses = []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: a}}
+			}
+		}
+		top := topology.Build(in).WithVXLAN(gatewayFacts.Name, nil)
+		if p := plan.For(top, gatewayFacts); len(p.VXLAN) != 2 {
+			b.Fatalf("%d cables by VXLAN, expected one for each of two slots", len(p.VXLAN))
+		}
+		for b.Loop() {
+			plan.For(top, gatewayFacts)
+		}
+	})
+}
+
 // BenchmarkDiff compares the active gateway's plan with a kernel in which one cluster's routes are missing.
 func BenchmarkDiff(b *testing.B) {
 	forFleets(b, func(b *testing.B, in topology.Input) {

@@ -59,6 +59,8 @@ type view struct {
 	slots []int
 	// behind holds the clusters that have a gateway of a slot, by slot.
 	behind map[int][]topology.Remote
+	// byVXLAN are the remote gateways behind cables by VXLAN; none on a worker.
+	byVXLAN []vxlanPeer
 	// mesh are the nodes of other clusters that this node connects to.
 	mesh  []meshPeer
 	nodes map[string]topology.Node
@@ -92,6 +94,7 @@ func newView(t topology.Topology, n NodeFacts, active Active) *view {
 	}
 	if v.gateway != nil {
 		v.behind = bySlot(t.Remotes)
+		v.byVXLAN = vxlanPeersOf(t.Remotes)
 		v.contested = v.contestedProbes()
 		v.slots = slices.Sorted(maps.Keys(v.behind))
 	}

@@ -19,7 +19,7 @@ func (v *view) forward(f Family) Chain {
 	if v.overlays(f) {
 		r.add(`udp dport %d %s daddr @%s ct state != untracked counter drop`, v.Cable.VXLANPort, f, setNodes)
 	}
-	if v.byVXLAN(f) {
+	if v.hasVXLAN(f) {
 		// Masqueraded, it would have this gateway's address at the other end.
 		r.add(`udp dport %d %s daddr @%s counter drop`, v.Cable.VXLANCablePort, f, setVTEPs)
 	}
@@ -118,7 +118,7 @@ func (v *view) egress(f Family) Chain {
 		if v.hasCables() {
 			r.add(`udp sport %s fib saddr type local accept`, v.cablePorts())
 		}
-		if v.byVXLAN(f) {
+		if v.hasVXLAN(f) {
 			r.add(`udp dport %d %s daddr @%s fib saddr type local accept`, v.Cable.VXLANCablePort, f, setVTEPs)
 		}
 		r.add(`oifname != "lo" oifname != "%s*" %s daddr @%s counter drop`, LinkPrefix, f, setRemote)

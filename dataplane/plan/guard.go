@@ -89,7 +89,7 @@ func (v *view) host(f Family) Chain {
 		r.add(`udp dport %d %s saddr != @%s counter drop`, v.Cable.VXLANPort, f, setNodes)
 		r.add(`udp dport %d ct state != untracked counter drop`, v.Cable.VXLANPort)
 	}
-	if v.byVXLAN(f) {
+	if v.hasVXLAN(f) {
 		r.add(`udp dport %d ct state != untracked counter drop`, v.Cable.VXLANCablePort)
 	}
 	if slices.Contains(v.families, f) && len(inFamily(f, v.Local.Pods)) > 0 {
@@ -114,7 +114,7 @@ func (v *view) untracked(f Family) Chain {
 	if addressOf(v.self, f).IsValid() && v.hasCables() {
 		c.Rules = append(c.Rules, fmt.Sprintf(`udp sport %s notrack`, v.cablePorts()))
 	}
-	if v.byVXLAN(f) {
+	if v.hasVXLAN(f) {
 		c.Rules = append(c.Rules, fmt.Sprintf(`udp dport %d %s daddr @%s notrack`, v.Cable.VXLANCablePort, f, setVTEPs))
 	}
 	return c

@@ -49,7 +49,7 @@ func (v *view) served(f Family) []Chain {
 	if v.overlays(f) {
 		mark.add(`udp dport %d %s daddr @%s ct state != untracked counter drop`, v.Cable.VXLANPort, f, setNodes)
 	}
-	if v.byVXLAN(f) {
+	if v.hasVXLAN(f) {
 		mark.add(`udp dport %d %s daddr @%s ct state != untracked counter drop`, v.Cable.VXLANCablePort, f, setVTEPs)
 	}
 	if slices.Contains(v.families, f) && len(v.slots) > 0 {

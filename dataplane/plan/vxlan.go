@@ -35,16 +35,13 @@ type vxlanPeer struct {
 // chain of what may come from it.
 func (p vxlanPeer) chain() string { return vtepPrefix + RuleID(string(PeerOf(p.gateway))) }
 
-// vxlanPeers returns them, in the order of the topology. One that leaves gives way to one that has come in its place,
-// on the same node.
-func (v *view) vxlanPeers() []vxlanPeer {
-	if v.gateway == nil {
-		return nil
-	}
+// vxlanPeersOf returns those of remote clusters, in the order of the topology. One that leaves gives way to one that
+// has come in its place, on the same node.
+func vxlanPeersOf(remotes []topology.Remote) []vxlanPeer {
 	var out []vxlanPeer
 	taken := map[netip.Addr]bool{}
 	for _, leaving := range []bool{false, true} {
-		for _, r := range v.Remotes {
+		for _, r := range remotes {
 			for _, g := range r.Gateways {
 				if !g.VTEP.IsValid() || g.Leaving != leaving || taken[netfacts.VTEPHop(g.VTEP)] {
 					continue
@@ -57,15 +54,15 @@ func (v *view) vxlanPeers() []vxlanPeer {
 	return out
 }
 
-// vxlanOuter is the outer family of the cables by VXLAN.
-func (v *view) vxlanOuter() Family { return FamilyOf(v.OuterVTEP(v.self.Name)) }
+// vxlanOuter is the outer address of the cables by VXLAN.
+func (v *view) vxlanOuter() netip.Addr { return v.OuterVTEP(v.self.Name) }
 
 // vni of the cable to a remote gateway, by the slot of the cable.
 func (v *view) vni(slot int) int { return CableVNI + v.gateway.Slot + gatewaySlot(slot) }
 
 // vxlanLink has the MTU of the usual cables, 10 bytes less than would pass: what is sent by one may go by the other.
 func (v *view) vxlanLink(slot int) Link {
-	at := v.OuterVTEP(v.self.Name)
+	at := v.vxlanOuter()
 	return Link{Name: CableLink(slot), Kind: VXLAN, MTU: v.cableMTU(*v.gateway), VNI: v.vni(slot),
 		Port: v.Cable.VXLANCablePort, Local: at, MAC: vtepMAC(at), RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6}
 }
@@ -84,7 +81,7 @@ func vxlanHop(g topology.Gateway, f Family) netip.Addr {
 
 func (v *view) vxlanNeighbours() []Neighbour {
 	var out []Neighbour
-	for _, p := range v.vxlanPeers() {
+	for _, p := range v.byVXLAN {
 		for _, f := range []Family{IPv4, IPv6} {
 			if f == IPv4 || v.facts.IPv6 {
 				out = append(out, Neighbour{CableLink(p.gateway.Slot), vxlanHop(p.gateway, f), vtepMAC(p.gateway.VTEP)})
@@ -96,7 +93,7 @@ func (v *view) vxlanNeighbours() []Neighbour {
 
 func (v *view) vxlanFDB() []FDBEntry {
 	var out []FDBEntry
-	for _, p := range v.vxlanPeers() {
+	for _, p := range v.byVXLAN {
 		out = append(out, FDBEntry{CableLink(p.gateway.Slot), vtepMAC(p.gateway.VTEP), p.gateway.VTEP})
 	}
 	return out
@@ -104,7 +101,7 @@ func (v *view) vxlanFDB() []FDBEntry {
 
 func (v *view) vxlanCables() []Tunnel {
 	var out []Tunnel
-	for _, p := range v.vxlanPeers() {
+	for _, p := range v.byVXLAN {
 		link := CableLink(p.gateway.Slot)
 		i := slices.IndexFunc(out, func(t Tunnel) bool { return t.Link == link })
 		if i < 0 {
@@ -123,7 +120,7 @@ func (v *view) vxlanCables() []Tunnel {
 // vxlanVTEPs are the outer addresses of a family.
 func (v *view) vxlanVTEPs(f Family) []netip.Prefix {
 	var out []netip.Prefix
-	for _, p := range v.vxlanPeers() {
+	for _, p := range v.byVXLAN {
 		if FamilyOf(p.gateway.VTEP) == f {
 			out = append(out, host(p.gateway.VTEP))
 		}
@@ -131,16 +128,16 @@ func (v *view) vxlanVTEPs(f Family) []netip.Prefix {
 	return disjoint(out)
 }
 
-// byVXLAN says whether there are cables by VXLAN whose outer packets are of a family.
-func (v *view) byVXLAN(f Family) bool { return len(v.vxlanPeers()) > 0 && f == v.vxlanOuter() }
+// hasVXLAN says whether there are cables by VXLAN whose outer packets are of a family.
+func (v *view) hasVXLAN(f Family) bool { return len(v.byVXLAN) > 0 && f == FamilyOf(v.vxlanOuter()) }
 
 // guardVXLAN lets in outer packets of those who may send them, to the node's own address, with inner sources of their
 // own. They are not tracked.
 func (v *view) guardVXLAN(f Family, r *rules) {
-	if !v.byVXLAN(f) {
+	if !v.hasVXLAN(f) {
 		return
 	}
-	port, at := v.Cable.VXLANCablePort, v.OuterVTEP(v.self.Name)
+	port, at := v.Cable.VXLANCablePort, v.vxlanOuter()
 	r.add(`iifname "%s*" udp dport %d fib daddr type local counter drop`, LinkPrefix, port)
 	r.add(`udp dport %d %s daddr %s fib saddr . iif oif 0 counter drop`, port, f, at)
 	r.add(`udp dport %d %s daddr %s %s saddr vmap @%s`, port, f, at, f, mapVTEPs)
@@ -149,7 +146,7 @@ func (v *view) guardVXLAN(f Family, r *rules) {
 
 // vtepChains are those that the map of the same family leads to.
 func (v *view) vtepChains(f Family) ([]Map, []Chain) {
-	if !v.byVXLAN(f) {
+	if !v.hasVXLAN(f) {
 		return nil, nil
 	}
 	m := Map{Name: mapVTEPs, Key: "ipv4_addr", Value: "verdict"}
@@ -157,7 +154,7 @@ func (v *view) vtepChains(f Family) ([]Map, []Chain) {
 		m.Key = "ipv6_addr"
 	}
 	var chains []Chain
-	for _, p := range v.vxlanPeers() {
+	for _, p := range v.byVXLAN {
 		m.Elements = append(m.Elements, MapElement{p.gateway.VTEP.String(), "jump " + p.chain()})
 		chains = append(chains, Chain{Name: p.chain(), Rules: v.fromVTEP(p)})
 	}
