@@ -69,9 +69,9 @@ const ReasonBundleFull = "BundleFull"
 // BundleName returns the name of a shard's Bundle: "sealane-0", "sealane-1", …
 func BundleName(shard int32) string { return "sealane-" + strconv.Itoa(int(shard)) }
 
-// HalfName returns the name of the Bundle of one half of a shard: "sealane-3-01" has the services of shard 3 whose hash
-// begins with these bits.
-func HalfName(shard int32, bits string) string { return BundleName(shard) + "-" + bits }
+// HalfName returns the name of the Bundle of one half of a shard, given that of the shard's own: "sealane-3-01" has the
+// services of shard 3 whose HalfHash begins with these bits.
+func HalfName(own, bits string) string { return own + "-" + bits }
 
 // ParseBundleName returns the shard of a Bundle, and which half of it that is: none in the shard's own. It is false for
 // a name that no Bundle has.
@@ -82,7 +82,7 @@ func ParseBundleName(name string) (shard int32, bits string, ok bool) {
 		return 0, "", false
 	}
 	shard = int32(n)
-	return shard, bits, name == BundleName(shard) || half && name == HalfName(shard, bits)
+	return shard, bits, name == BundleName(shard) || half && name == HalfName(BundleName(shard), bits)
 }
 
 // BundleOf returns the name of the Bundle that has the import of a service: its shard's own one, or one of the halves
@@ -91,16 +91,30 @@ func BundleOf(own *Bundle, namespace, name string) string {
 	if len(own.Spec.Halves) == 0 {
 		return own.Name
 	}
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(namespace + "/" + name))
-	// FNV leaves the high bits of similar names alike: the multiplication mixes them.
-	bits := fmt.Sprintf("%064b", h.Sum64()*0x9e3779b97f4a7c15)
-	for _, half := range own.Spec.Halves {
+	if half := HalfOf(own.Spec.Halves, namespace, name); half != "" {
+		return HalfName(own.Name, half)
+	}
+	return ""
+}
+
+// HalfOf returns which of a shard's halves has the import of a service; "" where they leave the service out.
+func HalfOf(halves []string, namespace, name string) string {
+	bits := fmt.Sprintf("%064b", HalfHash(namespace, name))
+	for _, half := range halves {
 		if half != "" && strings.HasPrefix(bits, half) {
-			return own.Name + "-" + half
+			return half
 		}
 	}
 	return ""
+}
+
+// HalfHash is the hash of a service whose bits, the highest first, say which half of its shard it is in. Broker and
+// agents must agree on it.
+func HalfHash(namespace, name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(namespace + "/" + name))
+	// FNV leaves the high bits of similar names alike: the multiplication mixes them.
+	return h.Sum64() * 0x9e3779b97f4a7c15
 }
 
 // InForce returns those of a member's Bundles that mean something: the shards' own, and the halves that they list.
@@ -110,7 +124,7 @@ func InForce(bundles []Bundle) []Bundle {
 		if _, bits, ok := ParseBundleName(bundles[i].Name); ok && bits == "" {
 			listed[bundles[i].Name] = true
 			for _, half := range bundles[i].Spec.Halves {
-				listed[bundles[i].Name+"-"+half] = true
+				listed[HalfName(bundles[i].Name, half)] = true
 			}
 		}
 	}

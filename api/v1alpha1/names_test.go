@@ -9,7 +9,7 @@ import (
 
 func TestParseBundleName(t *testing.T) {
 	want := map[string]string{
-		BundleName(0): "0 ", BundleName(63): "63 ", HalfName(3, "01"): "3 01",
+		BundleName(0): "0 ", BundleName(63): "63 ", HalfName(BundleName(3), "01"): "3 01",
 		"sealane-0-0000000000000000": "0 0000000000000000",
 	}
 	for _, name := range []string{"", "sealane", "sealane-", "sealane--1", "sealane-00", "sealane-+1", "0", "sealane-0-",
@@ -57,8 +57,9 @@ func TestBundleOf(t *testing.T) {
 
 func TestInForce(t *testing.T) {
 	var bundles []Bundle
-	for name, halves := range map[string][]string{BundleName(0): nil, BundleName(1): {"0", "1"}, HalfName(0, "0"): nil,
-		HalfName(1, "1"): nil, HalfName(1, "00"): nil, HalfName(2, "0"): nil} {
+	for name, halves := range map[string][]string{BundleName(0): nil, BundleName(1): {"0", "1"},
+		HalfName(BundleName(0), "0"): nil,
+		HalfName(BundleName(1), "1"): nil, HalfName(BundleName(1), "00"): nil, HalfName(BundleName(2), "0"): nil} {
 		b := Bundle{}
 		b.Name, b.Spec.Halves = name, halves
 		bundles = append(bundles, b)

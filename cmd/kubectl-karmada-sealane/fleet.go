@@ -250,7 +250,7 @@ func (s *scope) halves(own *v1alpha1.Bundle) []string {
 	}
 	out := make([]string, 0, len(own.Spec.Halves))
 	for _, half := range own.Spec.Halves {
-		out = append(out, own.Name+"-"+half)
+		out = append(out, v1alpha1.HalfName(own.Name, half))
 	}
 	return out
 }

@@ -19,7 +19,7 @@ import (
 func (m *member) half(bits string, list ...v1alpha1.Import) {
 	m.t.Helper()
 	b := bundle(0)
-	b.Name = v1alpha1.HalfName(0, bits)
+	b.Name = v1alpha1.HalfName(b.Name, bits)
 	if m.Get(m.t.Context(), client.ObjectKeyFromObject(b), b) != nil {
 		b.Spec.Imports = list
 		m.create(b)
