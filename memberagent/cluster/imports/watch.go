@@ -5,13 +5,14 @@ package imports
 import (
 	"context"
 	"slices"
-	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -50,9 +52,14 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 func (r *Reconciler) bundleHandler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
-			for key := range changedImports(nil, e.Object.(*v1alpha1.Bundle).Spec.Imports) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			b := e.Object.(*v1alpha1.Bundle)
+			for key := range changedImports(nil, b.Spec.Imports) {
 				q.Add(reconcile.Request{NamespacedName: key})
+			}
+			if len(b.Spec.Halves) > 0 {
+				// What has changed in them while nothing listed them.
+				r.addHalves(ctx, b.Name, q)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
@@ -64,30 +71,40 @@ func (r *Reconciler) bundleHandler() handler.EventHandler {
 				q.Add(reconcile.Request{NamespacedName: key})
 			}
 			if !slices.Equal(before.Halves, after.Halves) {
-				for _, key := range r.halvesKeys(ctx, e.ObjectNew.GetName()) {
-					q.Add(key)
-				}
+				r.addHalves(ctx, e.ObjectNew.GetName(), q)
 			}
 		},
 	}
 }
 
-// halvesKeys of the imports in all halves that there are of a shard, listed or not.
-func (r *Reconciler) halvesKeys(ctx context.Context, own string) (out []reconcile.Request) {
+// retryList is how often halves are listed again that could not be.
+const retryList = 100 * time.Millisecond
+
+// addHalves enqueues the imports in all halves that there are of a shard, listed or not. It waits until it can list
+// them: no other event would tell of these imports.
+func (r *Reconciler) addHalves(ctx context.Context, own string,
+	q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	var bundles v1alpha1.BundleList
-	if r.List(ctx, &bundles, client.UnsafeDisableDeepCopy) != nil {
-		return nil
+	err := wait.PollUntilContextCancel(ctx, retryList, true, func(ctx context.Context) (bool, error) {
+		err := r.List(ctx, &bundles, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "list the Bundles for the halves of a shard", "bundle", own)
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return // the agent ends
 	}
+	shard, _, _ := v1alpha1.ParseBundleName(own)
 	for i := range bundles.Items {
 		b := &bundles.Items[i]
-		if !strings.HasPrefix(b.Name, own+"-") {
+		if n, bits, ok := v1alpha1.ParseBundleName(b.Name); !ok || n != shard || bits == "" {
 			continue
 		}
 		for j := range b.Spec.Imports {
-			out = append(out, reconcile.Request{NamespacedName: keyOf(&b.Spec.Imports[j])})
+			q.Add(reconcile.Request{NamespacedName: keyOf(&b.Spec.Imports[j])})
 		}
 	}
-	return out
 }
 
 // changedImports returns the keys of imports that are in one list only, or differ.
