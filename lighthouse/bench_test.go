@@ -114,6 +114,42 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
+// BenchmarkStart measures the first Snapshot of 10,000 imports in 512 halves of four shards.
+func BenchmarkStart(b *testing.B) {
+	const imports, halves = 10_000, 128
+	bundles := map[string]*v1alpha1.Bundle{}
+	for shard := range int32(shards) {
+		own := bundle(v1alpha1.BundleName(shard))
+		bundles[own.Name] = own
+		for i := range halves {
+			own.Spec.Halves = append(own.Spec.Halves, fmt.Sprintf("%07b", i))
+			name := v1alpha1.HalfName(own.Name, own.Spec.Halves[i])
+			bundles[name] = bundle(name)
+		}
+	}
+	for i := range imports {
+		name := fmt.Sprintf("service-%d", i)
+		own := bundles[v1alpha1.BundleName(v1alpha1.Shard("sample", name, shards))]
+		half := bundles[v1alpha1.BundleOf(own, "sample", name)]
+		half.Spec.Imports = append(half.Spec.Imports, clusterIP(name, exporter("c2", address(9, i))))
+	}
+	known := peering("c1", v1alpha1.DNSSpec{})
+	known.Spec.Shards = shards
+	for b.Loop() {
+		b.StopTimer()
+		x := newIndex(nil)
+		x.setPeering(known)
+		for _, d := range bundles {
+			for i := range d.Spec.Imports {
+				x.setServiceImport(&serviceImport{name: d.Spec.Imports[i].Name, namespace: "sample", ips: []string{"10.8.0.1"}})
+			}
+			x.setBundle(d)
+		}
+		b.StartTimer()
+		x.snapshot(time.Now(), true)
+	}
+}
+
 // BenchmarkMemory measures what the plugin keeps per import.
 func BenchmarkMemory(b *testing.B) {
 	const imports = 10_000

@@ -32,8 +32,25 @@ func (w *watcher) bundles() *feed {
 		version:  sealaneVersion,
 		set:      set,
 		remove:   func(any) {},
-		replace:  each(set),
+		replace:  func(objs []any) { each(set)(halvesFirst(objs)) },
 	}
+}
+
+// halvesFirst puts the halves of shards before the Bundles that list them: Snapshots are made in between.
+func halvesFirst(bundles []any) []any {
+	var halves, own []any
+	for _, obj := range bundles {
+		b, ok := obj.(*v1alpha1.Bundle)
+		if !ok {
+			continue
+		}
+		if _, half := ownBundle(b.Name); half != "" {
+			halves = append(halves, b)
+		} else {
+			own = append(own, b)
+		}
+	}
+	return append(halves, own...)
 }
 
 // peerings feeds the one Peering. Gone, it stays, as Bundles do.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,8 +36,9 @@ type index struct {
 	gateways map[string]v1alpha1.Gateway
 	// reachable are the remote clusters as the gateways' reports tell.
 	reachable reach.Clusters
-	// self is the name of this cluster, empty while unknown.
-	self string
+	// self is the name of this cluster, empty while unknown, and shards how many its services are spread over, or 0.
+	self   string
+	shards int32
 	// fixedZones are zones that the Peering does not change.
 	fixedZones bool
 	// dirty are the keys of services to make anew.
@@ -268,8 +270,8 @@ func (x *index) setPeering(p *v1alpha1.Peering) {
 	}
 	next.networks = parseNetworks(p.Spec.Networks.ServiceCIDRs)
 	x.current = &next
-	if x.self != p.Spec.ClusterID {
-		x.self = p.Spec.ClusterID
+	if x.self != p.Spec.ClusterID || x.shards != p.Spec.Shards {
+		x.self, x.shards = p.Spec.ClusterID, p.Spec.Shards
 		for key := range x.current.services {
 			x.dirty[key] = struct{}{}
 		}
@@ -293,10 +295,8 @@ func (x *index) snapshot(now time.Time, complete bool) (s *Snapshot, due time.Ti
 	if len(x.dirty) > 0 || moved {
 		next.services = maps.Clone(x.current.services)
 		next.namespaces = maps.Clone(x.current.namespaces)
-		bundles := slices.Sorted(maps.Keys(x.bundles))
-		imports := slices.DeleteFunc(slices.Clone(bundles), func(name string) bool { return !x.inForce(name) })
 		for key := range x.dirty {
-			next.put(key, x.merge(key, bundles, imports))
+			next.put(key, x.merge(key))
 			x.balance(&next, key)
 		}
 	}
@@ -338,14 +338,13 @@ func (x *index) balance(next *Snapshot, key string) {
 }
 
 // merge makes a service of its records, or nil when it has no ServiceImport of Sealane's: a name exists where its
-// import does. The import in a Bundle decides the type; the ServiceImport has the ClusterSetIPs. The Bundles, and those
-// whose imports mean something, are named in their order: should two claim a service, the first has it.
-func (x *index) merge(key string, bundles, imports []string) *service {
+// import does. The import in a Bundle decides the type; the ServiceImport has the ClusterSetIPs.
+func (x *index) merge(key string) *service {
 	inCluster, materialised := x.serviceImports[key]
 	if !materialised {
 		return nil
 	}
-	from, own := x.find(key, bundles, imports)
+	from := x.findImport(key, inCluster.namespace)
 	if from == nil {
 		return &service{key: key, namespace: inCluster.namespace, headless: inCluster.headless, vips: inCluster.vips}
 	}
@@ -353,25 +352,58 @@ func (x *index) merge(key string, bundles, imports []string) *service {
 	if !s.headless && !s.clusterIPMode {
 		s.vips = inCluster.vips
 	}
-	if local := s.cluster(x.self); local != nil && own != nil {
-		s.clusters = slices.Clone(s.clusters)
-		local = s.cluster(x.self)
-		*local = own.join(local, s.ports)
+	if local := s.cluster(x.self); local != nil {
+		if own := x.findExport(key, inCluster.namespace); own != nil {
+			s.clusters = slices.Clone(s.clusters)
+			local = s.cluster(x.self)
+			*local = own.join(local, s.ports)
+		}
 	}
 	return &s
 }
 
-// find returns a service's import and this cluster's own export of it, as the Bundles have them.
-func (x *index) find(key string, bundles, imports []string) (s *service, own *export) {
-	for _, name := range imports {
-		if s = x.bundles[name].imports[key]; s != nil {
-			break
+// placeOf returns the names of the own Bundle of a service's shard, and of the one that has its import; empty where
+// that is not known.
+func (x *index) placeOf(key, namespace string) (own, imports string) {
+	if x.shards < 1 {
+		return "", ""
+	}
+	name := strings.TrimSuffix(key, "."+namespace)
+	own = v1alpha1.BundleName(v1alpha1.Shard(namespace, name, x.shards))
+	halves := x.bundles[own].halves
+	if len(halves) == 0 {
+		return own, own
+	}
+	return own, v1alpha1.HalfName(own, v1alpha1.HalfOf(halves, namespace, name))
+}
+
+// findImport returns a service's import, first of all from where the agent finds it. What is not there is looked for in
+// all Bundles that mean something, in their order: should two claim a service, the first has it.
+func (x *index) findImport(key, namespace string) *service {
+	if _, at := x.placeOf(key, namespace); x.bundles[at].imports[key] != nil {
+		return x.bundles[at].imports[key]
+	}
+	var found *service
+	first := ""
+	for name := range x.bundles {
+		if s := x.bundles[name].imports[key]; s != nil && (found == nil || name < first) && x.inForce(name) {
+			found, first = s, name
 		}
 	}
-	for _, name := range bundles {
-		if own = x.bundles[name].exports[key]; own != nil {
-			break
+	return found
+}
+
+// findExport returns this cluster's own export of a service, from the Bundle of its shard or else any.
+func (x *index) findExport(key, namespace string) *export {
+	if own, _ := x.placeOf(key, namespace); x.bundles[own].exports[key] != nil {
+		return x.bundles[own].exports[key]
+	}
+	var found *export
+	first := ""
+	for name := range x.bundles {
+		if e := x.bundles[name].exports[key]; e != nil && (found == nil || name < first) {
+			found, first = e, name
 		}
 	}
-	return s, own
+	return found
 }

@@ -70,6 +70,62 @@ func TestHalves(t *testing.T) {
 	}
 }
 
+// TestHalvesComeFirst: of a list of Bundles that one is taken over last which says what counts.
+func TestHalvesComeFirst(t *testing.T) {
+	x := sample()
+	x.setServiceImport(&serviceImport{name: "hs", namespace: "sample", headless: true})
+	at := func(ip string) v1alpha1.Import { return headless("hs", withBackends("c2", ready(ip, "hs-0"))) }
+	x.setBundle(bundle("sealane-0", at("10.9.1.1")))
+	divided := bundle("sealane-0")
+	divided.Spec.Halves = []string{"0", "1"}
+	for _, obj := range halvesFirst([]any{divided, bundle("sealane-0-0", at("10.9.1.2")), bundle("sealane-0-1")}) {
+		x.setBundle(obj.(*v1alpha1.Bundle))
+		if answer := addressesOf(ask(t, serve(t, x), "hs.sample.svc.clusterset.local.", dns.TypeA)); answer == "" {
+			t.Errorf("with %s there is no answer", obj.(*v1alpha1.Bundle).Name)
+		}
+	}
+}
+
+// TestTheBundleOfAName: an import counts where the agent finds it, and is found elsewhere only if it is not there.
+func TestTheBundleOfAName(t *testing.T) {
+	x := newIndex(nil)
+	x.setServiceImport(&serviceImport{name: "hs", namespace: "sample", headless: true})
+	x.setGateway(gateway("n1", map[string]v1alpha1.ConnectionStatus{"c2": v1alpha1.ConnectionConnected}))
+	at := func(ip string) v1alpha1.Import { return headless("hs", withBackends("c2", ready(ip, "hs-0"))) }
+	place := v1alpha1.Shard("sample", "hs", 4)
+	other := v1alpha1.BundleName((place + 3) % 4)
+	own := bundle(v1alpha1.BundleName(place), at("10.9.1.1"))
+	divided := bundle(own.Name)
+	divided.Spec.Halves = []string{"0", "1"}
+	half := bundle(v1alpha1.BundleOf(divided, "sample", "hs"), at("10.9.1.3"))
+	known := peering("c1", v1alpha1.DNSSpec{})
+	known.Spec.Shards = 4
+	for _, step := range []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"in another shard alone", func() { x.setBundle(bundle(other, at("10.9.1.2"))) }, "10.9.1.2"},
+		{"in its own, too, with the number of shards unknown", func() { x.setBundle(own) }, min(own.Name, other)},
+		{"with that number", func() { x.setPeering(known) }, "10.9.1.1"},
+		{"in a half that is not listed", func() { x.setBundle(half) }, "10.9.1.1"},
+		{"in a half that is listed", func() { x.setBundle(divided) }, "10.9.1.3"},
+		{"in no half", func() { x.setBundle(bundle(half.Name)) }, "10.9.1.2"},
+	} {
+		step.do()
+		want := step.want
+		switch want {
+		case own.Name:
+			want = "10.9.1.1"
+		case other:
+			want = "10.9.1.2"
+		}
+		if got := addressesOf(ask(t, serve(t, x), "hs.sample.svc.clusterset.local.", dns.TypeA)); got != want {
+			t.Errorf("%s: %q, want %q", step.what, got, want)
+		}
+	}
+}
+
 func TestServiceImportsComeAndGo(t *testing.T) {
 	x := sample()
 	const name = "byhand.other.svc.clusterset.local."
