@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/sealane-io/sealane/internal/version"
 )
 
 // commandLine runs one without any API server.
@@ -103,6 +105,13 @@ func TestVersionOfTheClientAlone(t *testing.T) {
 	}
 	if out, code := commandLine("version", "--client", "-o", "xml"); code == 0 {
 		t.Errorf("version --client -o xml: %q", out)
+	}
+}
+
+func TestVersionWithoutACluster(t *testing.T) {
+	out, code := commandLine("version")
+	if code == 0 || !strings.Contains(out, "plugin") || !strings.Contains(out, version.Version) {
+		t.Errorf("version without a cluster: %d, %q, want a failure and its own version all the same", code, out)
 	}
 }
 

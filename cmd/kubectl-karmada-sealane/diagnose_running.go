@@ -45,11 +45,11 @@ func checkVersions(s *snapshot) []checked {
 // controllerOfVersion goes by the tag of the image, where that is a version.
 func (s *snapshot) controllerOfVersion() checked {
 	d, found := one[*appsv1.Deployment](&s.host, s.hostNamespace(), controllerName)
-	if !found || len(d.Spec.Template.Spec.Containers) == 0 {
+	if !found || imageIn(d.Spec.Template.Spec) == "" {
 		return s.karmada.fine(subjectVersions, "this command is %s; the controller's Deployment was not found: %s", s.plugin,
 			cmp.Or(s.host.lacks("Deployment"), "it runs elsewhere"))
 	}
-	tag := imageTag(d.Spec.Template.Spec.Containers[0].Image)
+	tag := imageTag(imageIn(d.Spec.Template.Spec))
 	if tag == "" {
 		return s.karmada.fine(subjectVersions, "this command is %s; of the controller, %s", s.plugin, untagged)
 	}

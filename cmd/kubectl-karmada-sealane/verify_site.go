@@ -68,7 +68,7 @@ func (s *site) choose(nodes []corev1.Node, agents []corev1.Pod, gateways []v1alp
 	for i := range agents {
 		agent := &agents[i]
 		node := agent.Spec.NodeName
-		if !usable[node] || !podReady(agent) || len(agent.Spec.Containers) == 0 {
+		if !usable[node] || !podReady(agent) || agentImage(agent) == "" {
 			continue
 		}
 		role := matrix.Worker
@@ -77,7 +77,7 @@ func (s *site) choose(nodes []corev1.Node, agents []corev1.Pod, gateways []v1alp
 		}
 		if s.nodes[role] == "" {
 			s.nodes[role] = node
-			s.image, s.pullSecrets = agent.Spec.Containers[0].Image, agent.Spec.ImagePullSecrets
+			s.image, s.pullSecrets = agentImage(agent), agent.Spec.ImagePullSecrets
 		}
 	}
 }

@@ -112,7 +112,8 @@ func (v *verified) populate(t *testing.T, a *api) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "sealane-node-" + name,
 				Labels: map[string]string{"app.kubernetes.io/name": "sealane-node"}},
 			Spec: corev1.PodSpec{NodeName: name, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}},
-				Containers: []corev1.Container{{Name: "node", Image: "registry.example.org/agent:v1"}}},
+				Containers: []corev1.Container{{Name: "sidecar", Image: "registry.example.org/injected"},
+					{Name: nodeContainer, Image: "registry.example.org/agent:v1"}}},
 		}
 		v.createAt(t, a, node, agent)
 		node.Status.Conditions = []corev1.NodeCondition{ready}

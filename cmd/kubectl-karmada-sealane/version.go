@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,7 @@ func newVersion(o *options) *cobra.Command {
 			if clientOnly {
 				return s.client()
 			}
-			return s.run(cmd, true)
+			return s.everyVersion(cmd)
 		},
 	}
 	f := cmd.Flags()
@@ -34,6 +35,19 @@ func newVersion(o *options) *cobra.Command {
 	f.DurationVar(&s.memberTimeout, "member-timeout", defaultMemberTimeout, "how long to wait for each member")
 	s.host.addFlags(f)
 	return cmd
+}
+
+// everyVersion prints its own version also where nobody else can be asked: who runs it may have no cluster yet.
+func (s *show) everyVersion(cmd *cobra.Command) error {
+	err := s.run(cmd, true)
+	if err == nil || checkOutput(s.output) != nil {
+		return err
+	}
+	return errors.Join(err, write(s.Out, s.output, ownVersion()))
+}
+
+func ownVersion() table {
+	return versionTable([]versionRow{{Component: "plugin", Version: version.Version}})
 }
 
 // client prints the version of this command: the bare word, unless a format asks for a table.
@@ -45,7 +59,7 @@ func (s *show) client() error {
 		_, err := fmt.Fprintln(s.Out, version.Version)
 		return err
 	}
-	return write(s.Out, s.output, versionTable([]versionRow{{Component: "plugin", Version: version.Version}}))
+	return write(s.Out, s.output, ownVersion())
 }
 
 func versionTable(rows []versionRow) table {
@@ -91,7 +105,7 @@ func (o *options) controllerVersion(ctx context.Context, h *hostCluster) version
 		row.Message = err.Error()
 		return row
 	}
-	row.Image = d.Spec.Template.Spec.Containers[0].Image
+	row.Image = imageIn(d.Spec.Template.Spec)
 	if row.Version = imageTag(row.Image); row.Version == "" {
 		row.Message = untagged
 	}
