@@ -105,13 +105,15 @@ func (v *view) host(f Family) Chain {
 	return Chain{Name: "host", Type: "filter", Hook: "input", Priority: hostPriority, Rules: r}
 }
 
+// untracked is what connections need not be known of. Where a load balancer leads to a node port, the service proxy of
+// this node has translated what came by the cable, and knows the answers by that alone.
 func (v *view) untracked(f Family) Chain {
 	c := Chain{Name: "untracked", Type: "filter", Hook: "output", Priority: "raw"}
 	if v.overlays(f) {
 		c.Rules = append(c.Rules, fmt.Sprintf(`%s saddr @%s %s daddr @%s udp dport %d notrack`,
 			f, setNodes, f, setNodes, v.Cable.VXLANPort))
 	}
-	if addressOf(v.self, f).IsValid() && v.hasCables() {
+	if addressOf(v.self, f).IsValid() && v.hasCables() && !v.self.Balanced {
 		c.Rules = append(c.Rules, fmt.Sprintf(`udp sport %s notrack`, v.cablePorts()))
 	}
 	if v.hasVXLAN(f) {

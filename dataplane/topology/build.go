@@ -152,7 +152,8 @@ func unique[E any](b *builder, kind string, elements []E, name func(E) string) [
 func (b *builder) buildNodes(nodes []corev1.Node) {
 	for _, node := range unique(b, "Node", nodes, func(n corev1.Node) string { return n.Name }) {
 		ref := "Node/" + node.Name
-		n := Node{Name: node.Name, Addresses: b.nodeAddresses(ref, node.Status.Addresses)}
+		n := Node{Name: node.Name, Addresses: b.nodeAddresses(ref, node.Status.Addresses),
+			Balanced: len(netfacts.LoadBalancers(node.Annotations[v1alpha1.AnnotationPublicIP])) > 0}
 		if len(n.Addresses) == 0 {
 			b.left(ref, "", faultf(ReasonNoAddress, "no usable InternalIP"))
 			continue

@@ -65,6 +65,8 @@ type Node struct {
 	Addresses []netip.Addr
 	// Pods are the node's own pod prefixes.
 	Pods []netip.Prefix
+	// Balanced says that load balancers may lead to the node, whose service proxy then translates what comes by a cable.
+	Balanced bool
 }
 
 // Remote is another cluster.

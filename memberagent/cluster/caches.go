@@ -52,7 +52,10 @@ func stripService(in any) (any, error) {
 
 func stripNode(in any) (any, error) {
 	if n, ok := in.(*corev1.Node); ok {
-		n.ManagedFields, n.Annotations = nil, nil
+		sources, named := n.Annotations[v1alpha1.AnnotationPublicIP]
+		if n.ManagedFields, n.Annotations = nil, nil; named {
+			n.Annotations = map[string]string{v1alpha1.AnnotationPublicIP: sources}
+		}
 		n.Status = corev1.NodeStatus{Addresses: n.Status.Addresses, Conditions: n.Status.Conditions}
 	}
 	return in, nil

@@ -38,6 +38,7 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/hijack"
 	"github.com/sealane-io/sealane/memberagent/cluster/imports"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
+	"github.com/sealane-io/sealane/memberagent/cluster/loadbalancers"
 	"github.com/sealane-io/sealane/memberagent/cluster/mailbox"
 	"github.com/sealane-io/sealane/memberagent/cluster/mcscrds"
 	"github.com/sealane-io/sealane/memberagent/cluster/nodenetworks"
@@ -248,6 +249,7 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 			return mailbox.Agents(ctx, cached)
 		}, Now: time.Now},
 		&gateways.Silence{Client: cached, Live: live, Events: ofCluster, Now: time.Now},
+		&loadbalancers.Reconciler{Client: cached, Events: ofCluster},
 		&exports.Reconciler{Client: cached, Events: ofServices, WithoutGeneration: limited},
 		&globalips.Reconciler{Client: cached, Live: live, Now: time.Now},
 		&globalegress.Reconciler{Client: cached, Live: live, Now: time.Now},

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -440,8 +441,8 @@ func (k *Kube) LoadBalancer(ctx context.Context, service string) ([]string, erro
 	}
 	var out []string
 	for _, ingress := range s.Status.LoadBalancer.Ingress {
-		if ingress.IP != "" {
-			out = append(out, ingress.IP)
+		if at := cmp.Or(ingress.IP, ingress.Hostname); at != "" {
+			out = append(out, at)
 		}
 	}
 	return out, nil

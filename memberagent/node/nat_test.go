@@ -29,6 +29,7 @@ const (
 	insideRouter, insideGateway = "172.31.1.254", "172.31.1.10"
 	secondInside                = "172.31.1.11"
 	nobody, nobodyElse          = internet + ".77", "172.31.1.77"
+	balancer                    = internet + ".50"
 	publicHostNumber            = 9
 )
 
@@ -70,6 +71,18 @@ func (n *network) forward(t *testing.T, address string) {
 	t.Helper()
 	n.run(t, fmt.Sprintf(`nft add rule ip router pre ip daddr %s.0/24 udp dport 4500 dnat to %s
 		nft add rule ip router post oifname under ct status dnat masquerade`, internet, address))
+}
+
+// balance is a load balancer that hands what comes for the gateway's cable to a node port of the gateway, from where
+// the node's service proxy leads it on: each knows the answers by what it has translated.
+func (n *network) balance(t *testing.T, gateway *machine) {
+	t.Helper()
+	const nodePort = 31500
+	n.run(t, fmt.Sprintf(`ip addr add %s/24 dev out
+		nft add rule ip router pre ip daddr %[1]s udp dport 4500 dnat to %s:%d`, balancer, gateway.ip, nodePort))
+	gateway.run(t, fmt.Sprintf(`nft add table ip proxy
+		nft 'add chain ip proxy pre { type nat hook prerouting priority dstnat; }'
+		nft add rule ip proxy pre udp dport %d dnat to %s:4500`, nodePort, gateway.ip))
 }
 
 // inside is a gateway of a cluster behind the router.
@@ -207,6 +220,15 @@ func TestNAT(t *testing.T) {
 				s := n.site(t, "c1", 1)
 				return published{s.inside(t, "c1", 10), at(insideGateway), nil},
 					published{s.inside(t, "c2", 11), at(secondInside), nil}
+			}},
+		{"one behind a load balancer, the other behind NAT", 5 * time.Second,
+			func(t *testing.T, n *network) (a, b published) {
+				s := n.site(t, "c1", 1)
+				gateway := s.inside(t, "c1", 10)
+				gateway.sources = "lb:gateways"
+				s.balance(t, gateway)
+				return published{gateway, at(insideGateway, balancer), nil},
+					published{n.site(t, "c2", 2).inside(t, "c2", 10), at(insideGateway), nil}
 			}},
 		{"hairpin with a forwarded port", 5 * time.Second,
 			func(t *testing.T, n *network) (a, b published) {

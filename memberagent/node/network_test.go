@@ -39,6 +39,8 @@ type machine struct {
 	ipv4Only bool
 	// ipv6Only says that its node has an IPv6 address alone.
 	ipv6Only bool
+	// sources of the gateway's public addresses, as its node's annotation has them.
+	sources string
 }
 
 // network is two clusters of both families on one underlay: c1 with a gateway and a worker, c2 with a gateway. With
@@ -309,6 +311,9 @@ func (n *network) tellSome(t *testing.T, phase v1alpha1.MemberPhase, some ...*ma
 // node is the machine as its API server lists it; without pods of its own it has no pod CIDRs.
 func (m *machine) node() corev1.Node {
 	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name}}
+	if m.sources != "" {
+		node.Annotations = map[string]string{v1alpha1.AnnotationPublicIP: m.sources}
+	}
 	if m.pods != "" {
 		node.Spec.PodCIDRs = []string{m.pods + ".0/24", m.pods6 + "::/64"}
 	}

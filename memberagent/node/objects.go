@@ -74,7 +74,7 @@ type Cluster interface {
 	SetNodeState(ctx context.Context, state NodeState) error
 	// SetTurn sets the condition of the agent's pod that says whether it may program the node.
 	SetTurn(ctx context.Context, turn Turn) error
-	// LoadBalancer returns the addresses that a Service of Sealane's namespace is given from outside.
+	// LoadBalancer returns where a Service of Sealane's namespace is reached from outside: addresses, and names of hosts.
 	LoadBalancer(ctx context.Context, service string) ([]string, error)
 	// Uninstalled says whether the agent's DaemonSet is known to be gone, or going. An error, such as a
 	// refusal, leaves it open.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 // publicAddresses resolves the sources that a gateway node's annotation lists. Names are asked for anew
@@ -74,12 +75,13 @@ func (r *resolver) run(ctx context.Context, l lookups, failed func(error)) {
 
 // lookups are where sources are asked for.
 type lookups interface {
+	// LoadBalancer returns where a Service of Sealane's namespace is reached from outside: addresses, and names of hosts.
 	LoadBalancer(ctx context.Context, service string) ([]string, error)
 }
 
 // sources of the annotation, in its order.
 func (p *publicAddresses) sources() []string {
-	return strings.FieldsFunc(p.annotation, func(r rune) bool { return r == ',' || r == ' ' })
+	return netfacts.PublicSources(p.annotation)
 }
 
 // addresses found, in the annotation's order.
@@ -111,6 +113,31 @@ func (p *publicAddresses) resolve(ctx context.Context, annotation string, l look
 	return errors.Join(errs...)
 }
 
+// balanced returns the addresses of a load balancer, of which some clouds say only the name.
+func balanced(ctx context.Context, service string, l lookups) ([]string, error) {
+	at, err := l.LoadBalancer(ctx, service)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, text := range at {
+		if _, err := netip.ParseAddr(text); err == nil {
+			out = append(out, text)
+			continue
+		}
+		found, err := net.DefaultResolver.LookupHost(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("expected an address of Service %s/%s in its status, found none: its load balancer is not "+
+			"ready, or the cluster has nobody who makes one", v1alpha1.Namespace, service)
+	}
+	return out, nil
+}
+
 func resolveSource(ctx context.Context, source string, l lookups) ([]v1alpha1.EndpointAddress, error) {
 	ctx, cancel := context.WithTimeout(ctx, publicTimeout)
 	defer cancel()
@@ -125,7 +152,7 @@ func resolveSource(ctx context.Context, source string, l lookups) ([]v1alpha1.En
 		texts, err = net.DefaultResolver.LookupHost(ctx, value)
 	case "lb":
 		addressType = v1alpha1.AddressLoadBalancer
-		texts, err = l.LoadBalancer(ctx, value)
+		texts, err = balanced(ctx, value, l)
 	default:
 		return nil, errors.New(`is none of "ipv4:", "ipv6:", "dns:", "lb:"`)
 	}

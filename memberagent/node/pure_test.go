@@ -378,7 +378,7 @@ func (b balancers) LoadBalancer(_ context.Context, service string) ([]string, er
 }
 
 func TestPublicAddresses(t *testing.T) {
-	b := balancers{"cables": {"203.0.113.9"}}
+	b := balancers{"cables": {"203.0.113.9"}, "named": {"localhost"}, "pending": nil}
 	now := time.Unix(1000, 0)
 	var p publicAddresses
 	err := p.resolve(t.Context(), "ipv4:203.0.113.1, "+
@@ -395,6 +395,14 @@ func TestPublicAddresses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), bad) {
 			t.Errorf("error %v does not name %s", err, bad)
 		}
+	}
+	var named publicAddresses
+	if err := named.resolve(t.Context(), "lb:named", b, now); err != nil || len(named.addresses()) == 0 ||
+		!netip.MustParseAddr(named.addresses()[0].IP).IsLoopback() {
+		t.Errorf("a load balancer that has a name: %v, %v", named.addresses(), err)
+	}
+	if err := named.resolve(t.Context(), "lb:pending", b, now); err == nil || !strings.Contains(err.Error(), "not ready") {
+		t.Errorf("a load balancer without an address: %v", err)
 	}
 	delete(b, "cables")
 	if err := p.resolve(t.Context(), "lb:cables", b, now.Add(publicEvery)); err == nil || len(p.addresses()) != 1 {

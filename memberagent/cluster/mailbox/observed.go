@@ -46,7 +46,9 @@ func seenAt(e v1alpha1.Endpoint, cluster string, gateways []v1alpha1.Gateway,
 				continue // by the cables with next keys other ports are seen
 			}
 			connected = true
-			if o, ok := unpublished(e, g, c, in.Peering.Spec.Cable.Port); ok {
+			o, ok := unpublished(e, g, c, in.Peering.Spec.Cable.Port)
+			// A node of this cluster has passed on what came for a load balancer: where the other one is does not show.
+			if ok && !slices.Contains(in.Found.NodeCIDRs, hostCIDR(o.IP)) {
 				seen = append(seen, o)
 			}
 		}
@@ -58,6 +60,15 @@ func seenAt(e v1alpha1.Endpoint, cluster string, gateways []v1alpha1.Gateway,
 		return v1alpha1.ObservedAddress{}, false
 	}
 	return seen[0], true
+}
+
+// hostCIDR is an address as prefix; "" if it is none.
+func hostCIDR(ip string) string {
+	a, err := netip.ParseAddr(ip)
+	if err != nil {
+		return ""
+	}
+	return netfacts.Host(a).String()
 }
 
 // unpublished is the address in use of a connection, unless the gateway at the other end publishes it.

@@ -63,9 +63,11 @@ func TestObserved(t *testing.T) {
 		"seen where it was by one": {list{seeing(0, "203.0.113.7:4500"), seeing(1, "203.0.113.9:999")},
 			seen("203.0.113.9", 0), "[{far {203.0.113.9 0}}]"},
 		"by the cable of a next key": {list{next}, nil, "[]"},
+		"passed on by an own node":   {list{seeing(0, "10.7.7.7:4500")}, nil, "[]"},
 		"nonsense":                   {list{seeing(0, "127.0.0.1:4500")}, nil, "[]"},
 	} {
 		in := natInput(c.gateways...)
+		in.Found.NodeCIDRs = []string{"10.7.7.6/32", "10.7.7.7/32"}
 		in.Peering.Status.Connections = []v1alpha1.MemberConnection{{Cluster: "c2", Observed: c.last}}
 		if got := fmt.Sprint(PeeringStatus(in).Connections[0].Observed); got != c.want {
 			t.Errorf("%s: expected %s, found %s", name, c.want, got)
