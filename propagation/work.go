@@ -77,7 +77,10 @@ type Writer struct {
 
 // Written is what the API server has of a Work after a write.
 type Written struct {
-	Manifest []byte
+	UID types.UID
+	// Generation that the Work has with it.
+	Generation int64
+	Manifest   []byte
 	// Changed says that the spec in it is not the one that was sent.
 	Changed bool
 }
@@ -173,10 +176,11 @@ func (c *carrier) send(obj client.Object, write func() error) error {
 		return err
 	}
 	// What was sent has become what was answered.
-	c.written = Written{Changed: true}
+	c.written = Written{UID: work.UID, Generation: work.Generation, Changed: true}
 	if manifests := work.Spec.Workload.Manifests; len(manifests) == 1 {
 		raw := manifests[0].Raw
-		c.written = Written{raw, !bytes.HasSuffix(raw, withSpec(nil, c.spec)) && !sameSpec(work, c.spec)}
+		c.written.Manifest = raw
+		c.written.Changed = !bytes.HasSuffix(raw, withSpec(nil, c.spec)) && !sameSpec(work, c.spec)
 	}
 	return nil
 }

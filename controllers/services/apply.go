@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,7 +22,7 @@ func (r *Reconciler) changes(targets []target, d Decision) []func(context.Contex
 	compared, encoded := comparison{}, newEncoder()
 	for _, t := range targets {
 		if record, ok := d.Records[t.cluster]; ok &&
-			(t.record == nil || !equality.Semantic.DeepEqual(t.record.Spec, record)) {
+			(t.record == nil || !sameRecord(&t.record.Spec, &record)) {
 			writes = append(writes, func(ctx context.Context) error { return r.applyRecord(ctx, t, record) })
 		}
 		spec, ok := d.Bundles[t.cluster]
@@ -39,7 +38,7 @@ func (r *Reconciler) changes(targets []target, d Decision) []func(context.Contex
 			}
 		}
 		spec.Revision = t.next()
-		t.mem.unsent = t.carries(spec, targets)
+		t.mem.unsent = t.carries(spec, targets, compared)
 		writes = append(writes, func(ctx context.Context) error { return r.applyBundle(ctx, t, spec, encoded) })
 	}
 	decided(targets)
@@ -73,7 +72,7 @@ func (r *Reconciler) applyBundle(ctx context.Context, t target, spec v1alpha1.Bu
 	if err != nil {
 		return err
 	}
-	t.mem.held.wrote(&spec, written.Manifest)
+	t.mem.held.wrote(&spec, written)
 	if t.sent == nil {
 		t.mem.answered = 0
 	}

@@ -102,6 +102,15 @@ func (s *shelf) put(o client.Object) {
 	s.version++
 	o.SetResourceVersion(strconv.Itoa(s.version))
 	t := reflect.TypeOf(o)
+	if work, ok := o.(*workv1alpha1.Work); ok { // a status does not count
+		before, ok := s.objects[t][client.ObjectKeyFromObject(o)].(*workv1alpha1.Work)
+		if work.Generation = 1; ok {
+			work.Generation = before.Generation
+			if !reflect.DeepEqual(before.Spec, work.Spec) {
+				work.Generation++
+			}
+		}
+	}
 	if s.objects[t] == nil {
 		s.objects[t] = map[client.ObjectKey]client.Object{}
 	}
@@ -222,7 +231,7 @@ func processor(t testing.TB) time.Duration {
 func (p *played) forget() {
 	p.decided = nil
 	for _, mem := range p.seen {
-		mem.held, mem.kept = newHeld(), nil
+		mem.held, mem.kept = held{}, nil
 	}
 }
 
@@ -376,7 +385,7 @@ func TestAManifestIsBounded(t *testing.T) {
 		work := &workv1alpha1.Work{}
 		work.Spec.Workload.Manifests = []workv1alpha1.Manifest{{RawExtension: runtime.RawExtension{
 			Raw: []byte(`{"spec":` + c.spec + `}`)}}}
-		h := newHeld()
+		var h held
 		if h.read(work); (h.spec != nil) != c.kept {
 			t.Errorf("%s: kept %v, want %v", name, h.spec != nil, c.kept)
 		}

@@ -4,7 +4,6 @@ package services
 
 import (
 	"bytes"
-	"hash/maphash"
 	"maps"
 	"reflect"
 	"slices"
@@ -23,40 +22,32 @@ import (
 type held struct {
 	uid     types.UID
 	version string
-	// spec of the Bundle, nil if it cannot be decoded, and the digest of the manifest that says so.
-	spec     *v1alpha1.BundleSpec
-	manifest uint64
+	// spec of the Bundle, nil if it cannot be decoded, and the generation of the Work that says so: the API server counts
+	// one for each change of what a Work carries, and none for what a member reports.
+	spec       *v1alpha1.BundleSpec
+	generation int64
 	// status is what the member wrote, report what that says, and err why it is not used.
 	status []byte
 	report *report
 	err    error
-	// sent is what was last written, and what the digest of its manifest is: it need not be decoded to be known again.
-	sent       *v1alpha1.BundleSpec
-	sentDigest uint64
-	seed       maphash.Seed
+	// sent is what was last written, and what the Work was then: it need not be decoded to be known again.
+	sent           *v1alpha1.BundleSpec
+	sentUID        types.UID
+	sentGeneration int64
 }
-
-// newHeld returns one that holds nothing. Its digests are its own: nobody can make a manifest that has the same as
-// another.
-func newHeld() held { return held{seed: maphash.MakeSeed()} }
 
 // read reads what is new of a Work.
 func (h *held) read(work *workv1alpha1.Work) {
 	if h.version != "" && h.uid == work.UID && h.version == work.ResourceVersion {
 		return
 	}
-	var raw []byte
-	if manifests := work.Spec.Workload.Manifests; len(manifests) == 1 {
-		raw = manifests[0].Raw
-	}
-	digest := maphash.Bytes(h.seed, raw)
 	switch {
-	case h.sent != nil && digest == h.sentDigest:
+	case h.sent != nil && work.UID == h.sentUID && work.Generation == h.sentGeneration:
 		h.spec = h.sent
-	case h.version == "" || digest != h.manifest:
-		h.spec = readSpec(work, raw)
+	case h.version == "" || work.UID != h.uid || work.Generation != h.generation:
+		h.spec = readSpec(work)
 	}
-	h.manifest = digest
+	h.generation = work.Generation
 	if said := propagation.Status(work); h.version == "" || (said == nil) != (h.status == nil) ||
 		!bytes.Equal(said, h.status) {
 		h.report, h.err = readReport(said, h.report)
@@ -65,9 +56,13 @@ func (h *held) read(work *workv1alpha1.Work) {
 	h.uid, h.version = work.UID, work.ResourceVersion
 }
 
-// readSpec decodes the Bundle in a Work, of which this is the manifest; nil if that is not one of ours. A member that
-// pulls may write its own Works: what it makes of them is bounded in memory as its reports are.
-func readSpec(work *workv1alpha1.Work, raw []byte) *v1alpha1.BundleSpec {
+// readSpec decodes the Bundle in a Work; nil if that is not one of ours. A member that pulls may write its own Works:
+// what it makes of them is bounded in memory as its reports are.
+func readSpec(work *workv1alpha1.Work) *v1alpha1.BundleSpec {
+	var raw []byte
+	if manifests := work.Spec.Workload.Manifests; len(manifests) == 1 {
+		raw = manifests[0].Raw
+	}
 	spec := new(v1alpha1.BundleSpec)
 	if len(raw) > maxReport || propagation.Spec(work, spec) != nil || spec.Revision > maxRevision ||
 		inflated(reflect.ValueOf(*spec), raw) {
@@ -76,9 +71,9 @@ func readSpec(work *workv1alpha1.Work, raw []byte) *v1alpha1.BundleSpec {
 	return spec
 }
 
-// wrote notes what was written, and the manifest that the API server has now.
-func (h *held) wrote(spec *v1alpha1.BundleSpec, manifest []byte) {
-	h.sent, h.sentDigest = spec, maphash.Bytes(h.seed, manifest)
+// wrote notes what was written. Where the API server has something else, that is to be read.
+func (h *held) wrote(spec *v1alpha1.BundleSpec, written propagation.Written) {
+	h.sent, h.sentUID, h.sentGeneration = spec, written.UID, written.Generation
 }
 
 // matches notes that what a Work says is what was decided, which shares its memory with the next decision.
@@ -131,8 +126,8 @@ func (l *latest) same(in *Input) bool {
 // recorded says that a member's record has become what was decided: the same is decided with it, unless it had no room
 // for all names.
 func (l *latest) recorded(m *Member) bool {
-	return m.Record != nil && len(m.Record.Seen) < maxSeen &&
-		equality.Semantic.DeepEqual(*m.Record, l.d.Records[m.Cluster])
+	decided := l.d.Records[m.Cluster]
+	return m.Record != nil && len(m.Record.Seen) < maxSeen && sameRecord(m.Record, &decided)
 }
 
 // sameMember compares all but the records.
@@ -183,7 +178,7 @@ func (c comparison) bundles(a, b *v1alpha1.BundleSpec) bool {
 
 func (c comparison) imports(a, b v1alpha1.Import) bool {
 	if len(a.Clusters) == 0 || len(b.Clusters) == 0 {
-		return equality.Semantic.DeepEqual(a, b)
+		return sameImport(&a, &b)
 	}
 	two := [2]*v1alpha1.ImportCluster{&a.Clusters[0], &b.Clusters[0]}
 	if two[0] == two[1] && len(a.Clusters) == len(b.Clusters) {
@@ -191,7 +186,7 @@ func (c comparison) imports(a, b v1alpha1.Import) bool {
 	}
 	same, known := c[two]
 	if !known {
-		same = equality.Semantic.DeepEqual(a, b)
+		same = sameImport(&a, &b)
 		c[two] = same
 	}
 	return same

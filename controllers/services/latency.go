@@ -3,9 +3,8 @@
 package services
 
 import (
+	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -138,13 +137,13 @@ func (r *Reconciler) letGo(record *v1alpha1.Member, shard int32) {
 	defer r.mu.Unlock()
 	if mem := r.seen[seenKey{string(record.UID), shard}]; mem != nil {
 		mem.underWay, mem.unsent, mem.exported = nil, time.Time{}, exported{}
-		mem.held, mem.kept = newHeld(), nil
+		mem.held, mem.kept = held{}, nil
 	}
 }
 
 // carries returns when the change of other clusters' exports was first seen that a Bundle brings to a member, also one
 // that could not be written before; zero if it brings none. What a member gets first is no change.
-func (t *target) carries(spec v1alpha1.BundleSpec, targets []target) time.Time {
+func (t *target) carries(spec v1alpha1.BundleSpec, targets []target, compared comparison) time.Time {
 	if t.sent == nil || t.missing {
 		return time.Time{}
 	}
@@ -154,7 +153,7 @@ func (t *target) carries(spec v1alpha1.BundleSpec, targets []target) time.Time {
 			seen = at
 		}
 	}
-	if !seen.IsZero() && equality.Semantic.DeepEqual(t.sent.Imports, spec.Imports) {
+	if !seen.IsZero() && slices.EqualFunc(t.sent.Imports, spec.Imports, compared.imports) {
 		return time.Time{}
 	}
 	return seen

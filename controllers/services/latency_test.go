@@ -120,7 +120,8 @@ func TestCarries(t *testing.T) {
 		if c.change != nil {
 			c.change(&to)
 		}
-		if got := to.carries(c.spec, []target{to, member("c2", c.others), member("c3", time.Time{})}); !got.Equal(c.want) {
+		all := []target{to, member("c2", c.others), member("c3", time.Time{})}
+		if got := to.carries(c.spec, all, comparison{}); !got.Equal(c.want) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

@@ -56,7 +56,7 @@ func (r *Reconciler) memory(record *v1alpha1.Member, shard int32) *memory {
 	}
 	k := seenKey{string(record.UID), shard}
 	if r.seen[k] == nil {
-		r.seen[k] = &memory{echo: fleet.NewEcho(fmt.Sprintf("%s/%d", k.uid, shard), 0), held: newHeld()}
+		r.seen[k] = &memory{echo: fleet.NewEcho(fmt.Sprintf("%s/%d", k.uid, shard), 0)}
 	}
 	return r.seen[k]
 }

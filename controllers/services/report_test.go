@@ -335,7 +335,7 @@ func TestHostileReportsTakeLittleMemory(t *testing.T) {
 				return m.HeapAlloc
 			}
 			before := heap()
-			h := newHeld()
+			var h held
 			h.read(work)
 			after := heap()
 			if h.report == nil || after > before && after-before > c.most {

@@ -13,7 +13,6 @@ import (
 	networkingv1alpha1 "github.com/karmada-io/karmada/pkg/apis/networking/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -162,7 +161,7 @@ func (r *Reconciler) foreign() predicate.Predicate {
 		r.mu.Lock()
 		own, known := r.records[record.Name]
 		r.mu.Unlock()
-		return known && equality.Semantic.DeepEqual(own, record.Spec)
+		return known && sameRecord(&own, &record.Spec)
 	}
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return !written(e.Object) },
