@@ -198,9 +198,6 @@ func Decide(in Input) Decision {
 	}
 	fit(members, services, follow)
 	for _, m := range members {
-		slices.SortFunc(m.imports, func(a, b v1alpha1.Import) int {
-			return compareKeys(key{a.Namespace, a.Name}, key{b.Namespace, b.Name})
-		})
 		slices.SortFunc(m.conditions, compareConditions)
 		d.Bundles[m.Cluster] = v1alpha1.BundleSpec{Shard: in.Shard, Imports: m.imports, ExportConditions: m.conditions}
 		d.Records[m.Cluster] = m.record(in.Shard, follow)

@@ -74,6 +74,9 @@ func (m *member) placeFairly(services []*service, i int, byName map[string]*memb
 		m.size += bytes
 		m.imports = append(m.imports, imported)
 	}
+	slices.SortFunc(m.imports, func(a, b v1alpha1.Import) int {
+		return compareKeys(key{a.Namespace, a.Name}, key{b.Namespace, b.Name})
+	})
 }
 
 // leaveOut notes that an exporter's part of the service has no room in a cluster's Bundle.

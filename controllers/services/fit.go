@@ -73,7 +73,7 @@ func fit(members []*member, services []*service, follow *rules) {
 			}
 		}
 	}
-	// In the order of a Bundle, so that there is little left to sort.
+	// In the order of a Bundle, so that there is nothing left to sort.
 	ordered := slices.SortedFunc(slices.Values(services), func(a, b *service) int { return compareKeys(a.key, b.key) })
 	for i, m := range members {
 		if !m.placeAll(ordered, i) {
@@ -112,7 +112,7 @@ func (m *member) placeAll(services []*service, i int) bool {
 		}
 		imports = append(imports, imported)
 	}
-	m.imports, m.size = append(m.imports, imports...), size
+	m.imports, m.size = imports, size
 	return true
 }
 
