@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/rollout"
 	"github.com/sealane-io/sealane/internal/claim"
@@ -64,6 +66,11 @@ type Decision struct {
 // state is one member while Decide is at work.
 type state struct {
 	Member
+	// heard is what the member reports of others, views what holds of that, and since when a connection has been what it
+	// is, as its record has it.
+	heard map[string]heard
+	views map[string]view
+	since map[connectionStatus]*metav1.Time
 	// force is what the others route to the member, and endpoints how; valid if accepted.
 	force     claim.Claim
 	endpoints []v1alpha1.Endpoint
@@ -172,7 +179,9 @@ func Decide(in Input) Decision {
 func order(members []Member) []*state {
 	states := make([]*state, 0, len(members))
 	for _, m := range members {
-		states = append(states, &state{Member: m})
+		s := &state{Member: m}
+		s.listen()
+		states = append(states, s)
 	}
 	slices.SortFunc(states, func(a, b *state) int {
 		x, y := a.Record.Status.AcceptedAt, b.Record.Status.AcceptedAt

@@ -388,20 +388,42 @@ func TestClusterSetStatus(t *testing.T) {
 	}
 }
 
+// large is a fleet at rest, of which every cluster is connected to every other.
+func large(t testing.TB, count int) *walk {
+	t.Helper()
+	var members []Member
+	for n := range count {
+		m := known(1)
+		m.Record.Name = fmt.Sprintf("c%03d", n)
+		s := &m.Report.Status
+		s.Networks = v1alpha1.Networks{PodCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", n)},
+			ServiceCIDRs: []string{fmt.Sprintf("172.%d.%d.0/24", 16+n/16, n%16)}}
+		address := fmt.Sprintf("192.168.%d.1", n)
+		s.NodeCIDRs, s.Endpoints[0].PublicKey = []string{address + "/32"}, key(byte(n))
+		s.Endpoints[0].Addresses = []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: address}}
+		for other := range count {
+			if other != n {
+				s.Connections = append(s.Connections, v1alpha1.MemberConnection{Cluster: fmt.Sprintf("c%03d", other),
+					Status: v1alpha1.ConnectionConnected, LastTransitionTime: ptr.To(metav1.Unix(1e9, 0))})
+			}
+		}
+		members = append(members, m)
+	}
+	w := newWalk(members...)
+	for range 2 {
+		w.step()
+	}
+	if n := int(w.d.Set.ConnectedPairs); n != count*(count-1)/2 {
+		t.Fatalf("%d pairs of %d clusters are connected: %.300v", n, count, w.d.Set.Problems)
+	}
+	return w
+}
+
 func BenchmarkDecide(b *testing.B) {
 	for _, count := range []int{10, 100, 200} {
 		b.Run(fmt.Sprintf("clusters=%d", count), func(b *testing.B) {
-			var members []Member
-			for n := 1; n <= count; n++ {
-				m := known(1)
-				m.Record.Name = fmt.Sprintf("c%d", n)
-				m.Report.Status.Networks = v1alpha1.Networks{PodCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", n)},
-					ServiceCIDRs: []string{fmt.Sprintf("11.%d.0.0/16", n)}}
-				m.Report.Status.Endpoints[0].PublicKey = key(byte(n))
-				members = append(members, m)
-			}
-			w := newWalk(members...)
-			w.step()
+			w := large(b, count)
+			b.ReportAllocs()
 			for b.Loop() {
 				Decide(w.in)
 			}

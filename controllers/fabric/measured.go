@@ -34,19 +34,8 @@ const maxMeasuredBytes = 128 << 10
 // measured is what a member says to have measured of its connection to another; nil if it says nothing, or what cannot
 // be. No decision depends on it.
 func measured(s *state, other string) *v1alpha1.Measurements {
-	if c := claimedConnection(s, other); c != nil {
+	if c := s.heard[other].connection; c != nil {
 		return coarse.Claimed(c.Measured)
-	}
-	return nil
-}
-
-// claimedConnection is what a member reports of its connection to another, the first of several entries; nil if
-// there is none.
-func claimedConnection(s *state, other string) *v1alpha1.MemberConnection {
-	for i := range s.Report.Status.Connections {
-		if c := &s.Report.Status.Connections[i]; c.Cluster == other && badness(c.Status) >= 0 {
-			return c
-		}
 	}
 	return nil
 }

@@ -326,14 +326,3 @@ func (m meshes) remote(s, other *state) v1alpha1.RemoteCluster {
 	}
 	return r
 }
-
-// nodePairs returns what a member reports of the pairs of nodes in a mesh with another; nothing if that cannot be.
-func nodePairs(s *state, other string) (pairs, straight int32) {
-	for _, c := range s.Report.Status.Connections {
-		if c.Cluster == other && c.StraightNodePairs >= 0 && c.StraightNodePairs <= c.NodePairs &&
-			c.NodePairs <= v1alpha1.MaxMeshNodes*v1alpha1.MaxMeshNodes {
-			return c.NodePairs, c.StraightNodePairs
-		}
-	}
-	return 0, 0
-}

@@ -89,12 +89,8 @@ func pairsOf(states []*state) []pair {
 		}
 	}
 	slices.SortFunc(accepted, func(a, b *state) int { return cmp.Compare(a.name(), b.name()) })
-	views := make([]map[string]view, len(accepted))
-	for i, s := range accepted {
-		views[i] = viewsOf(s)
-	}
 	seen := func(i, j int) view {
-		if v, ok := views[i][accepted[j].name()]; ok {
+		if v, ok := accepted[i].views[accepted[j].name()]; ok {
 			return v
 		}
 		return view{v1alpha1.ConnectionUnknown, cmp.Or(stale(accepted[i]), v1alpha1.ReasonNotReported)}
@@ -157,10 +153,9 @@ func camelCase(s string) bool {
 
 // connections keeps of a report what concerns members of the set.
 func connections(s *state, states []*state, meshes meshes, now time.Time) []v1alpha1.MemberConnection {
-	views := viewsOf(s)
-	var out []v1alpha1.MemberConnection
+	out := make([]v1alpha1.MemberConnection, 0, len(s.views))
 	for _, o := range states {
-		if v, ok := views[o.name()]; ok && o != s {
+		if v, ok := s.views[o.name()]; ok && o != s {
 			c := v1alpha1.MemberConnection{Cluster: o.name(), Status: v.status, Reason: v.reason}
 			if v.status != v1alpha1.ConnectionUnknown {
 				c.NodePairs, c.StraightNodePairs = nodePairs(s, o.name())
@@ -186,17 +181,15 @@ const clockSkew = time.Minute
 // lastTransition is when the status of a connection last changed: as the member says of the status that it reports, if
 // that can be, else when the controller saw it first. No decision depends on it.
 func lastTransition(s *state, c v1alpha1.MemberConnection, now time.Time) *metav1.Time {
-	if claimed := claimedConnection(s, c.Cluster); claimed != nil && claimed.Status == c.Status {
+	if claimed := s.heard[c.Cluster].connection; claimed != nil && claimed.Status == c.Status {
 		at := claimed.LastTransitionTime
 		if at != nil && at.Unix() > 0 && !at.After(now.Add(clockSkew)) {
 			whole := metav1.NewTime(at.UTC().Truncate(time.Second)) // as it is stored, or it would always be news
 			return &whole
 		}
 	}
-	for _, last := range s.Record.Status.Connections {
-		if last.Cluster == c.Cluster && last.Status == c.Status && last.LastTransitionTime != nil {
-			return last.LastTransitionTime
-		}
+	if last := s.since[connectionStatus{c.Cluster, c.Status}]; last != nil {
+		return last
 	}
 	seen := metav1.NewTime(now.UTC().Truncate(time.Second))
 	return &seen

@@ -36,7 +36,7 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
 		Override:    override(set, s.name()),
 		Networks:    claim.Claim{}.Networks(),
 		// Never null: a list that an API server defaults looks like drift.
-		RemoteClusters: []v1alpha1.RemoteCluster{},
+		RemoteClusters: make([]v1alpha1.RemoteCluster, 0, len(states)),
 		Conditions:     []metav1.Condition{},
 	}
 	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.MemberAccepted); c != nil {

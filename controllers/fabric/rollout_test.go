@@ -146,6 +146,7 @@ func TestWhoIsCutOff(t *testing.T) {
 				s.Report.Status.Connections = append(s.Report.Status.Connections,
 					v1alpha1.MemberConnection{Cluster: fmt.Sprint("c", j+1), Status: status})
 			}
+			s.listen()
 			states = append(states, s)
 		}
 		_, cut := reachOf(pairsOf(states))

@@ -27,7 +27,9 @@ const (
 
 // memberStatus is the new record of one member; down are the pairs that are not connected.
 func memberStatus(s *state, states []*state, meshes meshes, down []pair, now time.Time) v1alpha1.MemberStatus {
-	status := *s.Record.Status.DeepCopy()
+	before := s.Record.Status
+	before.Connections, before.Nodes = nil, nil // those are listed anew
+	status := *before.DeepCopy()
 	if s.Report.Known {
 		status.ObservedRevision = s.Report.Status.ObservedRevision
 		status.AgentVersion = clip.Line(clip.Text(s.Report.Status.AgentVersion, maxVersion))
