@@ -256,7 +256,7 @@ const (
 
 // Reasons of a connection that is not Connected.
 const (
-	// ReasonNoAddress: the remote gateway publishes no address and has not dialled.
+	// ReasonNoAddress: the remote gateway publishes no address that can be dialled from here, and has not dialled.
 	ReasonNoAddress = "NoAddress"
 	// ReasonNoHandshake: the remote gateway has not answered at any of its addresses.
 	ReasonNoHandshake = "NoHandshake"

@@ -13,7 +13,8 @@ import (
 
 // buildVXLAN notes which gateways can be reached by VXLAN, after all of them are known. What comes from an outer
 // address is believed to be its gateway's, so an address that two have is neither's; nor may two have one hardware
-// address or next hop, by which packets find the outer one. All that is left out goes by WireGuard.
+// address or next hop, by which packets find the outer one. What is left out goes by WireGuard. That is no problem of
+// the objects: nodes of two sites may well have the same address, and the connection says that its cable is silent.
 func (b *builder) buildVXLAN(clusters []v1alpha1.RemoteCluster) {
 	hops := map[netip.Addr]int{}
 	for i, c := range clusters {
@@ -43,15 +44,7 @@ func (b *builder) buildVXLAN(clusters []v1alpha1.RemoteCluster) {
 	for i := range b.Remotes {
 		for j := range b.Remotes[i].Gateways {
 			g := &b.Remotes[i].Gateways[j]
-			g.VTEPs = slices.DeleteFunc(g.VTEPs, func(a netip.Addr) bool {
-				shared := hops[netfacts.VTEPHop(a)] > 1
-				if shared {
-					b.left("RemoteCluster/"+b.Remotes[i].Name, "endpoint "+clip.Quote(g.Node), faultf(ReasonDuplicate,
-						"%s, or what follows from it, is that of another gateway too: vxlan could not tell them apart, and both are "+
-							"reached by wireguard", a))
-				}
-				return shared
-			})
+			g.VTEPs = slices.DeleteFunc(g.VTEPs, func(a netip.Addr) bool { return hops[netfacts.VTEPHop(a)] > 1 })
 		}
 	}
 }

@@ -114,7 +114,8 @@ func explain(c v1alpha1.Connection, peer kernel.PeerState) (reason, message stri
 		return v1alpha1.ReasonProbesLost, fmt.Sprintf("probes by vxlan to %s are not answered: check that UDP to that "+
 			"address and port gets through both ways with no NAT between, and that the agents there know vxlan", c.Address)
 	case !peer.Endpoint.IsValid():
-		return v1alpha1.ReasonNoAddress, "the remote gateway publishes no address: waiting for it to dial this one"
+		return v1alpha1.ReasonNoAddress, "the remote gateway publishes no address that can be dialled from here: waiting " +
+			"for it to dial this one"
 	case peer.LastHandshake.IsZero():
 		return v1alpha1.ReasonNoHandshake,
 			fmt.Sprintf("no handshake with %s yet: check that UDP to that address and port gets through; while this node's "+
