@@ -404,7 +404,8 @@ func (v *view) peer(r topology.Remote, g topology.Gateway) Peer {
 		}
 	}
 	p.AllowedIPs = slices.Clone(r.Routed)
-	if p.Probe = v.remoteProbe(g); p.Probe.IsValid() {
+	// One that leaves is to find out that its probes are not answered, and send by the other cable.
+	if p.Probe = v.remoteProbe(g); p.Probe.IsValid() && !g.Leaving {
 		p.AllowedIPs = append(p.AllowedIPs, host(p.Probe))
 	}
 	slices.SortFunc(p.AllowedIPs, netfacts.Compare)

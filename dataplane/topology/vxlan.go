@@ -74,7 +74,7 @@ func (t Topology) OuterVTEP(node string) netip.Addr {
 
 // WithVXLAN adds to a topology, for the local gateway on a node, its cables by VXLAN: each gateway of a remote cluster
 // with VXLAN that has an outer address of the node's family is there twice, as itself and as a gateway VXLANSlots
-// higher. leaving are the latter of clusters that are reached otherwise now, by name, which may not have heard of it.
+// higher. leaving are those of the latter, by cluster, that are reached otherwise now and may not have heard of it.
 func (t Topology) WithVXLAN(node string, leaving map[string][]Gateway) Topology {
 	outer := t.OuterVTEP(node)
 	if !outer.IsValid() || !slices.ContainsFunc(t.Local.Gateways, func(g Gateway) bool { return g.Node == node }) {
@@ -94,7 +94,8 @@ func (t Topology) WithVXLAN(node string, leaving map[string][]Gateway) Topology 
 		}
 		for _, g := range leaving[r.Name] {
 			is := func(o Gateway) bool { return o.Slot+v1alpha1.VXLANSlots == g.Slot && o.PublicKey == g.PublicKey }
-			if slices.ContainsFunc(r.Gateways, is) {
+			stays := func(o Gateway) bool { return o.Slot == g.Slot }
+			if slices.ContainsFunc(r.Gateways, is) && !slices.ContainsFunc(gateways, stays) {
 				g.Leaving = true
 				gateways = append(gateways, g)
 			}

@@ -97,8 +97,8 @@ type Agent struct {
 	steppedDown time.Time
 	// leaving are the remote gateways that are none any more, and since when, and leavingMesh the nodes of a mesh.
 	leaving, leavingMesh map[plan.PeerID]time.Time
-	// leavingVXLAN are the cables by VXLAN to clusters that are to be reached otherwise.
-	leavingVXLAN map[string]leavingVXLAN
+	// leavingVXLAN are the remote gateways that are reached by VXLAN no more, and since when.
+	leavingVXLAN map[plan.PeerID]time.Time
 	state        NodeState // as last handed over
 	legs
 	started time.Time

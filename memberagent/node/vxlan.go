@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -15,47 +16,50 @@ import (
 	"github.com/sealane-io/sealane/dataplane/topology"
 )
 
-// leavingVXLAN are the gateways of a cluster by cables by VXLAN that it is to have no more, and since when.
-type leavingVXLAN struct {
-	gateways []topology.Gateway
-	since    time.Time
-}
-
-// withVXLAN adds to a topology the cables by VXLAN. Where a cluster is to be reached otherwise nothing is sent by them
-// from now on, and for a while what comes is taken: the other end hears of it at another time.
+// withVXLAN adds to a topology the cables by VXLAN. Those that were there, and are to be no more while their gateways
+// are, have nothing sent by them from now on, and for a while what comes is taken: the other end hears of it at another
+// time, or finds that its probes are not answered.
 func (a *Agent) withVXLAN(next topology.Topology, now time.Time) topology.Topology {
+	with := next.WithVXLAN(a.node, nil)
+	stays := map[plan.PeerID]bool{}
+	for g := range byVXLAN(with) {
+		stays[plan.PeerOf(g)] = true
+	}
 	before := a.leavingVXLAN
-	a.leavingVXLAN = map[string]leavingVXLAN{}
+	a.leavingVXLAN = map[plan.PeerID]time.Time{}
 	leaving := map[string][]topology.Gateway{}
-	for _, r := range next.Remotes {
-		if r.VXLAN {
+	for g, cluster := range byVXLAN(a.top) {
+		id := plan.PeerOf(g)
+		since, known := before[id]
+		if stays[id] || g.Leaving && !known {
 			continue
 		}
-		l, known := before[r.Name]
 		if !known {
-			l = leavingVXLAN{a.gatewaysByVXLAN(r.Name), now}
-			if len(l.gateways) > 0 {
-				time.AfterFunc(lingering, a.Poke)
-			}
+			since = now
+			time.AfterFunc(lingering, a.Poke)
 		}
-		if len(l.gateways) > 0 && now.Sub(l.since) < lingering {
-			a.leavingVXLAN[r.Name], leaving[r.Name] = l, l.gateways
+		if now.Sub(since) < lingering {
+			a.leavingVXLAN[id] = since
+			leaving[cluster] = append(leaving[cluster], g)
 		}
+	}
+	if len(leaving) == 0 {
+		return with
 	}
 	return next.WithVXLAN(a.node, leaving)
 }
 
-// gatewaysByVXLAN are those of a cluster that packets are sent to by VXLAN.
-func (a *Agent) gatewaysByVXLAN(cluster string) []topology.Gateway {
-	var out []topology.Gateway
-	for _, r := range a.top.Remotes {
-		for _, g := range r.Gateways {
-			if r.Name == cluster && g.VTEP.IsValid() && !g.Leaving {
-				out = append(out, g)
+// byVXLAN are the gateways behind cables by VXLAN, with their clusters.
+func byVXLAN(top topology.Topology) iter.Seq2[topology.Gateway, string] {
+	return func(yield func(topology.Gateway, string) bool) {
+		for _, r := range top.Remotes {
+			for _, g := range r.Gateways {
+				if g.VTEP.IsValid() && !yield(g, r.Name) {
+					return
+				}
 			}
 		}
 	}
-	return out
 }
 
 // uncounted says whether a link is a cable by VXLAN with several peers: its counters are of all of them.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/topology"
+	"github.com/sealane-io/sealane/memberagent/node"
 )
 
 const byVXLAN = v1alpha1.CableVXLAN
@@ -126,6 +128,46 @@ func TestCablesChangeUnderTraffic(t *testing.T) {
 	f.whole(t, "by WireGuard again")
 	if after := n.inClear(t); after != before {
 		t.Errorf("%d packets left in clear after both ends had heard", after-before)
+	}
+}
+
+// TestAnAddressThatAnotherClaims: a third cluster publishes the address of a gateway that is reached by VXLAN. That one
+// is reached by WireGuard then, and nothing is lost, though it hears of no change.
+func TestAnAddressThatAnotherClaims(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	n.worker2 = n.newMachine(t, "worker2", "c2", 6, "10.9.2", "fd09:0:0:2")
+	n.worker2.start(t)
+	n.cables = map[string]v1alpha1.CableDriver{}
+	n.reachBy(t, byVXLAN, "c1", "c2")
+	for _, m := range n.all() {
+		m.forwardsItsPods(t)
+	}
+	n.sendBy(t, "sl-cv0", byVXLAN)
+	f := newTraffic(t, n.worker1, n.worker2)
+	f.stretch.lasts(t, 100)
+	var o node.Objects
+	if err := n.gw1.read("cluster.json", &o); err != nil {
+		t.Fatal(err)
+	}
+	claims := v1alpha1.RemoteCluster{Name: "c3", Cable: byVXLAN,
+		Networks: v1alpha1.Networks{PodCIDRs: []string{"10.7.0.0/16"}, ServiceCIDRs: []string{"10.77.0.0/16"}},
+		Endpoints: []v1alpha1.Endpoint{{Gateway: "gw", PublicKey: topology.Key{1}.String(), MTU: 1420,
+			Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: n.gw2.ip}}}}}
+	o.Peering.Spec.RemoteClusters = append(o.Peering.Spec.RemoteClusters, claims)
+	if err := n.gw1.write("cluster.json", o); err != nil {
+		t.Fatal(err)
+	}
+	_ = n.gw1.agent.Process.Signal(syscall.SIGHUP)
+	for m, to := range map[*machine]string{n.gw1: "10.9.0.0/16", n.gw2: "10.8.0.0/16"} {
+		eventually(t, 20*time.Second, m.name+" sends by WireGuard", func() bool { return m.carries(to, "sl-c0") })
+	}
+	eventually(t, 20*time.Second, "gw1 takes nothing by VXLAN", func() bool {
+		return n.gw1.command("! ip -o link | grep -q sl-cv && ! nft list ruleset | grep -q vtep").Run() == nil
+	})
+	f.whole(t, "another claims the address")
+	if n.gw2.command("ip link show sl-cv0").Run() != nil {
+		t.Error("gw2 has heard that it is reached otherwise: this shows nothing")
 	}
 }
 
