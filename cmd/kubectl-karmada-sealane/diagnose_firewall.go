@@ -100,8 +100,8 @@ func (s *snapshot) cableLeg(f *fleet, p *place, g *v1alpha1.Gateway, c *v1alpha1
 	back := fmt.Sprintf("what %s sends to %s", g.Name, cmp.Or(c.Address, "it"))
 	bad := finding{
 		expected: fmt.Sprintf("packets from %s to arrive at %s", from, to),
-		remedy: fmt.Sprintf("open %s to %s in the firewalls of both clusters' nodes and between them (security groups, "+
-			"nftables), and see that the address is right: %s", to, from, p.kubectl("get gateway %s -o yaml", g.Name)),
+		remedy: fmt.Sprintf("open %s to %s in the firewalls of both clusters' nodes and between them (%s), and see that the "+
+			"address is right: %s", to, from, firewallsOf(of[*corev1.Node](p)), p.kubectl("get gateway %s -o yaml", g.Name)),
 	}
 	switch {
 	case here == nil:
@@ -195,8 +195,8 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 func (p *place) overlayLeg(f *fleet, m *fleetMember, node, gateway string, port int32) checked {
 	bad := finding{
 		expected: fmt.Sprintf("gateway %s to answer what node %s sends over the overlay", gateway, node),
-		remedy: fmt.Sprintf("open UDP %d between all nodes of the cluster, both ways (security groups, nftables): %s", port,
-			p.kubectl("get node %s %s -o wide", node, gateway)),
+		remedy: fmt.Sprintf("open UDP %d between all nodes of the cluster, both ways (%s): %s", port,
+			firewallsOf(of[*corev1.Node](p)), p.kubectl("get node %s %s -o wide", node, gateway)),
 	}
 	i := slices.IndexFunc(m.gateways, func(g v1alpha1.Gateway) bool { return g.Name == gateway })
 	switch {

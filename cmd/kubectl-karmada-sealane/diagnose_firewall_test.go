@@ -26,6 +26,13 @@ func agentOn(node string) client.Object {
 	return pod
 }
 
+// onCloud has all nodes be a provider's.
+func onCloud(p *place, providerID string) {
+	for _, n := range of[*corev1.Node](p) {
+		n.Spec.ProviderID = providerID
+	}
+}
+
 func firewallFlaws() []flaw {
 	const c1, c2, firewall = "c1", "c2", "firewall"
 	tunnel := func(t *testing.T, s *snapshot, cluster string) *v1alpha1.Connection {
@@ -59,6 +66,14 @@ func firewallFlaws() []flaw {
 			"from c1-gw of c1 to arrive at UDP 4502 of c2-gw", "open UDP 4502 of c2-gw"},
 		{"within the tunnel", firewall, c1, cut(yes, yes), verdictFail, "UDP passes both ways", "probes within the tunnel",
 			"sl-c*"},
+		{"both ways, on AWS", firewall, c1, func(t *testing.T, s *snapshot) {
+			cut(no, no)(t, s)
+			onCloud(s.member(c1), "aws:///eu-west-1a/i-0a1b2c3d")
+		}, verdictFail, "both ways are shut", "UDP 4502", "AWS: the security groups of the instances"},
+		{"between nodes on Azure", firewall, c1, func(t *testing.T, s *snapshot) {
+			unreached(func(*v1alpha1.Gateway, *snapshot) {})(t, s)
+			onCloud(s.member(c1), "azure:///subscriptions/x/virtualMachines/y")
+		}, verdictFail, "UDP 4800", "c1-gw", "Azure: the network security groups"},
 		{"too early", firewall, c1, cut(nil, yes), verdictWarn, "too early", "UDP 4502", "half a minute"},
 		{"one end does not say", firewall, c1, func(t *testing.T, s *snapshot) {
 			cut(yes, yes)(t, s)

@@ -29,7 +29,7 @@ func (a *api) memberChecks(ctx context.Context, into *candidate) ([]checked, err
 		return out, err
 	}
 	into.networks, into.nodes = found.Networks, found.NodeCIDRs
-	out = append(out, kernelCheck(nodes), nodesCheck(nodes))
+	out = append(out, kernelCheck(nodes), nodesCheck(nodes), cloudCheck(nodes))
 	for _, next := range []func(context.Context, client.Reader) (checked, error){
 		kubeProxyCheck, cniCheck, dnsCheck, inTheWayCheck,
 	} {
