@@ -3,8 +3,12 @@
 package kernel
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -69,7 +73,36 @@ func (d *doing) setLink(l plan.Link) error {
 			return err
 		}
 	}
-	return d.netlink.LinkSetUp(link)
+	err = d.netlink.LinkSetUp(link)
+	if l.Kind == plan.VXLAN && errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("UDP port %d is another program's on this node: see which by ss -lunp, and end it or give it "+
+			"another port: %w", l.Port, err)
+	}
+	return err
+}
+
+// PortTaken says whether another program has the UDP port of VXLAN links, with outer packets of a family: those links
+// would not come up.
+func (k *Kernel) PortTaken(port uint16, f plan.Family) (bool, error) {
+	network := "udp4"
+	if f == plan.IPv6 {
+		network = "udp6"
+	}
+	free, err := net.ListenUDP(network, &net.UDPAddr{Port: int(port)})
+	if err == nil {
+		return false, free.Close()
+	}
+	if !errors.Is(err, unix.EADDRINUSE) {
+		return false, err
+	}
+	links, err := k.netlink.LinkList()
+	if err != nil {
+		return false, fmt.Errorf("list links: %w", err)
+	}
+	return !slices.ContainsFunc(links, func(l netlink.Link) bool {
+		v, ok := l.(*netlink.Vxlan)
+		return ok && strings.HasPrefix(v.Name, plan.LinkPrefix) && v.Port == int(port) && v.Flags&net.FlagUp != 0
+	}), nil
 }
 
 func (d *doing) deleteLink(l plan.Link) error {

@@ -99,7 +99,9 @@ type Agent struct {
 	leaving, leavingMesh map[plan.PeerID]time.Time
 	// leavingVXLAN are the remote gateways that are reached by VXLAN no more, and since when.
 	leavingVXLAN map[plan.PeerID]time.Time
-	state        NodeState // as last handed over
+	// vxlanTaken says that there are none by VXLAN, for another program has the port.
+	vxlanTaken bool
+	state      NodeState // as last handed over
 	legs
 	started time.Time
 	// follows another agent, which has ended; before it did, this one has looked at the node and could have programmed it.
@@ -268,8 +270,7 @@ func (a *Agent) know(o Objects) (topology.Topology, plan.NodeFacts, error) {
 		Protected: around.protected(),
 	})
 	f := facts(top, a.node, a.keys.Current(), addresses, a.ipv6 && a.kernel.IPv6())
-	top, f = a.withKeys(top, f)
-	return top, f, nil
+	return a.withKeys(top, f)
 }
 
 // loop ends with the context, or when something that it needs fails.

@@ -63,9 +63,10 @@ func replacement(k Keys) topology.Replacement {
 }
 
 // withKeys completes what the node knows of itself, and what it knows of the others, by its keys.
-func (a *Agent) withKeys(top topology.Topology, f plan.NodeFacts) (topology.Topology, plan.NodeFacts) {
+func (a *Agent) withKeys(top topology.Topology, f plan.NodeFacts) (topology.Topology, plan.NodeFacts, error) {
 	f.NextID, f.FormerID, f.OffMesh = a.keys.Next(), a.keys.Former(), !a.rotation.offMesh.IsZero()
-	return a.withVXLAN(top.WithNextKeys(replacement(a.keys)), time.Now()), f
+	top, err := a.withVXLAN(top.WithNextKeys(replacement(a.keys)), time.Now())
+	return top, f, err
 }
 
 // noteKeyed notes that the kernel is as planned: from here on the usual cables have the key of the plan.

@@ -43,17 +43,22 @@ func TestWhoAnswersIsNotDialledElsewhere(t *testing.T) {
 			netip.MustParseAddrPort("192.0.2.1:4500"), netip.MustParseAddrPort("192.0.2.2:4500")}}
 	state := kernel.PeerState{Link: r.link, ID: r.id(), Endpoint: r.candidates[0], ReceivedBytes: 1}
 	for _, c := range []struct {
-		name      string
-		series    series
-		connected bool
-		redials   int
+		name             string
+		series           series
+		connected, vxlan bool
+		redials          int
 	}{
-		{"silent", series{live: dead}, false, 1},
-		{"answers again, and is held for dead", series{live: dead, streak: 1}, false, 0},
-		{"alive", series{live: alive}, false, 0},
-		{"connected", series{}, true, 0},
+		{"silent", series{live: dead}, false, false, 1},
+		{"silent, and by VXLAN, which nobody dials", series{live: dead}, false, true, 0},
+		{"answers again, and is held for dead", series{live: dead, streak: 1}, false, false, 0},
+		{"alive", series{live: alive}, false, false, 0},
+		{"connected", series{}, true, false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			r := r
+			if c.vxlan {
+				r.gateway.VTEP = r.candidates[0].Addr()
+			}
 			d := &redials{}
 			a := &Agent{cable: d, prober: &Prober{series: map[netip.Addr]*probed{r.probe: {series: &c.series}}}}
 			now := time.Unix(1000, 0)

@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -19,8 +20,15 @@ import (
 // withVXLAN adds to a topology the cables by VXLAN. Those that were there, and are to be no more while their gateways
 // are, have nothing sent by them from now on, and for a while what comes is taken: the other end hears of it at another
 // time, or finds that its probes are not answered.
-func (a *Agent) withVXLAN(next topology.Topology, now time.Time) topology.Topology {
+func (a *Agent) withVXLAN(next topology.Topology, now time.Time) (topology.Topology, error) {
 	with := next.WithVXLAN(a.node, nil)
+	var err error
+	if a.vxlanTaken, err = a.vxlanPortTaken(with); err != nil {
+		return topology.Topology{}, err
+	}
+	if a.vxlanTaken {
+		return next, nil
+	}
 	stays := map[plan.PeerID]bool{}
 	for g := range byVXLAN(with) {
 		stays[plan.PeerOf(g)] = true
@@ -44,9 +52,17 @@ func (a *Agent) withVXLAN(next topology.Topology, now time.Time) topology.Topolo
 		}
 	}
 	if len(leaving) == 0 {
-		return with
+		return with, nil
 	}
-	return next.WithVXLAN(a.node, leaving)
+	return next.WithVXLAN(a.node, leaving), nil
+}
+
+// vxlanPortTaken says whether a topology's cables by VXLAN cannot be, for another program has their port.
+func (a *Agent) vxlanPortTaken(top topology.Topology) (bool, error) {
+	for g := range byVXLAN(top) {
+		return a.kernel.PortTaken(top.Cable.VXLANCablePort, plan.FamilyOf(g.VTEP))
+	}
+	return false, nil
 }
 
 // byVXLAN are the gateways behind cables by VXLAN, with their clusters.
@@ -101,6 +117,10 @@ func (a *Agent) noteSilent(tunnels []Tunnel) []Tunnel {
 		})
 		const instead = "traffic goes by wireguard, encrypted: "
 		switch {
+		case a.vxlanTaken:
+			c.Reason = v1alpha1.ReasonCableSilent
+			c.Message = fmt.Sprintf("%sUDP port %d of this node, for vxlan, is another program's: see which by ss -lunp, and "+
+				"end it or give it another port", instead, a.top.Cable.VXLANCablePort)
 		case other < 0:
 			c.Reason = v1alpha1.ReasonCableSilent
 			c.Message = instead + "vxlan needs addresses of the two gateways' nodes of one family, that no other gateway has"

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -169,6 +170,36 @@ func TestAnAddressThatAnotherClaims(t *testing.T) {
 	if n.gw2.command("ip link show sl-cv0").Run() != nil {
 		t.Error("gw2 has heard that it is reached otherwise: this shows nothing")
 	}
+}
+
+// TestAPortThatAnotherProgramHas: traffic goes by WireGuard, the connection says why, and the node is well. It goes by
+// VXLAN when the port is free.
+func TestAPortThatAnotherProgramHas(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	n.cables = map[string]v1alpha1.CableDriver{}
+	var program *net.UDPConn
+	inNetworkOf(t, n.gw1.holder, func() (err error) {
+		program, err = net.ListenUDP("udp4", &net.UDPAddr{Port: 4533})
+		return err
+	})
+	n.reachBy(t, byVXLAN, "c1", "c2")
+	eventually(t, 20*time.Second, "gw1 says that its port is another program's", func() bool {
+		c := n.gw1.tunnel()
+		return c.Status == v1alpha1.ConnectionConnected && c.Reason == v1alpha1.ReasonCableSilent &&
+			strings.Contains(c.Message, "UDP port 4533 of this node, for vxlan, is another program's")
+	})
+	if !n.gw1.says(v1alpha1.ReasonNodeProgrammed) {
+		t.Errorf("expected gw1 to be programmed, found %s", n.gw1.run(t, "cat "+n.gw1.path("state.json")))
+	}
+	if !n.worker1.pings(podOfC2, "") || !n.gw1.carries("10.9.0.0/16", "sl-c0") {
+		t.Error("expected traffic by WireGuard, found none")
+	}
+	if err := program.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.reachBy(t, byVXLAN, "c1")
+	n.sendBy(t, "sl-cv0", byVXLAN)
 }
 
 // TestVXLANByIPv6: nodes that have IPv6 addresses alone reach each other's pods of both families, in packets of full
