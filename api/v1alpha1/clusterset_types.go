@@ -34,6 +34,8 @@ const (
 	// ReasonClusterNotFound: a cluster that spec.clusterAffinity, spec.clusters, spec.cables, spec.services.exporters,
 	// spec.topology or spec.rollOut names does not exist.
 	ReasonClusterNotFound = "ClusterNotFound"
+	// ReasonNoPairMatches: an entry of spec.cables matches no pair of members, or none that an earlier one does not match.
+	ReasonNoPairMatches = "NoPairMatches"
 	// ReasonCanaryNotMember: the cluster that spec.rollOut.canary names is no member of the ClusterSet.
 	ReasonCanaryNotMember = "CanaryNotMember"
 	// ReasonNoMembers of ClusterSetReady and ClusterSetConnected: no cluster is selected.

@@ -4,6 +4,8 @@ package fleet
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
@@ -31,17 +33,24 @@ func TestCables(t *testing.T) {
 		driver v1alpha1.CableDriver
 		rules  []v1alpha1.PairCable
 		want   []string
+		idle   string // entries, "" is none
 	}{
-		"nothing is said":             {"", nil, nil},
-		"of all":                      {vxlan, nil, all},
-		"of two by name":              {wireguard, []v1alpha1.PairCable{rule(vxlan, names("c2", "c1"))}, []string{"c1 c2"}},
-		"within a site":               {wireguard, []v1alpha1.PairCable{rule(vxlan, site("east"))}, []string{"c1 c2"}},
-		"between sites, in any order": {wireguard, []v1alpha1.PairCable{rule(vxlan, site("west"), site("east"))}, all[1:]},
-		"of one with all":             {wireguard, []v1alpha1.PairCable{rule(vxlan, names("c1"), names())}, all[:2]},
+		"nothing is said": {"", nil, nil, ""},
+		"of all":          {vxlan, nil, all, ""},
+		"of two by name":  {wireguard, []v1alpha1.PairCable{rule(vxlan, names("c2", "c1"))}, []string{"c1 c2"}, ""},
+		"within a site":   {wireguard, []v1alpha1.PairCable{rule(vxlan, site("east"))}, []string{"c1 c2"}, ""},
+		"between sites, in any order": {wireguard, []v1alpha1.PairCable{rule(vxlan, site("west"), site("east"))}, all[1:],
+			""},
+		"of one with all": {wireguard, []v1alpha1.PairCable{rule(vxlan, names("c1"), names())}, all[:2], ""},
 		"the first that matches": {wireguard, []v1alpha1.PairCable{rule(wireguard, names("c1"), names("c2")),
-			rule(vxlan, names())}, all[1:]},
-		"all but those of a rule": {vxlan, []v1alpha1.PairCable{rule(wireguard, names("c3"), names())}, all[:1]},
-		"a rule for nobody":       {wireguard, []v1alpha1.PairCable{rule(vxlan, names("c7"), names())}, nil},
+			rule(vxlan, names())}, all[1:], ""},
+		"all but those of a rule": {vxlan, []v1alpha1.PairCable{rule(wireguard, names("c3"), names())}, all[:1], ""},
+		"a rule for nobody": {wireguard, []v1alpha1.PairCable{rule(vxlan, site("north"), names())}, nil,
+			"cables[0] (vxlan)"},
+		"an exception with a typo": {vxlan, []v1alpha1.PairCable{rule(wireguard, site("West"), names()),
+			rule(wireguard, site("East"))}, all, "cables[0] (wireguard), cables[1] (wireguard)"},
+		"an exception that comes too late": {wireguard, []v1alpha1.PairCable{rule(vxlan, names()),
+			rule(wireguard, names("c3"), names())}, all, "cables[1] (wireguard)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := State{Sets: []v1alpha1.ClusterSet{set("blue", 0)}}
@@ -65,6 +74,16 @@ func TestCables(t *testing.T) {
 			}
 			if !maps.Equal(got, want) {
 				t.Errorf("expected %v, found %v", want, got)
+			}
+			if found := strings.Join(idleCables(s, &s.Sets[0]), ", "); found != c.idle {
+				t.Errorf("expected idle %q, found %q", c.idle, found)
+			}
+			s.Sets[0].Spec.Cable.Driver, s.Sets[0].Spec.Cable.Unencrypted = wireguard, false
+			told := slices.ContainsFunc(Problems(s, "blue"), func(p v1alpha1.Problem) bool {
+				return p.Reason == v1alpha1.ReasonNoPairMatches && strings.Contains(p.Message, c.idle)
+			})
+			if told != (c.idle != "") {
+				t.Errorf("idle entries are a problem: %t", told)
 			}
 		})
 	}

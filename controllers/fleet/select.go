@@ -112,6 +112,11 @@ func Problems(s State, name string) []v1alpha1.Problem {
 				"correct the names, or join these clusters to Karmada: %s", f.path, name, clip.List(unknown, maxNamed), f.meanwhile)
 		}
 	}
+	if idle := idleCables(s, set); len(idle) > 0 && settings.Validate(set) == nil {
+		add("", v1alpha1.ReasonNoPairMatches, "spec.cables of ClusterSet %s has entries that decide for no pair of members: "+
+			"%s; correct their selectors, move them before those that match the same pairs, or take them out: the pairs that "+
+			"they are for have the cables that the others say", name, clip.List(idle, maxNamed))
+	}
 	if reason, why := unfitCanary(s, set, owners); reason != "" {
 		canary := set.Spec.RollOut.Canary
 		add(canary, reason, "spec.rollOut.canary of ClusterSet %s names %s, %s: until then the first member by name is the "+

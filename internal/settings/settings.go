@@ -21,6 +21,7 @@ import (
 func Validate(set *v1alpha1.ClusterSet) error {
 	var errs []error
 	spec := set.Spec
+	errs = append(errs, checkSelectors(spec)...)
 	errs = append(errs, checkCables(spec)...)
 	if err := netfacts.CheckPorts(spec.Cable.Port, spec.Cable.VXLANPort); err != nil {
 		errs = append(errs, err)
