@@ -203,6 +203,9 @@ type MemberStatus struct {
 	// AgentVersion that the member runs.
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`
+	// ReadsHalves says that the member's agent finds imports in the halves that a Bundle lists.
+	// +optional
+	ReadsHalves bool `json:"readsHalves,omitempty"`
 	// Revision last sent and ObservedRevision last echoed.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`

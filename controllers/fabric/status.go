@@ -32,6 +32,7 @@ func memberStatus(s *state, states []*state, meshes meshes, down []pair, now tim
 	status := *before.DeepCopy()
 	if s.Report.Known {
 		status.ObservedRevision = s.Report.Status.ObservedRevision
+		status.ReadsHalves = s.Report.Status.ReadsHalves
 		status.AgentVersion = clip.Line(clip.Text(s.Report.Status.AgentVersion, maxVersion))
 		for _, t := range []string{v1alpha1.MemberMCSAPI, v1alpha1.PeeringDNSConfigured, v1alpha1.PeeringNodesProgrammed,
 			v1alpha1.PeeringAgentsRunning, v1alpha1.PeeringGatewaysReady, v1alpha1.PeeringNetworksAccepted,
