@@ -283,12 +283,17 @@ func (f *fleet) remotes(cluster string) string {
 	return strings.Join(names, ",")
 }
 
-// bundle returns the Bundle of the shard that carries a service, nil if there is none.
+// bundle returns the own Bundle of a service's shard, nil if there is none.
 func (f *fleet) bundle(cluster, namespace, name string) *v1alpha1.BundleSpec {
+	return f.half(cluster, v1alpha1.Shard(namespace, name, 4), "")
+}
+
+// half returns the Bundle of one half of a shard, or the shard's own, nil if there is none.
+func (f *fleet) half(cluster string, shard int32, half string) *v1alpha1.BundleSpec {
 	var work workv1alpha1.Work
 	spec := new(v1alpha1.BundleSpec)
-	key := propagation.BundleKey(cluster, v1alpha1.Shard(namespace, name, 4))
-	if f.client.Get(f.t.Context(), key, &work) != nil || propagation.Spec(&work, spec) != nil {
+	if f.client.Get(f.t.Context(), propagation.HalfKey(cluster, shard, half), &work) != nil ||
+		propagation.Spec(&work, spec) != nil {
 		return nil
 	}
 	return spec

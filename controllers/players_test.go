@@ -144,9 +144,9 @@ func (f *fleet) answer(work *workv1alpha1.Work) []byte {
 		if propagation.Spec(work, &spec) != nil {
 			return nil
 		}
-		bundle := v1alpha1.BundleStatus{ObservedRevision: spec.Revision}
+		bundle, half := v1alpha1.BundleStatus{ObservedRevision: spec.Revision}, work.Labels[propagation.LabelHalf]
 		for _, e := range f.exports[cluster] {
-			if v1alpha1.Shard(e.Namespace, e.Name, 4) == spec.Shard {
+			if half == "" && v1alpha1.Shard(e.Namespace, e.Name, 4) == spec.Shard {
 				bundle.Exports = append(bundle.Exports, e)
 			}
 		}

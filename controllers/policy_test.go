@@ -72,7 +72,11 @@ func (f *fleet) importers(name string) string {
 
 // imported returns a member's import of sample/<name>, nil if there is none.
 func (f *fleet) imported(cluster, name string) *v1alpha1.Import {
-	if b := f.bundle(cluster, "sample", name); b != nil {
+	b := f.bundle(cluster, "sample", name)
+	if b != nil && len(b.Halves) > 0 {
+		b = f.half(cluster, b.Shard, v1alpha1.HalfOf(b.Halves, "sample", name))
+	}
+	if b != nil {
 		for i := range b.Imports {
 			if b.Imports[i].Name == name {
 				return &b.Imports[i]

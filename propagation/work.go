@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
@@ -30,8 +31,9 @@ const (
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	// LabelKind on a Work is the kind of its one manifest.
 	LabelKind = "sealane.io/kind"
-	// LabelShard on a Bundle's Work is its shard.
+	// LabelShard on a Bundle's Work is its shard, and LabelHalf which half of it the Bundle is, if any.
 	LabelShard = "sealane.io/shard"
+	LabelHalf  = "sealane.io/half"
 
 	// KindPeering and KindBundle are the kinds that travel.
 	KindPeering = "Peering"
@@ -52,9 +54,21 @@ func PeeringKey(cluster string) types.NamespacedName {
 	return WorkKey(cluster, KindPeering, v1alpha1.PeeringName)
 }
 
-// BundleKey returns the Work of one of a cluster's Bundles.
+// BundleKey returns the Work of a shard's own Bundle for a cluster.
 func BundleKey(cluster string, shard int32) types.NamespacedName {
 	return WorkKey(cluster, KindBundle, v1alpha1.BundleName(shard))
+}
+
+// HalfKey returns the Work of the Bundle of one half of a shard, or of the shard's own if half is empty.
+func HalfKey(cluster string, shard int32, half string) types.NamespacedName {
+	return WorkKey(cluster, KindBundle, bundleName(shard, half))
+}
+
+func bundleName(shard int32, half string) string {
+	if half == "" {
+		return v1alpha1.BundleName(shard)
+	}
+	return v1alpha1.HalfName(v1alpha1.BundleName(shard), half)
 }
 
 // ClusterOf returns the cluster that a Work belongs to, which is the identity of whatever its status
@@ -95,10 +109,46 @@ func (w Writer) ApplyPeering(ctx context.Context, cluster string, spec v1alpha1.
 	return err
 }
 
-// ApplyBundle writes the Work of one of a cluster's Bundles, given its spec in the form that Encode has.
-func (w Writer) ApplyBundle(ctx context.Context, cluster string, shard int32, spec []byte) (Written, error) {
+// ApplyBundle writes the Work of one of a cluster's Bundles, a shard's own one or that of a half, given its spec in the
+// form that Encode has.
+func (w Writer) ApplyBundle(ctx context.Context, cluster string, shard int32, half string,
+	spec []byte) (Written, error) {
 	labels := map[string]string{LabelKind: KindBundle, LabelShard: fmt.Sprint(shard)}
-	return w.apply(ctx, cluster, KindBundle, v1alpha1.BundleName(shard), labels, spec)
+	if half != "" {
+		labels[LabelHalf] = half
+	}
+	return w.apply(ctx, cluster, KindBundle, bundleName(shard, half), labels, spec)
+}
+
+// HalvesOf lists the halves of a shard of which a cluster has Works, sorted, going by the cache.
+func (w Writer) HalvesOf(ctx context.Context, cluster string, shard int32) ([]string, error) {
+	var works workv1alpha1.WorkList
+	if err := w.List(ctx, &works, client.InNamespace(names.GenerateExecutionSpaceName(cluster)),
+		client.MatchingLabels{LabelKind: KindBundle, LabelShard: fmt.Sprint(shard)}, client.HasLabels{LabelHalf},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the Works of the halves of Bundle %d for %s: %w", shard, cluster, err)
+	}
+	var out []string
+	for i := range works.Items {
+		half := works.Items[i].Labels[LabelHalf]
+		_, bits, ok := v1alpha1.ParseBundleName(bundleName(shard, half))
+		// A pull member may give its own Works any label.
+		if ok && bits != "" && works.Items[i].Name == HalfKey(cluster, shard, half).Name {
+			out = append(out, half)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// DeleteHalf deletes the Work of one half of a shard, and with it what it carries.
+func (w Writer) DeleteHalf(ctx context.Context, cluster string, shard int32, half string) error {
+	key := HalfKey(cluster, shard, half)
+	work := &workv1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	if err := w.Delete(ctx, work); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete the Work of %s for %s: %w", bundleName(shard, half), cluster, err)
+	}
+	return nil
 }
 
 func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels map[string]string,

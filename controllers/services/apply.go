@@ -25,24 +25,43 @@ func (r *Reconciler) changes(targets []target, d Decision) []func(context.Contex
 			(t.record == nil || !sameRecord(&t.record.Spec, &record)) {
 			writes = append(writes, func(ctx context.Context) error { return r.applyRecord(ctx, t, record) })
 		}
-		spec, ok := d.Bundles[t.cluster]
-		if !ok || !t.writable {
-			continue
-		}
-		if t.sent != nil && !t.missing && !t.refresh {
-			spec.Revision = t.sent.Revision
-			if compared.bundles(t.sent, &spec) {
-				t.mem.held.matches(t.sent, &spec)
-				t.mem.unsent = time.Time{}
-				continue
+		if spec, ok := d.Bundles[t.cluster]; ok && t.writable {
+			for _, l := range t.letters(spec, d.Sizes[t.cluster], compared) {
+				writes = append(writes, r.post(t, l, targets, compared, encoded)...)
 			}
 		}
-		spec.Revision = t.next()
-		t.mem.unsent = t.carries(spec, targets, compared)
-		writes = append(writes, func(ctx context.Context) error { return r.applyBundle(ctx, t, spec, encoded) })
 	}
 	decided(targets)
 	return writes
+}
+
+// post returns what is to be written of one Bundle, if anything is.
+func (r *Reconciler) post(t target, l letter, targets []target, compared comparison,
+	encoded *encoder) []func(context.Context) error {
+	b := l.bundle
+	if l.spec == nil {
+		return []func(context.Context) error{func(ctx context.Context) error {
+			if err := r.Works.DeleteHalf(ctx, t.cluster, l.shard, b.half); err != nil {
+				return err
+			}
+			*b.box = *newMailbox()
+			return nil
+		}}
+	}
+	spec := *l.spec
+	if b.sent != nil && !b.missing && !b.refresh {
+		spec.Revision = b.sent.Revision
+		if compared.bundles(b.sent, &spec) {
+			b.box.held.matches(b.sent, &spec)
+			b.box.unsent = time.Time{}
+			return nil
+		}
+	}
+	spec.Revision = b.next()
+	b.box.unsent = t.carries(b, &spec, targets, compared)
+	return []func(context.Context) error{func(ctx context.Context) error {
+		return r.applyBundle(ctx, t, b, spec, encoded)
+	}}
 }
 
 // write carries out writes. One that fails is no reason to leave the others out.
@@ -56,30 +75,32 @@ func (r *Reconciler) write(ctx context.Context, writes []func(context.Context) e
 }
 
 // next is the revision to write: the answer to it tells that it has arrived.
-func (t *target) next() int64 {
-	if t.sent == nil {
+func (b *sentBundle) next() int64 {
+	if b.sent == nil {
 		return 1
 	}
-	return t.sent.Revision + 1
+	return b.sent.Revision + 1
 }
 
-func (r *Reconciler) applyBundle(ctx context.Context, t target, spec v1alpha1.BundleSpec, encoded *encoder) error {
+func (r *Reconciler) applyBundle(ctx context.Context, t target, b *sentBundle, spec v1alpha1.BundleSpec,
+	encoded *encoder) error {
 	raw, err := encoded.bundle(&spec)
 	if err != nil {
 		return fmt.Errorf("encode Bundle %d for %s: %w", spec.Shard, t.cluster, err)
 	}
-	written, err := r.Works.ApplyBundle(ctx, t.cluster, spec.Shard, raw)
+	written, err := r.Works.ApplyBundle(ctx, t.cluster, spec.Shard, b.half, raw)
 	if err != nil {
 		return err
 	}
-	t.mem.held.wrote(&spec, written)
-	if t.sent == nil {
+	b.box.held.wrote(&spec, written)
+	if b.half == "" && b.sent == nil {
 		t.mem.answered = 0
 	}
-	t.mem.wrote(spec.Revision)
-	t.mem.bundle.Wrote(&spec, r.Now())
+	b.box.wrote(spec.Revision)
+	b.box.bundle.Wrote(&spec, r.Now())
 	r.Metrics.Wrote(propagation.KindBundle)
-	log.FromContext(ctx).V(1).Info("bundle written", "cluster", t.cluster, "shard", spec.Shard, "revision", spec.Revision)
+	log.FromContext(ctx).V(1).Info("bundle written", "cluster", t.cluster, "shard", spec.Shard, "half", b.half,
+		"revision", spec.Revision)
 	if written.Changed {
 		// It is said once for each write, and not written again: what has changed it would do so again.
 		return fmt.Errorf("the Work of Bundle %d for %s has another spec than was sent, and its imports may be wrong: a "+

@@ -8,9 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,10 +17,8 @@ import (
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	"github.com/prometheus/client_golang/prometheus"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,93 +26,6 @@ import (
 	"github.com/sealane-io/sealane/controllers/metrics"
 	"github.com/sealane-io/sealane/propagation"
 )
-
-// shelf is a client whose cache shows every write at once, and that needs no API server: what is timed is the
-// controller alone.
-type shelf struct {
-	client.Client // nothing else is called
-
-	mu      sync.Mutex
-	objects map[reflect.Type]map[client.ObjectKey]client.Object
-	version int
-	writes  map[string]int
-}
-
-func newShelf() *shelf {
-	return &shelf{objects: map[reflect.Type]map[client.ObjectKey]client.Object{}, writes: map[string]int{}}
-}
-
-func (s *shelf) Get(_ context.Context, key client.ObjectKey, out client.Object, opts ...client.GetOption) error {
-	var options client.GetOptions
-	options.ApplyOptions(opts)
-	s.mu.Lock()
-	o := s.objects[reflect.TypeOf(out)][key]
-	s.mu.Unlock()
-	if o == nil {
-		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
-	}
-	if options.UnsafeDisableDeepCopy == nil || !*options.UnsafeDisableDeepCopy {
-		o = o.DeepCopyObject().(client.Object)
-	}
-	reflect.ValueOf(out).Elem().Set(reflect.ValueOf(o).Elem())
-	return nil
-}
-
-func (s *shelf) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	var options client.ListOptions
-	options.ApplyOptions(opts)
-	items := reflect.ValueOf(list).Elem().FieldByName("Items")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.objects[reflect.PointerTo(items.Type().Elem())] {
-		if options.UnsafeDisableDeepCopy == nil || !*options.UnsafeDisableDeepCopy {
-			o = o.DeepCopyObject().(client.Object)
-		}
-		items.Set(reflect.Append(items, reflect.ValueOf(o).Elem()))
-	}
-	return nil
-}
-
-func (s *shelf) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
-	o.SetGeneration(1)
-	s.put(o)
-	return nil
-}
-
-func (s *shelf) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
-	o.SetGeneration(o.GetGeneration() + 1)
-	if work, ok := o.(*workv1alpha1.Work); ok {
-		s.mu.Lock()
-		if before, ok := s.objects[reflect.TypeOf(o)][client.ObjectKeyFromObject(o)].(*workv1alpha1.Work); ok {
-			work.Status = before.Status // a subresource
-		}
-		s.mu.Unlock()
-	}
-	s.put(o)
-	return nil
-}
-
-func (s *shelf) put(o client.Object) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.version++
-	o.SetResourceVersion(strconv.Itoa(s.version))
-	t := reflect.TypeOf(o)
-	if work, ok := o.(*workv1alpha1.Work); ok { // a status does not count
-		before, ok := s.objects[t][client.ObjectKeyFromObject(o)].(*workv1alpha1.Work)
-		if work.Generation = 1; ok {
-			work.Generation = before.Generation
-			if !reflect.DeepEqual(before.Spec, work.Spec) {
-				work.Generation++
-			}
-		}
-	}
-	if s.objects[t] == nil {
-		s.objects[t] = map[client.ObjectKey]client.Object{}
-	}
-	s.objects[t][client.ObjectKeyFromObject(o)] = o.DeepCopyObject().(client.Object)
-	s.writes[t.Elem().Name()]++
-}
 
 // played is a controller with members that answer when they are told to.
 type played struct {

@@ -75,8 +75,10 @@ type Member struct {
 // Decision is what each member's Bundle should say. Its values share memory with each other and with the
 // Input: they are to be read only.
 type Decision struct {
-	// Bundles by cluster, one for every member, without a revision.
+	// Bundles by cluster, one for every member, without a revision and as if all imports were in one.
 	Bundles map[string]v1alpha1.BundleSpec
+	// Sizes are the bytes in JSON of the imports of each Bundle, in their order.
+	Sizes map[string][]int
 	// Records by cluster, one for every member.
 	Records map[string]v1alpha1.ExportRecordSpec
 	// Again is after how long to decide anew although nothing has changed; 0 is never.
@@ -124,9 +126,10 @@ type member struct {
 	exports, withdrawn []accepted
 	// refused says why an export that has a proper name was refused.
 	refused map[key]refusal
-	// size of the Bundle so far.
+	// size of the Bundle so far, and of each of its imports.
 	size       int
-	imports    []v1alpha1.Import
+	sizes      []int
+	imports    []v1alpha1.Import // sorted
 	conditions []v1alpha1.ExportCondition
 	problems   map[v1alpha1.Problem]bool
 	// overdrawn says in which Bundles its exports exceed its share.
@@ -178,6 +181,7 @@ func Decide(in Input) Decision {
 	}
 	d := Decision{
 		Bundles: make(map[string]v1alpha1.BundleSpec, len(members)),
+		Sizes:   make(map[string][]int, len(members)),
 		Records: make(map[string]v1alpha1.ExportRecordSpec, len(members)),
 		Again:   retain(members, in),
 	}
@@ -200,6 +204,7 @@ func Decide(in Input) Decision {
 	for _, m := range members {
 		slices.SortFunc(m.conditions, compareConditions)
 		d.Bundles[m.Cluster] = v1alpha1.BundleSpec{Shard: in.Shard, Imports: m.imports, ExportConditions: m.conditions}
+		d.Sizes[m.Cluster] = m.sizes
 		d.Records[m.Cluster] = m.record(in.Shard, follow)
 		d.Problems = append(d.Problems, m.sortedProblems()...)
 	}

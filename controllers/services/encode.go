@@ -27,6 +27,13 @@ func (e *encoder) bundle(spec *v1alpha1.BundleSpec) ([]byte, error) {
 	}
 	// Put together here, as encoding/json would look at each byte of the imports anew for each member.
 	out := append([]byte(`{"exportConditions":`), conditions...)
+	if len(spec.Halves) > 0 {
+		halves, err := propagation.Encode(spec.Halves)
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(out, `,"halves":`...), halves...)
+	}
 	out = append(out, `,"imports":[`...)
 	for i := range spec.Imports {
 		raw, err := e.imported(&spec.Imports[i])

@@ -13,6 +13,9 @@ func TestEncoder(t *testing.T) {
 	e, imports := newEncoder(), 0
 	for cluster, spec := range Decide(manyServices(5, 40, 4)).Bundles {
 		spec.Revision, spec.Shard = 7, 3
+		if cluster == "c2" {
+			spec.Halves = []string{"0", "10", "11"}
+		}
 		got, err := e.bundle(&spec)
 		if err != nil {
 			t.Fatal(err)

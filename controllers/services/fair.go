@@ -20,7 +20,8 @@ type part struct {
 // placeFairly adds to the Bundle of member i as much of every exporter as its max-min fair share of the room
 // allows, the oldest exports first. What one exporter asks for costs no other its share, whether it pads its own
 // services or adds to theirs; an import is made of those exports that have room.
-func (m *member) placeFairly(services []*service, i int, byName map[string]*member, follow *rules) {
+// ordered are the services in the order of a Bundle.
+func (m *member) placeFairly(services, ordered []*service, i int, byName map[string]*member, follow *rules) {
 	parts, demand := map[string][]part{}, map[string]int{}
 	for _, s := range services {
 		if s.views[i] == nil {
@@ -52,7 +53,7 @@ func (m *member) placeFairly(services []*service, i int, byName map[string]*memb
 			admitted[place{cluster, p.service.key}] = true
 		}
 	}
-	for _, s := range services {
+	for _, s := range ordered {
 		if s.views[i] == nil {
 			continue
 		}
@@ -72,7 +73,7 @@ func (m *member) placeFairly(services []*service, i int, byName map[string]*memb
 		}
 		imported, bytes := v.forMember(m)
 		m.size += bytes
-		m.imports = append(m.imports, imported)
+		m.imports, m.sizes = append(m.imports, imported), append(m.sizes, bytes)
 	}
 	slices.SortFunc(m.imports, func(a, b v1alpha1.Import) int {
 		return compareKeys(key{a.Namespace, a.Name}, key{b.Namespace, b.Name})

@@ -77,7 +77,7 @@ func fit(members []*member, services []*service, follow *rules) {
 	ordered := slices.SortedFunc(slices.Values(services), func(a, b *service) int { return compareKeys(a.key, b.key) })
 	for i, m := range members {
 		if !m.placeAll(ordered, i) {
-			m.placeFairly(services, i, byName, follow)
+			m.placeFairly(services, ordered, i, byName, follow)
 		}
 	}
 	for _, m := range members {
@@ -101,7 +101,7 @@ func fit(members []*member, services []*service, follow *rules) {
 // placeAll adds every import that member i sees to its Bundle, unless they do not all fit.
 func (m *member) placeAll(services []*service, i int) bool {
 	size := m.size
-	imports := make([]v1alpha1.Import, 0, len(services))
+	imports, sizes := make([]v1alpha1.Import, 0, len(services)), make([]int, 0, len(services))
 	for _, s := range services {
 		if s.views[i] == nil {
 			continue
@@ -110,9 +110,9 @@ func (m *member) placeAll(services []*service, i int) bool {
 		if size += bytes; size > maxBundle {
 			return false
 		}
-		imports = append(imports, imported)
+		imports, sizes = append(imports, imported), append(sizes, bytes)
 	}
-	m.imports, m.size = imports, size
+	m.imports, m.sizes, m.size = imports, sizes, size
 	return true
 }
 

@@ -25,16 +25,34 @@ import (
 	"github.com/sealane-io/sealane/propagation"
 )
 
-// target is one member whose Bundle and record are kept.
-type target struct {
-	cluster string
-	mem     *memory
+// sentBundle is one Bundle of a member as it is on its way.
+type sentBundle struct {
+	// half that it is, "" for the shard's own.
+	half string
+	box  *mailbox
 	// sent is the spec in force, nil when the Work is to be created.
 	sent *v1alpha1.BundleSpec
 	// missing says that sent is remembered, and not on the Karmada API.
-	missing  bool
-	refresh  bool
-	writable bool
+	missing bool
+	refresh bool
+	// observed is the revision that the member has answered; 0 while that is unknown.
+	observed int64
+}
+
+// answered says that the member has just what was sent. What answers a later revision is an answer to something else.
+func (b *sentBundle) answered() bool {
+	return b.sent != nil && !b.missing && b.observed == b.sent.Revision
+}
+
+// target is one member whose Bundles and record are kept.
+type target struct {
+	cluster    string
+	mem        *memory
+	sentBundle // the shard's own
+	halves     map[string]*sentBundle
+	writable   bool
+	// readsHalves says that the member's agent does.
+	readsHalves bool
 	// said is what the member reports, nil while that is unknown, and lost says that Karmada does not reach it.
 	said *report
 	lost bool
@@ -143,8 +161,9 @@ func knownOf(state *fleet.State) known {
 func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1alpha1.Member,
 	shard int32) (Member, target, time.Duration, error) {
 	now := r.Now()
-	t := target{cluster: record.Name, mem: r.memory(record, shard),
+	t := target{cluster: record.Name, mem: r.memory(record, shard), readsHalves: record.Status.ReadsHalves,
 		writable: known.applied[record.Name] == known.bindings}
+	t.box = &t.mem.mailbox
 	m := memberOf(record)
 	c := known.clusters[record.Name]
 	if t.lost = fleet.Lost(c); c != nil {
@@ -154,7 +173,7 @@ func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1al
 	if err != nil {
 		return m, t, 0, err
 	}
-	work, err := r.bundle(ctx, record.Name, shard)
+	work, err := r.bundle(ctx, record.Name, shard, "")
 	if err != nil {
 		return m, t, 0, err
 	}
@@ -172,7 +191,8 @@ func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1al
 			t.missing = true
 		}
 		m.Last = t.sent
-		return m, t, again, nil
+		after, err = r.gatherHalves(ctx, &t, c, shard)
+		return m, t, sooner(again, after), err
 	}
 	m.Last = t.sent
 	said := r.report(ctx, &m, t.mem)
@@ -180,19 +200,23 @@ func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1al
 	if m.Known {
 		t.said = said
 		m.Exports, m.Malformed, t.mem.answered = said.exports, said.malformed, min(said.revision, t.sent.Revision)
-		m.Unusable = said.imports
+		t.observed = said.revision
 	}
 	delivered := m.Known && said.revision >= t.sent.Revision
-	var refresh bool
-	refresh, after = t.mem.echo.Overdue(c, delivered, propagation.Failed(work), now)
-	t.refresh = refresh
-	return m, t, sooner(again, after), nil
+	t.refresh, after = t.mem.echo.Overdue(c, delivered, propagation.Failed(work), now)
+	again = sooner(again, after)
+	if after, err = r.gatherHalves(ctx, &t, c, shard); m.Known {
+		m.Unusable = t.unusable(said.imports)
+	}
+	return m, t, sooner(again, after), err
 }
 
 // bundle returns the Work of a member's Bundle, to be read only; nil if there is none that lasts.
-func (r *Reconciler) bundle(ctx context.Context, cluster string, shard int32) (*workv1alpha1.Work, error) {
+func (r *Reconciler) bundle(ctx context.Context, cluster string, shard int32, half string) (*workv1alpha1.Work,
+	error) {
 	var work workv1alpha1.Work
-	if err := r.Client.Get(ctx, propagation.BundleKey(cluster, shard), &work, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.Get(ctx, propagation.HalfKey(cluster, shard, half), &work,
+		client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}

@@ -34,6 +34,9 @@ type held struct {
 	sent           *v1alpha1.BundleSpec
 	sentUID        types.UID
 	sentGeneration int64
+	// half says that the Work is of a half, where nothing is exported, and room how many bytes of a report are decoded.
+	half bool
+	room int
 }
 
 // read reads what is new of a Work.
@@ -50,7 +53,11 @@ func (h *held) read(work *workv1alpha1.Work) {
 	h.generation = work.Generation
 	if said := propagation.Status(work); h.version == "" || (said == nil) != (h.status == nil) ||
 		!bytes.Equal(said, h.status) {
-		h.report, h.err = readReport(said, h.report)
+		if h.half {
+			h.report, h.err = readHalf(said, h.report, h.room)
+		} else {
+			h.report, h.err = readReport(said, h.report)
+		}
 		h.status = said
 	}
 	h.uid, h.version = work.UID, work.ResourceVersion
@@ -171,7 +178,7 @@ type comparison map[[2]*v1alpha1.ImportCluster]bool
 
 // bundles says that two specs are the same. What was decided once and is still in force shares its memory.
 func (c comparison) bundles(a, b *v1alpha1.BundleSpec) bool {
-	return a.Revision == b.Revision && a.Shard == b.Shard &&
+	return a.Revision == b.Revision && a.Shard == b.Shard && slices.Equal(a.Halves, b.Halves) &&
 		(identical(a.ExportConditions, b.ExportConditions) || slices.Equal(a.ExportConditions, b.ExportConditions)) &&
 		(identical(a.Imports, b.Imports) || slices.EqualFunc(a.Imports, b.Imports, c.imports))
 }

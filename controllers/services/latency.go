@@ -114,19 +114,19 @@ func (r *Reconciler) arrival(shard Shard) time.Time {
 func (r *Reconciler) follow(set string, targets []target, seen time.Time) (again time.Duration) {
 	now := r.Now()
 	for _, t := range targets {
-		var revision int64
 		if t.said != nil {
 			t.mem.exported.note(t.said.digest, seen)
-			revision = t.said.revision
 		}
-		if t.lost || t.sent == nil {
-			t.mem.underWay, t.mem.unsent = nil, time.Time{}
-			continue
+		for _, b := range t.all() {
+			if t.lost || b.sent == nil {
+				b.box.underWay, b.box.unsent = nil, time.Time{}
+				continue
+			}
+			for _, took := range b.box.underWay.answered(b.observed, b.sent.Revision, now) {
+				r.Metrics.Propagated(set, t.cluster, took)
+			}
+			again = sooner(again, b.box.underWay.next(now))
 		}
-		for _, took := range t.mem.underWay.answered(revision, t.sent.Revision, now) {
-			r.Metrics.Propagated(set, t.cluster, took)
-		}
-		again = sooner(again, t.mem.underWay.next(now))
 	}
 	return again
 }
@@ -137,30 +137,31 @@ func (r *Reconciler) letGo(record *v1alpha1.Member, shard int32) {
 	defer r.mu.Unlock()
 	if mem := r.seen[seenKey{string(record.UID), shard}]; mem != nil {
 		mem.underWay, mem.unsent, mem.exported = nil, time.Time{}, exported{}
-		mem.held, mem.kept = held{}, nil
+		mem.held, mem.kept, mem.halves = held{}, nil, nil
 	}
 }
 
 // carries returns when the change of other clusters' exports was first seen that a Bundle brings to a member, also one
 // that could not be written before; zero if it brings none. What a member gets first is no change.
-func (t *target) carries(spec v1alpha1.BundleSpec, targets []target, compared comparison) time.Time {
-	if t.sent == nil || t.missing {
+func (t *target) carries(b *sentBundle, spec *v1alpha1.BundleSpec, targets []target,
+	compared comparison) time.Time {
+	if b.sent == nil || b.missing || !slices.Equal(b.sent.Halves, spec.Halves) {
 		return time.Time{}
 	}
-	seen := t.mem.unsent
+	seen := b.box.unsent
 	for _, o := range targets {
 		if at := o.mem.exported.changed; o.cluster != t.cluster && !at.IsZero() && (seen.IsZero() || at.Before(seen)) {
 			seen = at
 		}
 	}
-	if !seen.IsZero() && slices.EqualFunc(t.sent.Imports, spec.Imports, compared.imports) {
+	if !seen.IsZero() && slices.EqualFunc(b.sent.Imports, spec.Imports, compared.imports) {
 		return time.Time{}
 	}
 	return seen
 }
 
 // wrote notes that a revision was written, with what it carries.
-func (m *memory) wrote(revision int64) {
+func (m *mailbox) wrote(revision int64) {
 	if !m.unsent.IsZero() {
 		m.underWay.carry(revision, m.unsent)
 	}

@@ -93,7 +93,8 @@ func TestCarries(t *testing.T) {
 	other := imports("a")
 	other.ExportConditions = []v1alpha1.ExportCondition{{Name: "b"}}
 	member := func(cluster string, changed time.Time) target {
-		return target{cluster: cluster, sent: &before, mem: &memory{exported: exported{changed: changed}}}
+		mem := &memory{exported: exported{changed: changed}}
+		return target{cluster: cluster, mem: mem, sentBundle: sentBundle{sent: &before, box: &mem.mailbox}}
 	}
 	for name, c := range map[string]struct {
 		own, others time.Time
@@ -121,7 +122,7 @@ func TestCarries(t *testing.T) {
 			c.change(&to)
 		}
 		all := []target{to, member("c2", c.others), member("c3", time.Time{})}
-		if got := to.carries(c.spec, all, comparison{}); !got.Equal(c.want) {
+		if got := to.carries(&to.sentBundle, &c.spec, all, comparison{}); !got.Equal(c.want) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

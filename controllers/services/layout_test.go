@@ -16,9 +16,9 @@ import (
 	"github.com/sealane-io/sealane/propagation"
 )
 
-// layout is a way to spread the services of one importer over Works. change writes what a change of a service takes,
+// spread is a way to spread the services of one importer over Works. change writes what a change of a service takes,
 // and returns how many bytes, in one Work or more.
-type layout interface {
+type spread interface {
 	change(service int) int
 	works() int
 }
@@ -191,7 +191,7 @@ func BenchmarkLayouts(b *testing.B) {
 			imported := decide(cluster(1, a), cluster(2, c), cluster(3)).Bundles["c3"].Imports[0]
 			s.imports[i], terse.imports[i] = sizeOf(imported), sizeOf(shortened(b, imported))
 		}
-		layouts := map[string]layout{
+		layouts := map[string]spread{
 			"fixed=4": newFixed(s, 4), "fixed=64": newFixed(s, 64), "split=16KiB": newSplit(s, 16*kib),
 			"split=32KiB":    newSplit(s, 32*kib),
 			"shards=4,32KiB": newWithinShards(s, 4, 32*kib), "shards=4,24KiB": newWithinShards(s, 4, 24*kib),
@@ -260,7 +260,7 @@ func workAround(t testing.TB) int {
 	}
 	s := newShelf()
 	works := propagation.Writer{Client: s, Live: s}
-	written, err := works.ApplyBundle(t.Context(), "c1", 0, raw)
+	written, err := works.ApplyBundle(t.Context(), "c1", 0, "", raw)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,25 +17,40 @@ type seenKey struct {
 	shard int32
 }
 
-// memory is what was written for a member and may not be in the cache, or not in the API any more.
+// memory is what was written for a member in one shard and may not be in the cache, or not in the API any more.
 type memory struct {
-	bundle propagation.WriteBehind[v1alpha1.BundleSpec]
+	mailbox // of the shard's own Bundle
+	// halves that were written or found; nil while nobody has looked.
+	halves map[string]*mailbox
 	record propagation.WriteBehind[v1alpha1.ExportRecord]
-	echo   fleet.Echo
 	// answered is the newest revision that the member has answered. What answers an older one comes
 	// from the past, say from a restored backup.
 	answered int64
-	// held is what was read of the Work, and kept the record as it was last read.
-	held held
+	// kept is the record as it was last read.
 	kept *v1alpha1.ExportRecord
 	// refused says why the last report was not used.
 	refused string
-	// exported is what the member was last found to export. Of changes of others' exports, unsent is when the first was
-	// seen that is to be written for the member, and underWay are those that were and are not answered.
+	// exported is what the member was last found to export.
 	exported exported
+	// unusable are the imports in all halves that the member says are not, and of what lists they are made.
+	unusable   []v1alpha1.ImportProblem
+	unusableIn [][]v1alpha1.ImportProblem
+}
+
+// mailbox is one Bundle of a member.
+type mailbox struct {
+	bundle propagation.WriteBehind[v1alpha1.BundleSpec]
+	echo   fleet.Echo
+	// held is what was read of the Work.
+	held held
+	// Of changes of others' exports, unsent is when the first was seen that is to be written for the member, and underWay
+	// are those that were and are not answered.
 	unsent   time.Time
 	underWay underWay
 }
+
+// newMailbox is of a half: nobody calls for an answer, as the member reports nothing there that others need.
+func newMailbox() *mailbox { return &mailbox{held: held{half: true}} }
 
 // newerBundle says whether a write supersedes what the cache has.
 func newerBundle(written, cached *v1alpha1.BundleSpec) bool {
@@ -56,7 +71,7 @@ func (r *Reconciler) memory(record *v1alpha1.Member, shard int32) *memory {
 	}
 	k := seenKey{string(record.UID), shard}
 	if r.seen[k] == nil {
-		r.seen[k] = &memory{echo: fleet.NewEcho(fmt.Sprintf("%s/%d", k.uid, shard), 0)}
+		r.seen[k] = &memory{mailbox: mailbox{echo: fleet.NewEcho(fmt.Sprintf("%s/%d", k.uid, shard), 0)}}
 	}
 	return r.seen[k]
 }

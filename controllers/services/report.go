@@ -66,14 +66,8 @@ func readReport(raw []byte, before *report) (*report, error) {
 	if err := json.Unmarshal(raw, &status); err != nil {
 		return nil, &unusable{ReasonInvalidReport, "it cannot be decoded: " + clip.Quote(err.Error())}
 	}
-	out := &report{revision: status.ObservedRevision, raw: status.Exports, rawImports: status.Imports}
-	// What cannot be decoded is no reason to ignore the exports.
-	if before != nil && bytes.Equal(status.Imports, before.rawImports) {
-		out.imports = before.imports
-	} else if json.Unmarshal(status.Imports, &out.imports) != nil ||
-		inflated(reflect.ValueOf(out.imports), status.Imports) {
-		out.imports = nil
-	}
+	out := &report{revision: status.ObservedRevision, raw: status.Exports}
+	out.readImports(status.Imports, before)
 	if before != nil && bytes.Equal(status.Exports, before.raw) {
 		out.exports, out.digest, out.malformed = before.exports, before.digest, before.malformed
 	} else if err := out.decode(status.Exports); err != nil {
@@ -83,6 +77,40 @@ func readReport(raw []byte, before *report) (*report, error) {
 		return nil, nil
 	}
 	return out, nil
+}
+
+// readHalf decodes what a member wrote into the status of a half: whether it has what was sent, and what of that is not
+// usable if there is room for it.
+func readHalf(raw []byte, before *report, room int) (*report, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	var status struct {
+		ObservedRevision int64           `json:"observedRevision"`
+		Imports          json.RawMessage `json:"imports"`
+	}
+	if len(raw) > maxReport {
+		return nil, &unusable{v1alpha1.ReasonStatusTooLarge, fmt.Sprintf("it has %d bytes, at most %d are read",
+			len(raw), maxReport)}
+	}
+	if err := json.Unmarshal(raw, &status); err != nil {
+		return nil, &unusable{ReasonInvalidReport, "it cannot be decoded: " + clip.Quote(err.Error())}
+	}
+	out := &report{revision: status.ObservedRevision}
+	if len(raw) <= room {
+		out.readImports(status.Imports, before)
+	}
+	return out, nil
+}
+
+// readImports decodes what is not usable. What cannot be decoded is no reason to ignore the rest.
+func (out *report) readImports(raw json.RawMessage, before *report) {
+	out.rawImports = raw
+	if before != nil && bytes.Equal(raw, before.rawImports) {
+		out.imports = before.imports
+	} else if json.Unmarshal(raw, &out.imports) != nil || inflated(reflect.ValueOf(out.imports), raw) {
+		out.imports = nil
+	}
 }
 
 // decode decodes a list of exports.

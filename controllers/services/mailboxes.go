@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/fleet"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+// gatherHalves reads the Works of a shard's halves: those that its own Bundle lists, and all others that there are.
+func (r *Reconciler) gatherHalves(ctx context.Context, t *target, c *clusterv1alpha1.Cluster,
+	shard int32) (time.Duration, error) {
+	if t.mem.halves == nil {
+		there, err := r.Works.HalvesOf(ctx, t.cluster, shard)
+		if err != nil {
+			return 0, err
+		}
+		t.mem.halves = make(map[string]*mailbox, len(there))
+		for _, half := range there {
+			t.mem.halves[half] = newMailbox()
+		}
+	}
+	listed := map[string]bool{}
+	if t.sent != nil && divides(t.sent.Halves) {
+		for _, half := range t.sent.Halves {
+			listed[half] = true
+			if t.mem.halves[half] == nil {
+				t.mem.halves[half] = newMailbox()
+			}
+		}
+	}
+	t.halves = make(map[string]*sentBundle, len(t.mem.halves))
+	var again time.Duration
+	room := maxReport
+	for _, half := range slices.Sorted(maps.Keys(t.mem.halves)) {
+		b := &sentBundle{half: half, box: t.mem.halves[half]}
+		b.box.held.room = room
+		there, after, err := r.gatherHalf(ctx, t.cluster, b, c, shard)
+		if err != nil {
+			return 0, err
+		}
+		if !there && !listed[half] {
+			delete(t.mem.halves, half)
+			continue
+		}
+		room = max(room-len(b.box.held.status), 0)
+		again = sooner(again, after)
+		t.halves[half] = b
+	}
+	return again, nil
+}
+
+// gatherHalf reads the Work of one half, and says whether there is one.
+func (r *Reconciler) gatherHalf(ctx context.Context, cluster string, b *sentBundle, c *clusterv1alpha1.Cluster,
+	shard int32) (there bool, again time.Duration, err error) {
+	work, err := r.bundle(ctx, cluster, shard, b.half)
+	if err != nil {
+		return false, 0, err
+	}
+	var cached *v1alpha1.BundleSpec
+	if work != nil {
+		b.box.held.read(work)
+		cached = b.box.held.spec
+	}
+	now := r.Now()
+	b.sent, again = b.box.bundle.Latest(cached, newerBundle, now)
+	if work == nil {
+		there = b.sent != nil
+		if !there {
+			b.sent, b.missing = b.box.bundle.Remembered(), true
+		}
+		return there, again, nil
+	}
+	if said := b.box.held.report; said != nil {
+		b.observed = said.revision
+	}
+	if b.answered() {
+		b.box.echo = fleet.Echo{}
+		return true, again, nil
+	}
+	var after time.Duration
+	b.refresh, after = b.box.echo.Overdue(c, false, propagation.Failed(work), now)
+	return true, sooner(again, after), nil
+}
+
+// unusable joins what the member says of the imports in the shard's own Bundle with what it says of those in the halves
+// that this lists. What is made of the same is the same list.
+func (t *target) unusable(own []v1alpha1.ImportProblem) []v1alpha1.ImportProblem {
+	lists := [][]v1alpha1.ImportProblem{own}
+	for _, half := range t.sent.Halves {
+		if b := t.halves[half]; b != nil && b.box.held.report != nil && len(b.box.held.report.imports) > 0 {
+			lists = append(lists, b.box.held.report.imports)
+		}
+	}
+	if len(lists) == 1 {
+		return own
+	}
+	if !slices.EqualFunc(lists, t.mem.unusableIn, identical[v1alpha1.ImportProblem]) {
+		t.mem.unusable, t.mem.unusableIn = slices.Concat(lists...), lists
+	}
+	return t.mem.unusable
+}
+
+// all are the Bundles of a member in one shard.
+func (t *target) all() []*sentBundle {
+	out := []*sentBundle{&t.sentBundle}
+	for _, half := range slices.Sorted(maps.Keys(t.halves)) {
+		out = append(out, t.halves[half])
+	}
+	return out
+}
+
+// letter is what a Bundle should say; spec is nil where its Work is to be deleted.
+type letter struct {
+	bundle *sentBundle
+	shard  int32
+	spec   *v1alpha1.BundleSpec
+}
+
+// letters are for all Bundles of a member in one shard, given all that it should have of that and the sizes of the
+// imports.
+func (t *target) letters(all v1alpha1.BundleSpec, sizes []int, compared comparison) []letter {
+	now := laid{reads: t.readsHalves, answered: t.answered()}
+	if t.sent != nil {
+		now.listed = t.sent.Halves
+	}
+	for _, half := range slices.Sorted(maps.Keys(t.halves)) {
+		if !t.halves[half].missing {
+			now.there = append(now.there, half)
+		}
+	}
+	now.has = func(half string, spec *v1alpha1.BundleSpec) bool {
+		b := t.halves[half]
+		if b == nil || !b.answered() {
+			return false
+		}
+		wanted := *spec
+		wanted.Revision = b.sent.Revision
+		return compared.bundles(b.sent, &wanted)
+	}
+	a := layOut(all, sizes, now)
+	out := []letter{{&t.sentBundle, all.Shard, &a.own}}
+	for _, half := range slices.Sorted(maps.Keys(a.halves)) {
+		b := t.halves[half]
+		if b == nil {
+			b = &sentBundle{half: half, box: newMailbox()}
+			t.mem.halves[half] = b.box
+		}
+		out = append(out, letter{b, all.Shard, a.halves[half]})
+	}
+	for _, half := range a.gone {
+		out = append(out, letter{t.halves[half], all.Shard, nil})
+	}
+	return out
+}
