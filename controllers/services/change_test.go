@@ -37,8 +37,13 @@ type played struct {
 	now     time.Time
 }
 
-// play starts with a ClusterSet of which everything in the shard is written and answered.
+// play starts with a ClusterSet of which everything in the shard is written and answered. No agent reads halves.
 func play(t testing.TB, in Input) *played {
+	t.Helper()
+	return playWith(t, in, false)
+}
+
+func playWith(t testing.TB, in Input, readsHalves bool) *played {
 	t.Helper()
 	s := newShelf()
 	p := &played{t: t, shelf: s, members: in.Members, shards: in.Shards, now: now}
@@ -63,6 +68,7 @@ func play(t testing.TB, in Input) *played {
 		record.Status.Networks = v1alpha1.Networks{PodCIDRs: text(m.Pods[0].String(), m.Pods[1].String()),
 			ServiceCIDRs: text(m.Services[0].String(), m.Services[1].String())}
 		record.Status.NodeCIDRs = text(m.Nodes[0].String())
+		record.Status.ReadsHalves = readsHalves
 		s.put(record)
 		c := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: m.Cluster}}
 		c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue}}
@@ -73,7 +79,7 @@ func play(t testing.TB, in Input) *played {
 		before := s.version
 		p.decide(in.Shard)
 		for i := range p.members {
-			p.answer(i, in.Shard)
+			p.answerHalves(i, in.Shard)
 		}
 		if s.version == before && round > 1 {
 			return p
@@ -90,12 +96,29 @@ func (p *played) decide(shard int32) {
 	}
 }
 
+// answerHalves has member i report on the halves of a shard, too.
+func (p *played) answerHalves(i int, shard int32) {
+	p.t.Helper()
+	halves, err := p.Works.HalvesOf(context.Background(), p.members[i].Cluster, shard)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, half := range append(halves, "") {
+		p.answerBundle(i, shard, half)
+	}
+}
+
 // answer has member i report on a shard, if it has something to say.
 func (p *played) answer(i int, shard int32) {
 	p.t.Helper()
+	p.answerBundle(i, shard, "")
+}
+
+func (p *played) answerBundle(i int, shard int32, half string) {
+	p.t.Helper()
 	m := p.members[i]
 	var work workv1alpha1.Work
-	if err := p.shelf.Get(context.Background(), propagation.BundleKey(m.Cluster, shard), &work); err != nil {
+	if err := p.shelf.Get(context.Background(), propagation.HalfKey(m.Cluster, shard, half), &work); err != nil {
 		p.t.Fatal(err)
 	}
 	var spec v1alpha1.BundleSpec
@@ -104,7 +127,7 @@ func (p *played) answer(i int, shard int32) {
 	}
 	status := v1alpha1.BundleStatus{ObservedRevision: spec.Revision, Imports: m.Unusable}
 	for _, e := range m.Exports {
-		if v1alpha1.Shard(e.Namespace, e.Name, p.shards) == shard {
+		if half == "" && v1alpha1.Shard(e.Namespace, e.Name, p.shards) == shard {
 			status.Exports = append(status.Exports, e)
 		}
 	}
@@ -140,7 +163,7 @@ func processor(t testing.TB) time.Duration {
 func (p *played) forget() {
 	p.decided = nil
 	for _, mem := range p.seen {
-		mem.held, mem.kept = held{}, nil
+		mem.held, mem.kept, mem.halves = held{}, nil, nil
 	}
 }
 
@@ -148,10 +171,14 @@ func (p *played) forget() {
 // without their way to an API server; when all members have answered, the look at their answers; and what that look
 // costs where nothing of before is known.
 func BenchmarkOneEndpoint(b *testing.B) {
-	for _, clusters := range []int{10, 100} {
-		p := play(b, manyServices(clusters, 1000, 4))
+	for _, c := range []struct {
+		clusters int
+		halves   bool
+	}{{10, false}, {10, true}, {100, false}, {100, true}} {
+		clusters := c.clusters
+		p := playWith(b, manyServices(clusters, 1000, 4), c.halves)
 		for _, what := range []string{"change", "writes", "answers", "anew"} {
-			b.Run(fmt.Sprintf("services=1000/clusters=%d/%s", clusters, what), func(b *testing.B) {
+			b.Run(fmt.Sprintf("services=1000/clusters=%d/halves=%t/%s", clusters, c.halves, what), func(b *testing.B) {
 				b.ReportAllocs()
 				round := 0
 				var used time.Duration
@@ -188,7 +215,7 @@ func BenchmarkOneEndpoint(b *testing.B) {
 						}
 					})
 					for i := range p.members {
-						p.answer(i, 0)
+						p.answerHalves(i, 0)
 					}
 					if what == "anew" {
 						p.forget()

@@ -9,8 +9,11 @@ import (
 	"hash/fnv"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
+
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/propagation"
@@ -215,6 +218,62 @@ func BenchmarkLayouts(b *testing.B) {
 				b.ReportMetric(float64(written[len(written)*99/100])/kib, "KiB-p99")
 				b.ReportMetric(float64(written[len(written)-1])/kib, "KiB-max")
 				b.ReportMetric(float64(layouts[name].works()), "Works")
+			})
+		}
+	}
+}
+
+// BenchmarkWritten takes what is written to one importer for one changed endpoint: the bytes of what its Works carry
+// (mean, most), how many Works are written, and how many there are.
+func BenchmarkWritten(b *testing.B) {
+	const kib = 1 << 10
+	for _, c := range []struct {
+		services int
+		shards   int32
+	}{{100, 4}, {1_000, 4}, {10_000, 64}} {
+		for _, halves := range []bool{false, true} {
+			b.Run(fmt.Sprintf("services=%d/shards=%d/halves=%t", c.services, c.shards, halves), func(b *testing.B) {
+				in := Input{Shards: c.shards, Now: now, Members: []Member{cluster(1), cluster(2), cluster(3)}}
+				for i := range c.services {
+					name := fmt.Sprintf("web-%d", i)
+					for m := range 2 {
+						if e := web(m + 1); v1alpha1.Shard("sample", name, c.shards) == 0 {
+							e.Name = name
+							in.Members[m].Exports = append(in.Members[m].Exports, e)
+						}
+					}
+				}
+				p := playWith(b, in, halves)
+				carried := func() map[string]int {
+					out := map[string]int{}
+					for key, o := range p.shelf.objects[reflect.TypeFor[*workv1alpha1.Work]()] {
+						if work := o.(*workv1alpha1.Work); propagation.ClusterOf(work) == "c3" {
+							out[key.Name+work.ResourceVersion] = len(work.Spec.Workload.Manifests[0].Raw)
+						}
+					}
+					return out
+				}
+				r := rand.New(rand.NewPCG(1, 1))
+				total, most, writes, rounds := 0, 0, 0, 0
+				for b.Loop() {
+					rounds++
+					e := &p.members[0].Exports[r.IntN(len(p.members[0].Exports))]
+					e.Backends = []v1alpha1.Backends{pods(1, 3, e.Backends[0].Ports...)}
+					e.Backends[0].Addresses[0].IP = fmt.Sprintf("10.1.%d.%d", 10+rounds/200%200, 1+rounds%200)
+					p.answer(0, 0)
+					before := carried()
+					p.decide(0)
+					for name, bytes := range carried() {
+						if _, same := before[name]; !same {
+							total, most, writes = total+bytes, max(most, bytes), writes+1
+						}
+					}
+					p.answerHalves(2, 0)
+				}
+				b.ReportMetric(float64(total)/float64(rounds)/kib, "KiB/change")
+				b.ReportMetric(float64(most)/kib, "KiB-max")
+				b.ReportMetric(float64(writes)/float64(rounds), "writes/change")
+				b.ReportMetric(float64(len(carried())), "Works/shard")
 			})
 		}
 	}
