@@ -47,7 +47,8 @@ func (a *Agent) targets() []target {
 	}
 	for _, r := range a.remotes {
 		t := target{cluster: r.cluster, slot: r.gateway.Slot, address: r.probe,
-			on: cablePeer{r.link, r.id()}, busy: a.uncounted(r.link) || a.traffic.busy(cablePeer{r.link, r.id()}, time.Now())}
+			on: cablePeer{r.link, r.id()}}
+		t.busy = a.uncounted(r.link) && r.active || a.traffic.busy(t.on, time.Now())
 		t.full = plan.TunnelMTU(a.top.Cable.Driver, a.facts.UnderlayMTU)
 		if r.gateway.MTU > 0 {
 			t.full = min(t.full, r.gateway.MTU)

@@ -73,6 +73,23 @@ func TestWhoAnswersIsNotDialledElsewhere(t *testing.T) {
 	}
 }
 
+// TestWhoIsProbedAsIfItCarried: of several peers of a cable by VXLAN, whose traffic nobody can tell apart, those that
+// packets are sent to. Silent ones would take the probes of those that carry.
+func TestWhoIsProbedAsIfItCarried(t *testing.T) {
+	const link = "sl-cv0"
+	shared := plan.Tunnel{Link: link, Peers: make([]plan.Peer, 2)}
+	a := &Agent{plan: plan.Plan{Links: make([]plan.Link, 1), VXLAN: []plan.Tunnel{shared}}}
+	for i, active := range []bool{true, false} {
+		a.remotes = append(a.remotes, remote{cluster: "c2", link: link, active: active,
+			gateway: topology.Gateway{PublicKey: topology.Key{byte(i + 1)}}})
+	}
+	for i, target := range a.targets() {
+		if target.busy != a.remotes[i].active {
+			t.Errorf("packets are sent to it: %t, and it is probed as if: %t", a.remotes[i].active, target.busy)
+		}
+	}
+}
+
 func TestDialler(t *testing.T) {
 	a, b := netip.MustParseAddrPort("192.0.2.1:4500"), netip.MustParseAddrPort("192.0.2.2:4500")
 	roamed := netip.MustParseAddrPort("203.0.113.1:999")
