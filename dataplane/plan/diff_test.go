@@ -244,7 +244,7 @@ add route 10.9.0.0/16 dev sl-c0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 
 				}
 			}
 		},
-		want: `replace table ip sealane: add cable0 { 10.9.0.0/16 }, add cable0 { 10.99.0.0/16 }, add local { 10.8.0.0/16 }, add local { 10.88.0.0/16 }, add nodes { 172.31.1.11/32 }, add nodes { 172.31.1.12/32 }, add pods { 10.8.0.0/16 }, add remote { 10.9.0.0/16 }, add remote { 10.99.0.0/16 }
+		want: `replace table ip sealane: add cable0 { 10.9.0.0/16 }, add cable0 { 10.99.0.0/16 }, add local { 10.8.0.0/16 }, add local { 10.88.0.0/16 }, add nodes { 172.31.1.11/32 }, add nodes { 172.31.1.12/32 }, add outers { 172.31.2.22/32 }, add pods { 10.8.0.0/16 }, add remote { 10.9.0.0/16 }, add remote { 10.99.0.0/16 }
 add route blackhole 10.9.0.0/16 table 5100 proto 81 metric 4096
 add connection flush 10.9.0.0/16, 10.99.0.0/16 from a source translated to none of 10.8.0.0/16, 10.88.0.0/16
 add route 10.9.0.0/16 dev sl-c0 table 5100 proto 81 src 10.8.2.1 metric 100 mtu 1420

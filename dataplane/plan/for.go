@@ -61,6 +61,9 @@ type view struct {
 	behind map[int][]topology.Remote
 	// byVXLAN are the remote gateways behind cables by VXLAN; none on a worker.
 	byVXLAN []vxlanPeer
+	// outers are the addresses, by family, at which remote gateways may take VXLAN from this one, if it has a cable to
+	// them or not: their clusters may have heard of one that this has not. None on a worker.
+	outers map[Family][]netip.Prefix
 	// mesh are the nodes of other clusters that this node connects to.
 	mesh  []meshPeer
 	nodes map[string]topology.Node
@@ -95,6 +98,9 @@ func newView(t topology.Topology, n NodeFacts, active Active) *view {
 	if v.gateway != nil {
 		v.behind = bySlot(t.Remotes)
 		v.byVXLAN = vxlanPeersOf(t.Remotes)
+		if t.Cable.VXLANCablePort != 0 {
+			v.outers = outersOf(t.Remotes)
+		}
 		v.contested = v.contestedProbes()
 		v.slots = slices.Sorted(maps.Keys(v.behind))
 	}

@@ -19,9 +19,9 @@ func (v *view) forward(f Family) Chain {
 	if v.overlays(f) {
 		r.add(`udp dport %d %s daddr @%s ct state != untracked counter drop`, v.Cable.VXLANPort, f, setNodes)
 	}
-	if v.hasVXLAN(f) {
+	if len(v.outers[f]) > 0 {
 		// Masqueraded, it would have this gateway's address at the other end.
-		r.add(`udp dport %d %s daddr @%s counter drop`, v.Cable.VXLANCablePort, f, setVTEPs)
+		r.add(`udp dport %d %s daddr @%s counter drop`, v.Cable.VXLANCablePort, f, setOuters)
 	}
 	if v.hasCables() {
 		r.add(`iifname "%s*" oifname "%s*" counter drop`, CablePrefix, CablePrefix)

@@ -49,8 +49,8 @@ func (v *view) served(f Family) []Chain {
 	if v.overlays(f) {
 		mark.add(`udp dport %d %s daddr @%s ct state != untracked counter drop`, v.Cable.VXLANPort, f, setNodes)
 	}
-	if v.hasVXLAN(f) {
-		mark.add(`udp dport %d %s daddr @%s ct state != untracked counter drop`, v.Cable.VXLANCablePort, f, setVTEPs)
+	if len(v.outers[f]) > 0 {
+		mark.add(`udp dport %d %s daddr @%s ct state != untracked counter drop`, v.Cable.VXLANCablePort, f, setOuters)
 	}
 	if slices.Contains(v.families, f) && len(v.slots) > 0 {
 		for _, set := range v.inside(f) {

@@ -98,6 +98,7 @@ func (v *view) sets(f Family) []Set {
 	}
 	add(setNodes, v.nodeAddresses(f))
 	add(setVTEPs, v.vxlanVTEPs(f))
+	add(setOuters, v.outers[f])
 	if slices.Contains(v.known, f) {
 		add(setRemote, routed(f, v.Remotes))
 	}

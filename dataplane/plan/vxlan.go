@@ -22,6 +22,7 @@ import (
 // Names of what holds the outer addresses of remote gateways, and the chain of each.
 const (
 	setVTEPs   = "vteps"
+	setOuters  = "outers"
 	mapVTEPs   = "vtepchains"
 	vtepPrefix = "vtep"
 )
@@ -126,6 +127,22 @@ func (v *view) vxlanVTEPs(f Family) []netip.Prefix {
 		}
 	}
 	return disjoint(out)
+}
+
+// outersOf are the addresses at which remote gateways may take VXLAN.
+func outersOf(remotes []topology.Remote) map[Family][]netip.Prefix {
+	out := map[Family][]netip.Prefix{}
+	for _, r := range remotes {
+		for _, g := range r.Gateways {
+			for _, f := range []Family{IPv4, IPv6} {
+				own := func(c topology.Candidate) bool { return c.Private && FamilyOf(c.Addr) == f }
+				if i := slices.IndexFunc(g.Candidates, own); i >= 0 {
+					out[f] = append(out[f], host(g.Candidates[i].Addr))
+				}
+			}
+		}
+	}
+	return map[Family][]netip.Prefix{IPv4: disjoint(out[IPv4]), IPv6: disjoint(out[IPv6])}
 }
 
 // hasVXLAN says whether there are cables by VXLAN whose outer packets are of a family.

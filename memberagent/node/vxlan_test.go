@@ -276,8 +276,11 @@ func TestForgedVXLANIsDropped(t *testing.T) {
 	n := newNetwork(t)
 	n.cables = map[string]v1alpha1.CableDriver{}
 	n.withDefaultRoute(t)
-	n.reachBy(t, byVXLAN, "c1", "c2")
-	n.sendBy(t, "sl-cv0", byVXLAN)
+	n.reachBy(t, "", "c2")
+	n.reachBy(t, byVXLAN, "c1")
+	eventually(t, 20*time.Second, "gw1 takes VXLAN", func() bool {
+		return n.gw1.command("ip link show up sl-cv0 | grep -q sl-cv0 && nft list map ip sealane vtepchains").Run() == nil
+	})
 	for _, m := range n.all() {
 		m.run(t, `for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done`)
 	}
@@ -295,13 +298,22 @@ func TestForgedVXLANIsDropped(t *testing.T) {
 	send := func(inner []byte, vni int) func() error {
 		return sendUDP(net.JoinHostPort(n.gw1.ip, "4533"), cableVXLAN(n.gw1.ip, vni, inner))
 	}
+	const foreign, notThere, forwarded = "udp dport 4533 fib daddr type local counter",
+		"udp dport 4533 ip daddr 172.31.1.1 fib saddr . iif oif 0", "udp dport 4533 ip daddr @outers counter"
+	t.Run("from a pod of the peer, masqueraded, before that has heard of VXLAN", func(t *testing.T) {
+		inNetworkOf(t, n.gw2.pod, send(from(podOfC2), vni))
+		eventually(t, 5*time.Second, "dropped", func() bool { return n.gw2.dropped(t, forwarded) == 1 })
+		if got := arrived(); got != 0 {
+			t.Errorf("%d forged packets arrived", got)
+		}
+	})
+	n.reachBy(t, byVXLAN, "c2")
+	n.sendBy(t, "sl-cv0", byVXLAN)
 	t.Run("from the peer it arrives, or these tests could not fail", func(t *testing.T) {
 		before := arrived()
 		inNetworkOf(t, n.gw2.holder, send(from(podOfC2), vni))
 		eventually(t, 5*time.Second, "arrives", func() bool { return arrived() > before })
 	})
-	const foreign, notThere, forwarded = "udp dport 4533 fib daddr type local counter",
-		"udp dport 4533 ip daddr 172.31.1.1 fib saddr . iif oif 0", "udp dport 4533 ip daddr @vteps counter"
 	ipv6 := append(cableVXLAN(n.gw1.ip, vni, nil), ipv6Packet("fd08::1", "fd08::10")...)
 	ipv6[20], ipv6[21] = 0x86, 0xdd
 	tagged := cableVXLAN(n.gw1.ip, vni, append([]byte{0, 1, 0x08, 0}, from(podOfC2)...))
