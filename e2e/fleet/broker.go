@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,7 +35,7 @@ type Broker struct {
 	err     error
 	metrics string
 	ready   string
-	log     *os.File
+	log     string
 }
 
 // Build builds the controller of a source tree into a directory, and returns its path.
@@ -49,10 +49,19 @@ func Build(ctx context.Context, root, dir string) (string, error) {
 	return path, nil
 }
 
-// Start starts a controller with the rights that it is installed with; its files go to dir.
+// Start starts a controller with the rights that it is installed with; its files go to a directory of its own in dir.
 func (f *Fleet) Start(ctx context.Context, program, dir string) (*Broker, error) {
+	return f.StartBy(ctx, program, dir, f.api.Config.Host)
+}
+
+// StartBy does so with another address of the API.
+func (f *Fleet) StartBy(ctx context.Context, program, dir, api string) (*Broker, error) {
+	dir, err := os.MkdirTemp(dir, "controller-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory: %w", err)
+	}
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := f.writeKubeconfig(kubeconfig); err != nil {
+	if err := f.writeKubeconfig(kubeconfig, api); err != nil {
 		return nil, err
 	}
 	ports, err := freePorts(ctx)
@@ -63,20 +72,29 @@ func (f *Fleet) Start(ctx context.Context, program, dir string) (*Broker, error)
 	if err != nil {
 		return nil, fmt.Errorf("create the controller's log: %w", err)
 	}
-	b := &Broker{done: make(chan struct{}), log: log,
+	b := &Broker{done: make(chan struct{}), log: log.Name(),
 		metrics: "https://" + ports[0] + "/metrics", ready: "http://" + ports[1] + "/readyz"}
 	b.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, "--kubeconfig="+kubeconfig,
 		"--metrics-bind-address="+ports[0], "--health-probe-bind-address="+ports[1])
 	b.cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	b.cmd.Stderr = log
-	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := b.cmd.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the controller: %w", err), log.Close())
-	}
+	// The kernel kills it should this process die. That is bound to the thread that forked, which is kept.
+	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
 	go func() {
-		b.err = b.cmd.Wait()
-		close(b.done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer func() { _ = log.Close() }()
+		err := b.cmd.Start()
+		started <- err
+		if err == nil {
+			b.err = b.cmd.Wait()
+			close(b.done)
+		}
 	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start the controller: %w", err)
+	}
 	return b, nil
 }
 
@@ -101,7 +119,7 @@ func (b *Broker) Ready(ctx context.Context) error {
 }
 
 func (b *Broker) ended() error {
-	data, _ := os.ReadFile(b.log.Name())
+	data, _ := os.ReadFile(b.log)
 	if lines := bytes.Split(bytes.TrimSpace(data), []byte("\n")); len(lines) > 20 {
 		data = bytes.Join(lines[len(lines)-20:], []byte("\n"))
 	}
@@ -109,7 +127,7 @@ func (b *Broker) ended() error {
 }
 
 // Stop ends the controller as a kubelet does. Kill does so without a word.
-func (b *Broker) Stop() error {
+func (b *Broker) Stop() {
 	_ = b.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-b.done:
@@ -117,25 +135,25 @@ func (b *Broker) Stop() error {
 		_ = b.cmd.Process.Kill()
 		<-b.done
 	}
-	return b.log.Close()
 }
 
 // Kill ends the controller at once.
-func (b *Broker) Kill() error {
+func (b *Broker) Kill() {
 	_ = b.cmd.Process.Kill()
 	<-b.done
-	return b.log.Close()
 }
 
 // Errors are the lines of the controller's log that tell of one.
 func (b *Broker) Errors() ([]string, error) {
-	data, err := os.ReadFile(b.log.Name())
+	data, err := os.ReadFile(b.log)
 	if err != nil {
 		return nil, fmt.Errorf("read the controller's log: %w", err)
 	}
 	var out []string
 	for line := range strings.Lines(string(data)) {
-		if strings.Contains(line, `"level":"ERROR"`) {
+		// Karmada's library says so of a Work that the cache does not show yet. It is written all the same.
+		behind := strings.Contains(line, "Failed to create/update work") && strings.Contains(line, "already exists")
+		if strings.Contains(line, `"level":"ERROR"`) && !behind {
 			out = append(out, strings.TrimSpace(line))
 		}
 	}
@@ -229,9 +247,9 @@ func (b *Broker) sums(ctx context.Context) (map[string]float64, error) {
 	return out, nil
 }
 
-func (f *Fleet) writeKubeconfig(path string) error {
+func (f *Fleet) writeKubeconfig(path, api string) error {
 	config := clientcmdapi.NewConfig()
-	config.Clusters["karmada"] = &clientcmdapi.Cluster{Server: f.api.Config.Host, InsecureSkipTLSVerify: true}
+	config.Clusters["karmada"] = &clientcmdapi.Cluster{Server: api, InsecureSkipTLSVerify: true}
 	config.AuthInfos["broker"] = &clientcmdapi.AuthInfo{Token: f.api.Config.BearerToken,
 		Impersonate: "system:serviceaccount:" + v1alpha1.Namespace + ":sealane-controller"}
 	config.Contexts["karmada"] = &clientcmdapi.Context{Cluster: "karmada", AuthInfo: "broker"}

@@ -46,20 +46,27 @@ func TestCostOfAFleet(t *testing.T) {
 	report(f.Run(ctx, b, "converge from empty", func() ([]*fleet.Arrival, error) { return nil, f.Connect(ctx) }))
 
 	const changes = 5
-	row := report(f.Run(ctx, b, "a pod is replaced", f.Change(changes)))
+	row := report(f.Run(ctx, b, "a pod is replaced", f.Change(ctx, changes)))
 	if want := int64(changes * (size.Clusters - 1)); row.Writes != want || row.Late > 0 {
 		t.Errorf("%d pods replaced: %d writes, %d changes late; want %d, one for each importer, and none late", changes,
 			row.Writes, row.Late, want)
+	}
+	// A shard of 100 services is one Bundle of less than 32 KiB, in a Work with its envelope.
+	if each := row.Bytes / max(1, row.Writes); each < 8<<10 || each > 32<<10 {
+		t.Errorf("a write has %d bytes, want 8 to 32 KiB", each)
 	}
 	row = report(f.Run(ctx, b, "a gateway has another address", f.MoveGateway(1)))
 	if want := int64(size.Clusters - 1); row.Writes != want || row.Late > 0 {
 		t.Errorf("a gateway has another address: %d writes, %d late; want %d, one for each other cluster", row.Writes,
 			row.Late, want)
 	}
+	if each := row.Bytes / max(1, row.Writes); each < 1<<10 || each > 8<<10 {
+		t.Errorf("a write has %d bytes, want 1 to 8 KiB for nine gateways", each)
+	}
 	report(f.Run(ctx, b, "a cluster's pods go", f.Withdraw(0, true)))
 	report(f.Run(ctx, b, "they return", f.Withdraw(0, false)))
 
-	must(t, b.Kill())
+	b.Kill()
 	b = start(ctx, t, f, program, dir)
 	row = report(f.Run(ctx, b, "the controller restarts", func() ([]*fleet.Arrival, error) {
 		return nil, b.Settled(ctx)
@@ -68,7 +75,7 @@ func TestCostOfAFleet(t *testing.T) {
 		t.Errorf("the controller restarts: %d writes, though nothing has changed", row.Writes)
 	}
 	// That it works again is what makes the zero mean something.
-	row = report(f.Run(ctx, b, "a pod is replaced after that", f.Change(1)))
+	row = report(f.Run(ctx, b, "a pod is replaced after that", f.Change(ctx, 1)))
 	if row.Late > 0 || row.Writes != int64(size.Clusters-1) {
 		t.Errorf("after the restart: %d writes, %d late; want %d and none late", row.Writes, row.Late, size.Clusters-1)
 	}
@@ -82,7 +89,7 @@ func start(ctx context.Context, t *testing.T, f *fleet.Fleet, program, dir strin
 		if errs, err := b.Errors(); err != nil || len(errs) > 0 {
 			t.Errorf("the controller logs errors: %q, %v", errs, err)
 		}
-		_ = b.Kill()
+		b.Kill()
 	})
 	must(t, b.Ready(ctx))
 	return b

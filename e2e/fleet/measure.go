@@ -6,35 +6,44 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
-
-	"github.com/sealane-io/sealane/propagation"
 )
 
 // Row is what one scenario took: by the broker, and of the wire.
 type Row struct {
 	Scenario string
-	// Took is until the last write; latencies stand in Arrived where changes were followed one by one.
-	Took    time.Duration
-	Arrived []time.Duration
+	// Took is until the last write, of which Load was until nothing changed any more; latencies stand in Arrived where
+	// changes were followed one by one.
+	Took, Load time.Duration
+	Arrived    []time.Duration
 	// Late counts arrivals that were given up.
 	Late     int
 	Changes  int
 	Writes   int64
 	Bytes    int64
 	Requests int64
-	CPU      time.Duration
-	// RSS and Peak of the broker at the end, in KiB.
-	RSS, Peak int64
+	// CPU that the broker has taken, and APICPU that the API server has.
+	CPU, APICPU time.Duration
+	// RSS and Peak of the broker at the end, in KiB, and Growth of what etcd stores.
+	RSS, Peak, Growth int64
+	// Depth of the broker's queues at most, and on average in the first and the last third of the load.
+	Depth, Early, Last float64
 }
 
 // Quantile of the latencies, 0 without any.
-func (r Row) Quantile(q float64) time.Duration {
+func (r *Row) Quantile(q float64) time.Duration {
 	if len(r.Arrived) == 0 {
 		return 0
 	}
 	return r.Arrived[min(len(r.Arrived)-1, int(q*float64(len(r.Arrived))))]
 }
+
+// Behind is how long after the last change the last write was.
+func (r *Row) Behind() time.Duration { return max(0, r.Took-r.Load) }
+
+// patience is how long after the end of its load a scenario waits for changes to arrive.
+const patience = 20 * time.Second
 
 // Run takes what a scenario costs the broker, until nothing is written any more.
 func (f *Fleet) Run(ctx context.Context, b *Broker, name string, do func() ([]*Arrival, error)) (Row, error) {
@@ -42,23 +51,35 @@ func (f *Fleet) Run(ctx context.Context, b *Broker, name string, do func() ([]*A
 	if err != nil {
 		return Row{}, err
 	}
+	api, err := f.API(ctx)
+	if err != nil {
+		return Row{}, err
+	}
 	f.Tally.Take()
 	begun := time.Now()
+	depths := b.watchDepths(ctx)
 	arrivals, err := do()
+	row := Row{Scenario: name, Changes: max(1, len(arrivals)), Load: time.Since(begun)}
+	row.Depth, row.Early, row.Last = thirds(depths())
 	if err != nil {
 		return Row{}, fmt.Errorf("%s: %w", name, err)
 	}
-	row := Row{Scenario: name, Changes: max(1, len(arrivals))}
+	late := time.After(patience)
 	for _, a := range arrivals {
 		select {
 		case <-a.Done():
-		case <-time.After(10 * time.Second):
-			row.Late++
+		case <-late:
+			late = closed
 		case <-ctx.Done():
 			return Row{}, fmt.Errorf("%s: %w", name, ctx.Err())
 		}
-		row.Arrived = append(row.Arrived, f.Tally.Took(a)...)
+		took := f.Tally.Took(a)
+		if len(took) < a.want {
+			row.Late++
+		}
+		row.Arrived = append(row.Arrived, took...)
 	}
+	f.Tally.giveUp()
 	slices.Sort(row.Arrived)
 	last, err := f.Converged(ctx, b)
 	if err != nil {
@@ -73,72 +94,58 @@ func (f *Fleet) Run(ctx context.Context, b *Broker, name string, do func() ([]*A
 	row.Writes, row.Bytes = counts.Writes, counts.Bytes
 	row.Requests, row.CPU = after.Requests-before.Requests, after.CPU-before.CPU
 	row.RSS, row.Peak = after.RSS, after.Peak
-	return row, nil
+	now, err := f.API(ctx)
+	row.Growth, row.APICPU = now.Stored-api.Stored, now.CPU-api.CPU
+	return row, err
 }
 
-// Change replaces a pod of one service after the other, each when the one before has arrived everywhere.
-func (f *Fleet) Change(count int) func() ([]*Arrival, error) {
-	return func() ([]*Arrival, error) {
-		var out []*Arrival
-		for k := range count {
-			a, err := f.ReplacePod(k * 7 % f.Size.Services)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, a)
-			select {
-			case <-a.Done():
-			case <-time.After(10 * time.Second):
-			}
-		}
-		return out, nil
-	}
-}
+// closed is a time that has come.
+var closed = func() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}()
 
-// Churn replaces pods at a rate, one service after the other.
-func (f *Fleet) Churn(ctx context.Context, perSecond int, length time.Duration) func() ([]*Arrival, error) {
-	return func() ([]*Arrival, error) {
-		var out []*Arrival
-		tick := time.NewTicker(time.Second / time.Duration(perSecond))
+// watchDepths samples the depth of the broker's queues each second, until what it returns is called.
+func (b *Broker) watchDepths(ctx context.Context) (end func() []float64) {
+	ctx, cancel := context.WithCancel(ctx)
+	var out []float64
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		for k := range int(length.Seconds() * float64(perSecond)) {
+		for {
 			select {
 			case <-ctx.Done():
-				return nil, ctx.Err()
+				return
 			case <-tick.C:
+				if sum, err := b.sums(ctx); err == nil {
+					out = append(out, sum["workqueue_depth"])
+				}
 			}
-			a, err := f.ReplacePod(k * 7 % f.Size.Services)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, a)
 		}
-		return out, nil
+	})
+	return func() []float64 {
+		cancel()
+		running.Wait()
+		return out
 	}
 }
 
-// Withdraw takes all pods of a cluster away, or brings them back.
-func (f *Fleet) Withdraw(n int, away bool) func() ([]*Arrival, error) {
-	return func() ([]*Arrival, error) {
-		cluster := f.Size.cluster(n)
-		f.members[cluster].withdrawPods(away)
-		f.poke(cluster, func(a *answering) bool { return a.kind == propagation.KindBundle })
-		return nil, nil
+// thirds returns the most of samples, and the means of the first and the last third.
+func thirds(samples []float64) (most, early, last float64) {
+	if len(samples) < 3 {
+		return 0, 0, 0
 	}
-}
-
-// MoveGateway gives the gateway of a cluster another address.
-func (f *Fleet) MoveGateway(n int) func() ([]*Arrival, error) {
-	return func() ([]*Arrival, error) {
-		cluster := f.Size.cluster(n)
-		m := f.members[cluster]
-		m.mu.Lock()
-		address := fmt.Sprintf("192.168.%d.2", n)
-		m.facts.Endpoints[0].Addresses[0].IP = address
-		m.facts.NodeCIDRs = []string{address + "/32"}
-		m.mu.Unlock()
-		a := f.Tally.expect(address, f.Size.Clusters-1)
-		f.poke(cluster, func(a *answering) bool { return a.kind == propagation.KindPeering })
-		return []*Arrival{a}, nil
+	n := len(samples) / 3
+	for i, s := range samples {
+		most = max(most, s)
+		if i < n {
+			early += s / float64(n)
+		}
+		if i >= len(samples)-n {
+			last += s / float64(n)
+		}
 	}
+	return most, early, last
 }

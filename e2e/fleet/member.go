@@ -41,11 +41,13 @@ type member struct {
 	pods  map[int][]int
 	next  int
 	facts v1alpha1.PeeringStatus
+	// moves counts the addresses that its gateway has had.
+	moves int
 }
 
 func newMember(size Size, number int) *member {
 	m := &member{size: size, number: number, has: size.present(number), pods: map[int][]int{}, next: 256,
-		facts: facts(number)}
+		facts: facts(number), moves: 1}
 	for i := range size.Services {
 		if size.exports(number, i) {
 			for range size.Backends {
@@ -90,12 +92,12 @@ func (m *member) withdrawPods(away bool) {
 }
 
 // report is what the member's agent writes into the status of what a Work carries.
-func (m *member) report(kind string, shard int32, revision int64) ([]byte, error) {
+func (m *member) report(kind string, shard int32, revision int64, leaves bool) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if kind == propagation.KindPeering {
 		status := m.facts
-		status.ObservedRevision = revision
+		status.ObservedRevision, status.Cleaned = revision, leaves
 		return json.Marshal(status)
 	}
 	status := v1alpha1.BundleStatus{ObservedRevision: revision}
@@ -135,6 +137,7 @@ type answering struct {
 
 	mu       sync.Mutex
 	revision int64 // of the Work
+	leaves   bool  // the cluster is told to
 	said     []byte
 }
 
@@ -161,9 +164,11 @@ func (a *answering) end() { close(a.ended) }
 // arrived notes what the broker has written. What Karmada wrote is no news.
 func (a *answering) arrived(work *workv1alpha1.Work) {
 	revision := revisionOf(work)
+	leaves := a.kind == propagation.KindPeering && len(work.Spec.Workload.Manifests) == 1 &&
+		bytes.Contains(work.Spec.Workload.Manifests[0].Raw, []byte(`"phase":"Leaving"`))
 	a.mu.Lock()
 	news := revision != a.revision
-	a.revision = revision
+	a.revision, a.leaves = revision, leaves
 	a.mu.Unlock()
 	if news {
 		poke(a.down)
@@ -217,9 +222,9 @@ func (a *answering) run(ctx context.Context, f *Fleet) {
 
 func (a *answering) answer(ctx context.Context, f *Fleet) error {
 	a.mu.Lock()
-	revision := a.revision
+	revision, leaves := a.revision, a.leaves
 	a.mu.Unlock()
-	raw, err := a.member.report(a.kind, a.shard, revision)
+	raw, err := a.member.report(a.kind, a.shard, revision, leaves)
 	if err != nil {
 		return fmt.Errorf("encode a report: %w", err)
 	}

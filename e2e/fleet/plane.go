@@ -50,6 +50,8 @@ type Fleet struct {
 
 	mu      sync.Mutex
 	answers map[client.ObjectKey]*answering
+	// away are the clusters that are not selected.
+	away map[int]bool
 }
 
 // Launch starts the API, with the kinds of Karmada and Sealane and the broker's rights, and makes the members known to
@@ -71,7 +73,7 @@ func Launch(ctx context.Context, size Size) (*Fleet, error) {
 		return nil, err
 	}
 	f := &Fleet{Size: size, Tally: newTally(), api: api, members: map[string]*member{}, stop: func() {},
-		answers: map[client.ObjectKey]*answering{}}
+		answers: map[client.ObjectKey]*answering{}, away: map[int]bool{}}
 	if err := f.populate(ctx); err != nil {
 		f.Stop()
 		return nil, err
@@ -185,18 +187,6 @@ func (f *Fleet) bind(ctx context.Context, clusters []string) error {
 	return nil
 }
 
-// Connect makes one ClusterSet of all clusters.
-func (f *Fleet) Connect(ctx context.Context) error {
-	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: setName}}
-	for n := range f.Size.Clusters {
-		set.Spec.ClusterAffinity.ClusterNames = append(set.Spec.ClusterAffinity.ClusterNames, f.Size.cluster(n))
-	}
-	if err := f.client.Create(ctx, set); err != nil {
-		return fmt.Errorf("create the ClusterSet: %w", err)
-	}
-	return nil
-}
-
 // watch the Works, of which each has a goroutine that answers as the member would.
 func (f *Fleet) watch(ctx context.Context) error {
 	ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -250,6 +240,7 @@ func (f *Fleet) notice(ctx context.Context, work *workv1alpha1.Work, now time.Ti
 }
 
 func (f *Fleet) forget(key client.ObjectKey) {
+	f.Tally.forget(key)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if a := f.answers[key]; a != nil {
@@ -267,25 +258,37 @@ func (f *Fleet) release(ctx context.Context, work *workv1alpha1.Work) {
 	}
 }
 
-// Stored returns how much etcd stores, in KiB, as the API server sees it.
-func (f *Fleet) Stored(ctx context.Context) (int64, error) {
-	const name = "apiserver_storage_size_bytes"
+// API is what the API server has used since it started, and how much etcd stores, in KiB, as the API server sees it.
+type API struct {
+	CPU    time.Duration
+	Stored int64
+}
+
+// API reads what the API server has used.
+func (f *Fleet) API(ctx context.Context) (API, error) {
 	body, err := f.raw(ctx, "/metrics")
 	if err != nil {
-		return 0, err
+		return API{}, err
 	}
 	families, err := parseMetrics(body)
 	if err != nil {
-		return 0, err
+		return API{}, err
 	}
-	var bytes float64
-	for _, m := range families[name].GetMetric() {
-		bytes += m.GetGauge().GetValue()
+	value := func(name string) (sum float64, err error) {
+		for _, m := range families[name].GetMetric() {
+			sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+		if sum == 0 {
+			return 0, fmt.Errorf("the API server has no metric %s", name)
+		}
+		return sum, nil
 	}
-	if bytes == 0 {
-		return 0, fmt.Errorf("the API server has no metric %s", name)
+	stored, err := value("apiserver_storage_size_bytes")
+	if err != nil {
+		return API{}, err
 	}
-	return int64(bytes) >> 10, nil
+	seconds, err := value("process_cpu_seconds_total")
+	return API{time.Duration(seconds * float64(time.Second)), int64(stored) >> 10}, err
 }
 
 func (f *Fleet) raw(ctx context.Context, path string) ([]byte, error) {

@@ -43,9 +43,26 @@ func (f *Fleet) Converged(ctx context.Context, b *Broker) (time.Time, error) {
 // complete compares what every member is told with what the fleet is.
 func (f *Fleet) complete(ctx context.Context) error {
 	for n := range f.Size.Clusters {
-		if err := f.completeFor(ctx, n); err != nil {
+		check := f.completeFor
+		if !f.joined(n) {
+			check = f.released
+		}
+		if err := check(ctx, n); err != nil {
 			return fmt.Errorf("%s: %w", f.Size.cluster(n), err)
 		}
+	}
+	return nil
+}
+
+// released says whether a cluster that has left has no Work any more.
+func (f *Fleet) released(ctx context.Context, n int) error {
+	var list workv1alpha1.WorkList
+	if err := f.works.List(ctx, &list, client.InNamespace("karmada-es-"+f.Size.cluster(n)),
+		client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the Works: %w", err)
+	}
+	if len(list.Items) > 0 {
+		return fmt.Errorf("it has left, and has %d Works", len(list.Items))
 	}
 	return nil
 }
@@ -77,19 +94,19 @@ func (f *Fleet) completeFor(ctx context.Context, n int) error {
 			}
 		}
 	}
-	if want := f.Size.Clusters - 1; remotes != want {
+	if want := f.others(); remotes != want {
 		return fmt.Errorf("told of %d clusters, not of %d", remotes, want)
 	}
-	if imports != f.Size.Services {
-		return fmt.Errorf("told of %d services, not of %d", imports, f.Size.Services)
+	if want := f.exported(); imports != want {
+		return fmt.Errorf("told of %d services, not of %d", imports, want)
 	}
 	return nil
 }
 
 // completeImport says whether an import has all its exporters, and all the pods of those that are elsewhere.
 func (f *Fleet) completeImport(n int, i *v1alpha1.Import) error {
-	if len(i.Clusters) != f.Size.Exporters {
-		return fmt.Errorf("%s/%s comes from %d clusters, not from %d", i.Namespace, i.Name, len(i.Clusters), f.Size.Exporters)
+	if want := f.exportersOf(i.Namespace, i.Name); len(i.Clusters) != want {
+		return fmt.Errorf("%s/%s comes from %d clusters, not from %d", i.Namespace, i.Name, len(i.Clusters), want)
 	}
 	for k := range i.Clusters {
 		got := 0
@@ -113,23 +130,4 @@ func (m *member) podsOf(namespace, name string) int {
 		}
 	}
 	return 0
-}
-
-// ReplacePod replaces a pod of service i in its first exporter, and returns the change on its way to all others.
-func (f *Fleet) ReplacePod(i int) (*Arrival, error) {
-	cluster := f.Size.cluster(f.Size.exporters(i)[0])
-	address, err := f.members[cluster].replacePod(i)
-	if err != nil {
-		return nil, err
-	}
-	a := f.Tally.expect(address, f.Size.Clusters-1)
-	f.pokeService(cluster, i)
-	return a, nil
-}
-
-// pokeService lets a member report on one service.
-func (f *Fleet) pokeService(cluster string, i int) {
-	namespace, name := f.Size.service(i)
-	shard := v1alpha1.Shard(namespace, name, shards)
-	f.poke(cluster, func(a *answering) bool { return a.kind == propagation.KindBundle && a.shard == shard })
 }

@@ -28,8 +28,9 @@ type Tally struct {
 	generations map[client.ObjectKey]int64
 	counts      Counts
 	last        time.Time
-	arrivals    map[*Arrival]bool
-	errs        []error
+	// arrivals that are under way, by the address that tells.
+	arrivals map[string]*Arrival
+	errs     []error
 }
 
 // Counts of writes on Works, and of the bytes of what these carry.
@@ -41,7 +42,6 @@ type Counts struct {
 
 // Arrival is a change on its way: from the write of the exporter's status to the Works of the others.
 type Arrival struct {
-	needle   []byte
 	reported time.Time
 	// took by cluster.
 	took map[string]time.Duration
@@ -51,7 +51,7 @@ type Arrival struct {
 
 func newTally() *Tally {
 	return &Tally{generations: map[client.ObjectKey]int64{}, counts: Counts{Written: map[string]int64{}},
-		arrivals: map[*Arrival]bool{}}
+		arrivals: map[string]*Arrival{}}
 }
 
 // Take returns what was counted since the last call.
@@ -104,40 +104,70 @@ func (t *Tally) saw(work *workv1alpha1.Work, now time.Time) {
 	t.counts.Writes += writes
 	t.counts.Bytes += writes * int64(len(raw))
 	t.counts.Written[cluster] += writes
-	for a := range t.arrivals {
-		if a.reported.IsZero() || !bytes.Contains(raw, a.needle) {
-			continue
-		}
-		if _, before := a.took[cluster]; before {
-			continue
+	t.each(raw, func(address string, a *Arrival) {
+		if _, before := a.took[cluster]; before || a.reported.IsZero() {
+			return
 		}
 		a.took[cluster] = now.Sub(a.reported)
 		if len(a.took) == a.want {
-			delete(t.arrivals, a)
+			delete(t.arrivals, address)
 			close(a.done)
 		}
+	})
+}
+
+// each calls do for every address in an object in JSON by which somebody waits.
+func (t *Tally) each(raw []byte, do func(string, *Arrival)) {
+	label := []byte(`"ip":"`)
+	for len(t.arrivals) > 0 {
+		at := bytes.Index(raw, label)
+		if at < 0 {
+			return
+		}
+		raw = raw[at+len(label):]
+		end := bytes.IndexByte(raw, '"')
+		if end < 0 {
+			return
+		}
+		if a := t.arrivals[string(raw[:end])]; a != nil {
+			do(string(raw[:end]), a)
+		}
+		raw = raw[end:]
 	}
+}
+
+// forget a Work that is gone: one in its place begins anew.
+func (t *Tally) forget(key client.ObjectKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.generations, key)
 }
 
 // reports notes that a member's status is being written.
 func (t *Tally) reports(raw []byte, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for a := range t.arrivals {
-		if a.reported.IsZero() && bytes.Contains(raw, a.needle) {
+	t.each(raw, func(_ string, a *Arrival) {
+		if a.reported.IsZero() {
 			a.reported = now
 		}
-	}
+	})
 }
 
 // expect an address to arrive in the Works of so many clusters.
 func (t *Tally) expect(address string, clusters int) *Arrival {
-	a := &Arrival{needle: []byte(`"` + address + `"`), took: map[string]time.Duration{}, done: make(chan struct{}),
-		want: clusters}
+	a := &Arrival{took: map[string]time.Duration{}, done: make(chan struct{}), want: clusters}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.arrivals[a] = true
+	t.arrivals[address] = a
 	return a
+}
+
+// giveUp waits for nothing any more.
+func (t *Tally) giveUp() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.arrivals)
 }
 
 // Took is how long the change took to each cluster that it has reached, sorted.

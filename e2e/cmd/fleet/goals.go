@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sealane-io/sealane/e2e/fleet"
+)
+
+// goal is what a fleet is meant to cost, and what it was found to.
+type goal struct {
+	Text string
+	// Found is of each fleet, with whether it is as it should be.
+	Found []string
+}
+
+// goalsOf compares what was measured with what was meant.
+func goalsOf(tables []table) []goal {
+	within := func(d, limit time.Duration) (string, bool) {
+		return fmt.Sprintf("%.2f s", d.Seconds()), d <= limit
+	}
+	type check func(t *table, r *fleet.Row) (string, bool)
+	quantile := func(q float64, limit time.Duration) check {
+		return func(_ *table, r *fleet.Row) (string, bool) {
+			text, ok := within(r.Quantile(q), limit)
+			if r.Late > 0 {
+				text = fmt.Sprintf("%s, %d late", text, r.Late)
+			}
+			return text, ok && r.Late == 0
+		}
+	}
+	writes := func(_ *table, r *fleet.Row) (string, bool) { return fmt.Sprint(r.Writes), r.Writes == 0 }
+	toOthers := func(t *table, r *fleet.Row) (string, bool) {
+		each := float64(r.Writes) / float64(r.Changes)
+		return fmt.Sprintf("%.1f", each), each <= float64(t.Size.Clusters-1)
+	}
+	var out []goal
+	for _, g := range []struct {
+		text, scenario string
+		check          check
+	}{
+		{"one pod is replaced: one write for each other cluster", onePod, toOthers},
+		{"and p50 is 0.5 s at most", onePod, quantile(0.5, 500*time.Millisecond)},
+		{"and p99 2 s", onePod, quantile(0.99, 2*time.Second)},
+		{"10 pods a second: the queues do not grow", slowRate, func(_ *table, r *fleet.Row) (string, bool) {
+			return fmt.Sprintf("%.1f to %.1f", r.Early, r.Last), r.Last <= r.Early+2
+		}},
+		{"and p99 is 2 s at most", slowRate, quantile(0.99, 2*time.Second)},
+		{"100 pods a second: p99 is 2 s at most", fastRate, quantile(0.99, 2*time.Second)},
+		{"a quiet cluster beside one with 100 pods a second: p99 is 2 s at most", quiet, quantile(0.99, 2*time.Second)},
+		{"converge from empty in 120 s", converge, func(_ *table, r *fleet.Row) (string, bool) {
+			return within(r.Took, 2*time.Minute)
+		}},
+		{"500 MB of memory at most", fastRate, func(_ *table, r *fleet.Row) (string, bool) {
+			return fmt.Sprintf("%.0f MB", float64(r.Peak)*1024/1e6), r.Peak*1024 <= 500e6
+		}},
+		{"a restart writes nothing", restart, writes},
+		{"and is done in 30 s", restart, func(_ *table, r *fleet.Row) (string, bool) {
+			return within(r.Took, 30*time.Second)
+		}},
+		{"a second replica that takes over writes nothing", failOver, writes},
+		{"a gateway has another address: one write for each other cluster", move, toOthers},
+		{"and each is 64 KiB at most", move, func(_ *table, r *fleet.Row) (string, bool) {
+			each := float64(r.Bytes) / float64(max(1, r.Writes)) / 1024
+			return fmt.Sprintf("%.1f KiB", each), each <= 64
+		}},
+		{"and p99 is 2 s at most", move, quantile(0.99, 2*time.Second)},
+	} {
+		found := goal{Text: g.text}
+		for i := range tables {
+			text, ok := "not measured", false
+			if r := tables[i].row(g.scenario); r != nil {
+				text, ok = g.check(&tables[i], r)
+			}
+			if !ok {
+				text += " **missed**"
+			}
+			found.Found = append(found.Found, text)
+		}
+		out = append(out, found)
+	}
+	return out
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealane-io/sealane/e2e/fleet"
+)
+
+// measured is a fleet whose changes took so long.
+func measured(clusters int, took time.Duration) table {
+	t := table{Size: fleet.Size{Clusters: clusters, Services: 100}}
+	for _, name := range []string{converge, onePod, slowRate, fastRate, quiet, move, restart, failOver} {
+		r := fleet.Row{Scenario: name, Took: took, Arrived: []time.Duration{took}, Changes: 1, Peak: 100 << 10}
+		if name == onePod || name == move {
+			r.Writes = int64(clusters - 1)
+		}
+		t.Rows = append(t.Rows, r)
+	}
+	return t
+}
+
+// TestGoalsSayWhatIsMissed and nothing else; what was not measured is missed.
+func TestGoalsSayWhatIsMissed(t *testing.T) {
+	missed := func(t table) (count int) {
+		for _, g := range goalsOf([]table{t}) {
+			if strings.Contains(g.Found[0], "missed") {
+				count++
+			}
+		}
+		return count
+	}
+	all := len(goalsOf(nil))
+	for name, c := range map[string]struct {
+		change func(t *table)
+		want   int
+	}{
+		"none":                   {func(*table) {}, 0},
+		"nothing was measured":   {func(t *table) { t.Rows = nil }, all},
+		"a write too many":       {func(t *table) { t.row(onePod).Writes++ }, 1},
+		"a restart writes":       {func(t *table) { t.row(restart).Writes = 1 }, 1},
+		"changes that came late": {func(t *table) { t.row(fastRate).Late = 1 }, 1},
+		"a queue that grows":     {func(t *table) { t.row(slowRate).Last = 9 }, 1},
+		"slow changes":           {func(t *table) { t.row(onePod).Arrived = []time.Duration{time.Minute} }, 2},
+		"much memory":            {func(t *table) { t.row(fastRate).Peak = 1 << 20 }, 1},
+	} {
+		m := measured(10, 100*time.Millisecond)
+		c.change(&m)
+		if got := missed(m); got != c.want {
+			t.Errorf("%s: %d goals are missed, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestTheReportIsWritten with a picture that is XML and has all sizes.
+func TestTheReportIsWritten(t *testing.T) {
+	root := t.TempDir()
+	tables := []table{measured(10, 100*time.Millisecond), measured(100, 3*time.Second)}
+	if err := write(root, "fleet.md", machine{Load: "1.5"}, tables); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "fleet.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| and p99 2 s | 0.10 s | 3.00 s **missed** |", "| load average when it began | 1.5 |",
+		"## 100 clusters, 100 services", "](fleet.svg)"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the report lacks %q:\n%s", want, text)
+		}
+	}
+	picture, err := os.Open(filepath.Join(root, "fleet.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = picture.Close() }()
+	circles := 0
+	for decoder := xml.NewDecoder(picture); ; {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if start, ok := token.(xml.StartElement); ok && start.Name.Local == "circle" {
+			circles++
+		}
+	}
+	if want := 10 * len(tables); circles != want {
+		t.Errorf("%d points in the picture, want %d", circles, want)
+	}
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sealane-io/sealane/e2e/fleet"
+)
+
+// The scenarios by the names that the goals know them by.
+const (
+	converge = "converge from empty"
+	onePod   = "a pod is replaced"
+	slowRate = "10 pods a second"
+	fastRate = "100 pods a second"
+	quiet    = "a quiet cluster beside one with 100 pods a second"
+	move     = "a gateway has another address"
+	restart  = "the controller restarts"
+	failOver = "a second replica takes over"
+	slowAPI  = "each request takes"
+)
+
+// few are the pods that are replaced where the API is slow.
+const few = 5
+
+// session is a fleet with the controller that leads.
+type session struct {
+	*table
+	f            *fleet.Fleet
+	b            *fleet.Broker
+	program, dir string
+}
+
+// measure runs all scenarios with one fleet, and ends all that it has started.
+func (t *table) measure(ctx context.Context, o options, program, dir string) error {
+	f, err := fleet.Launch(ctx, t.Size)
+	if err != nil {
+		return err
+	}
+	defer f.Stop()
+	s := &session{table: t, f: f, program: program, dir: dir}
+	if s.b, err = s.start(ctx, ""); err != nil {
+		return err
+	}
+	defer func() { s.b.Kill() }()
+	type scenario struct {
+		name string
+		do   func() ([]*fleet.Arrival, error)
+	}
+	for _, x := range []scenario{
+		{converge, func() ([]*fleet.Arrival, error) { return nil, f.Connect(ctx) }},
+		{onePod, f.Change(ctx, o.changes)},
+		{slowRate, f.Churn(ctx, 10, o.churn)},
+		{fastRate, f.Churn(ctx, 100, o.churn)},
+		{quiet, f.Noise(ctx, 100, o.churn)},
+		{"a cluster's pods go", f.Withdraw(0, true)},
+		{"they return", f.Withdraw(0, false)},
+		{move, f.MoveGateway(1)},
+		{"a cluster leaves", f.Leave(ctx, 2)},
+		{"it joins again", f.Join(ctx, 2)},
+	} {
+		if x.name != converge && !o.only.MatchString(x.name) {
+			continue
+		}
+		if err := t.add(f.Run(ctx, s.b, x.name, x.do)); err != nil {
+			return err
+		}
+	}
+	if o.only.MatchString(restart) {
+		if err := s.restart(ctx); err != nil {
+			return err
+		}
+	}
+	if o.only.MatchString(failOver) {
+		if err := s.failOver(ctx); err != nil {
+			return err
+		}
+	}
+	api, err := f.API(ctx)
+	if err != nil {
+		return err
+	}
+	t.Stored = api.Stored
+	if !o.only.MatchString(slowAPI) {
+		return nil
+	}
+	if err := s.slow(ctx, fmt.Sprintf(slowAPI+" %s more: a pod is replaced", o.slow), o.slow, 0); err != nil {
+		return err
+	}
+	return s.slow(ctx, "and every 20th fails", o.slow, 20)
+}
+
+// start starts a controller, by another address of the API if there is one.
+func (s *session) start(ctx context.Context, api string) (*fleet.Broker, error) {
+	start := func() (*fleet.Broker, error) { return s.f.Start(ctx, s.program, s.dir) }
+	if api != "" {
+		start = func() (*fleet.Broker, error) { return s.f.StartBy(ctx, s.program, s.dir, api) }
+	}
+	b, err := start()
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Ready(ctx); err != nil {
+		b.Kill()
+		return nil, err
+	}
+	return b, nil
+}
+
+// restart ends the controller and starts it again: how long until it is ready, and what it writes.
+func (s *session) restart(ctx context.Context) error {
+	s.b.Stop()
+	begun := time.Now()
+	next, err := s.start(ctx, "")
+	if err != nil {
+		return err
+	}
+	s.b = next
+	return s.settle(ctx, restart, begun)
+}
+
+// failOver kills the controller while another one stands by: how long until that has looked at everything.
+func (s *session) failOver(ctx context.Context) error {
+	next, err := s.start(ctx, "")
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	s.b.Kill()
+	s.b = next
+	return s.settle(ctx, failOver, begun)
+}
+
+func (s *session) settle(ctx context.Context, name string, begun time.Time) error {
+	var settled time.Duration
+	row, err := s.f.Run(ctx, s.b, name, func() ([]*fleet.Arrival, error) {
+		err := s.b.Settled(ctx)
+		settled = time.Since(begun)
+		return nil, err
+	})
+	row.Took = settled
+	return s.add(row, err)
+}
+
+// slow has a controller work with an API that is slow, and fails now and then.
+func (s *session) slow(ctx context.Context, name string, delay time.Duration, failing int64) error {
+	s.b.Stop()
+	api, end, err := s.f.Slow(ctx, delay, failing)
+	if err != nil {
+		return err
+	}
+	defer end()
+	next, err := s.start(ctx, api)
+	if err != nil {
+		return err
+	}
+	s.b = next
+	if err := next.Settled(ctx); err != nil {
+		return err
+	}
+	if err := s.add(s.f.Run(ctx, next, name, s.f.Change(ctx, few))); err != nil {
+		return err
+	}
+	next.Stop()
+	return nil
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// Connect makes one ClusterSet of all clusters.
+func (f *Fleet) Connect(ctx context.Context) error {
+	set := &v1alpha1.ClusterSet{}
+	set.Name = setName
+	for n := range f.Size.Clusters {
+		set.Spec.ClusterAffinity.ClusterNames = append(set.Spec.ClusterAffinity.ClusterNames, f.Size.cluster(n))
+	}
+	if err := f.client.Create(ctx, set); err != nil {
+		return fmt.Errorf("create the ClusterSet: %w", err)
+	}
+	return nil
+}
+
+// Leave takes a cluster out of the ClusterSet, and Join puts it back.
+func (f *Fleet) Leave(ctx context.Context, n int) func() ([]*Arrival, error) {
+	return f.choose(ctx, n, true)
+}
+
+// Join is the way back from Leave.
+func (f *Fleet) Join(ctx context.Context, n int) func() ([]*Arrival, error) {
+	return f.choose(ctx, n, false)
+}
+
+func (f *Fleet) choose(ctx context.Context, n int, away bool) func() ([]*Arrival, error) {
+	return func() ([]*Arrival, error) {
+		f.mu.Lock()
+		f.away[n] = away
+		f.mu.Unlock()
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			var set v1alpha1.ClusterSet
+			if err := f.client.Get(ctx, client.ObjectKey{Name: setName}, &set); err != nil {
+				return err
+			}
+			set.Spec.ClusterAffinity.ClusterNames = nil
+			for k := range f.Size.Clusters {
+				if f.joined(k) {
+					set.Spec.ClusterAffinity.ClusterNames = append(set.Spec.ClusterAffinity.ClusterNames, f.Size.cluster(k))
+				}
+			}
+			return f.client.Update(ctx, &set)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("change the clusters of the ClusterSet: %w", err)
+		}
+		return nil, nil
+	}
+}
+
+// joined says whether a cluster is selected.
+func (f *Fleet) joined(n int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.away[n]
+}
+
+// others is how many clusters each that is selected has beside itself.
+func (f *Fleet) others() int {
+	count := -1
+	for n := range f.Size.Clusters {
+		if f.joined(n) {
+			count++
+		}
+	}
+	return count
+}
+
+// exported is how many services some cluster that is selected exports.
+func (f *Fleet) exported() int {
+	count := 0
+	for i := range f.Size.Services {
+		if f.exporting(i) > 0 {
+			count++
+		}
+	}
+	return count
+}
+
+// exporting is how many clusters that are selected export service i.
+func (f *Fleet) exporting(i int) int {
+	count := 0
+	for _, n := range f.Size.exporters(i) {
+		if f.joined(n) {
+			count++
+		}
+	}
+	return count
+}
+
+// exportersOf is the same by the name of the service.
+func (f *Fleet) exportersOf(namespace, name string) int {
+	var i int
+	if _, err := fmt.Sscanf(name, "service-%d", &i); err != nil {
+		return 0
+	}
+	if ns, n := f.Size.service(i); ns != namespace || n != name {
+		return 0
+	}
+	return f.exporting(i)
+}
