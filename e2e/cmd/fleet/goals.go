@@ -56,11 +56,11 @@ func goalsOf(tables []table) []goal {
 		{"500 MB of memory at most", fastRate, func(_ *table, r *fleet.Row) (string, bool) {
 			return fmt.Sprintf("%.0f MB", float64(r.Peak)*1024/1e6), r.Peak*1024 <= 500e6
 		}},
-		{"a restart writes nothing", restart, writes},
+		{"a restart writes nothing, before the roll call", restart, writes},
 		{"and is done in 30 s", restart, func(_ *table, r *fleet.Row) (string, bool) {
 			return within(r.Took, 30*time.Second)
 		}},
-		{"a second replica that takes over writes nothing", failOver, writes},
+		{"a second replica that takes over writes nothing, before the roll call", failOver, writes},
 		{"a gateway has another address: one write for each other cluster", move, toOthers},
 		{"and each is 64 KiB at most", move, func(_ *table, r *fleet.Row) (string, bool) {
 			each := float64(r.Bytes) / float64(max(1, r.Writes)) / 1024

@@ -26,6 +26,10 @@ const (
 // few are the pods that are replaced where the API is slow.
 const few = 5
 
+// callsTake is how long after its start a controller may call members: it writes each Work once more, half a minute to
+// a minute after the cluster has come into sight (ADR 27). Whatever is measured meanwhile has these writes, too.
+const callsTake = 65 * time.Second
+
 // session is a fleet with the controller that leads.
 type session struct {
 	*table
@@ -52,6 +56,7 @@ func (t *table) measure(ctx context.Context, o options, program, dir string) err
 	}
 	for _, x := range []scenario{
 		{converge, func() ([]*fleet.Arrival, error) { return nil, f.Connect(ctx) }},
+		{"and the roll call after that", rollCall(ctx)},
 		{onePod, f.Change(ctx, o.changes)},
 		{slowRate, f.Churn(ctx, 10, o.churn)},
 		{fastRate, f.Churn(ctx, 100, o.churn)},
@@ -78,6 +83,9 @@ func (t *table) measure(ctx context.Context, o options, program, dir string) err
 		if err := s.failOver(ctx); err != nil {
 			return err
 		}
+		if err := t.add(f.Run(ctx, s.b, "and its roll call", rollCall(ctx))); err != nil {
+			return err
+		}
 	}
 	api, err := f.API(ctx)
 	if err != nil {
@@ -91,6 +99,18 @@ func (t *table) measure(ctx context.Context, o options, program, dir string) err
 		return err
 	}
 	return s.slow(ctx, "and every 20th fails", o.slow, 20)
+}
+
+// rollCall waits until a controller that has just begun has called all members.
+func rollCall(ctx context.Context) func() ([]*fleet.Arrival, error) {
+	return func() ([]*fleet.Arrival, error) {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(callsTake):
+			return nil, nil
+		}
+	}
 }
 
 // start starts a controller, by another address of the API if there is one.
@@ -141,7 +161,12 @@ func (s *session) settle(ctx context.Context, name string, begun time.Time) erro
 		settled = time.Since(begun)
 		return nil, err
 	})
-	row.Took = settled
+	if err != nil {
+		return err
+	}
+	// Of a process that has just started all that it has used counts.
+	used, err := s.b.Usage(ctx)
+	row.Took, row.CPU, row.Requests = settled, used.CPU, used.Requests
 	return s.add(row, err)
 }
 
