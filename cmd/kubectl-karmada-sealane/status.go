@@ -262,6 +262,9 @@ func (f *fleet) clusterSetStands(cs *v1alpha1.ClusterSet, condition string) stan
 		s.State = stateOK
 		s.Message = fmt.Sprintf("%d members, %d of %d pairs are connected", members, cs.Status.ConnectedPairs,
 			cs.Status.Pairs)
+		if n := cs.Status.UnencryptedPairs; n > 0 {
+			s.Message += fmt.Sprintf(", %d to be reached NOT ENCRYPTED, by vxlan", n)
+		}
 	}
 	return s
 }

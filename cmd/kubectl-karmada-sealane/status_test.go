@@ -103,6 +103,20 @@ func TestWhereAllPartsStand(t *testing.T) {
 	}
 }
 
+// TestStatusSaysWhatIsNotEncrypted of a ClusterSet that is well.
+func TestStatusSaysWhatIsNotEncrypted(t *testing.T) {
+	for pairs, want := range map[int32]string{0: "are connected",
+		2: "are connected, 2 to be reached NOT ENCRYPTED, by vxlan"} {
+		f := inStatus(map[string][]metav1.Condition{"c1": connected(), "c2": connected()})
+		f.clusterSets[0].Status.UnencryptedPairs = pairs
+		for _, s := range f.standings(statusReady, "", nil) {
+			if s.Part == "ClusterSet" && (s.State != stateOK || !strings.HasSuffix(s.Message, want)) {
+				t.Errorf("%d pairs: %s", pairs, s)
+			}
+		}
+	}
+}
+
 // TestStatusWaits by a real API server: exit codes, what is said, and that a refusal ends it.
 func TestStatusWaits(t *testing.T) {
 	k := newKarmada(t)
