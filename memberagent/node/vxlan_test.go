@@ -333,6 +333,8 @@ func TestForgedVXLANIsDropped(t *testing.T) {
 			sendUDP(net.JoinHostPort(n.gw1.ip, "4533"), ipv6), n.gw1, foreign},
 		{"for the cable of another slot", n.gw2.holder, send(from(podOfC2), vni+1), n.gw1, foreign},
 		{"with a VLAN tag", n.gw2.holder, sendUDP(net.JoinHostPort(n.gw1.ip, "4533"), tagged), n.gw1, foreign},
+		{"with a source of nobody's, in fragments", n.gw2.holder,
+			send(udp4("10.77.0.10", "10.8.0.10", 7777, make([]byte, 4000)), vni), n.gw1, foreign},
 		{"too short for a source", n.gw2.holder,
 			sendUDP(net.JoinHostPort(n.gw1.ip, "4533"), cableVXLAN(n.gw1.ip, vni, nil)), n.gw1, foreign},
 		{"to another address of the gateway", n.gw2.holder,
