@@ -5,7 +5,10 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"time"
 
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +24,24 @@ func (f *Fleet) Connect(ctx context.Context) error {
 	}
 	if err := f.client.Create(ctx, set); err != nil {
 		return fmt.Errorf("create the ClusterSet: %w", err)
+	}
+	return nil
+}
+
+// Reach says of all clusters that Karmada has reached them for an hour. Only then does the broker call them, and send anew
+// what they do not answer.
+func (f *Fleet) Reach(ctx context.Context) error {
+	for n := range f.Size.Clusters {
+		var c clusterv1alpha1.Cluster
+		if err := f.client.Get(ctx, client.ObjectKey{Name: f.Size.cluster(n)}, &c); err != nil {
+			return fmt.Errorf("read a cluster: %w", err)
+		}
+		c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady,
+			Status: metav1.ConditionTrue, Reason: "ClusterReady",
+			LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour))}}
+		if err := f.client.Status().Update(ctx, &c); err != nil {
+			return fmt.Errorf("write the status of cluster %s: %w", c.Name, err)
+		}
 	}
 	return nil
 }

@@ -45,6 +45,9 @@ func (t *table) measure(ctx context.Context, o options, program, dir string) err
 		return err
 	}
 	defer f.Stop()
+	if err := f.Reach(ctx); err != nil {
+		return err
+	}
 	s := &session{table: t, f: f, program: program, dir: dir}
 	if s.b, err = s.start(ctx, ""); err != nil {
 		return err
