@@ -31,8 +31,12 @@ func (w *watcher) bundles() *feed {
 		resource: "bundles",
 		version:  sealaneVersion,
 		set:      set,
-		remove:   func(any) {},
-		replace:  func(objs []any) { each(set)(halvesFirst(objs)) },
+		remove: func(obj any) {
+			if b, ok := obj.(*v1alpha1.Bundle); ok {
+				w.index.forgetHalf(b.Name)
+			}
+		},
+		replace: func(objs []any) { each(set)(halvesFirst(objs)) },
 	}
 }
 

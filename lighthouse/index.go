@@ -113,6 +113,15 @@ func (x *index) setBundle(b *v1alpha1.Bundle) (rejected int) {
 	return now.rejected
 }
 
+// forgetHalf forgets a half that is gone, if it means nothing: any other Bundle that is gone stays.
+func (x *index) forgetHalf(name string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if _, half := ownBundle(name); half != "" && !x.inForce(name) {
+		delete(x.bundles, name)
+	}
+}
+
 // touchHalves makes anew the services in a shard's own Bundle, and in any half of it.
 func (x *index) touchHalves(shard string) {
 	for name := range x.bundles {

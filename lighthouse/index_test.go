@@ -86,6 +86,30 @@ func TestHalvesComeFirst(t *testing.T) {
 	}
 }
 
+// TestHalvesThatAreGone: one that is listed goes on answering, and of one that is not nothing is kept.
+func TestHalvesThatAreGone(t *testing.T) {
+	x := sample()
+	x.setServiceImport(&serviceImport{name: "hs", namespace: "sample", headless: true})
+	at := headless("hs", withBackends("c2", ready("10.9.1.2", "hs-0")))
+	divided := bundle("sealane-0")
+	divided.Spec.Halves = []string{"0", "1"}
+	for _, b := range []*v1alpha1.Bundle{
+		bundle("sealane-0-0", at), bundle("sealane-0-1"), bundle("sealane-0-01"), divided,
+	} {
+		x.setBundle(b)
+	}
+	for _, name := range []string{"sealane-0", "sealane-0-0", "sealane-0-01"} {
+		x.forgetHalf(name)
+	}
+	if got := slices.Sorted(maps.Keys(x.bundles)); !slices.Contains(got, "sealane-0") ||
+		!slices.Contains(got, "sealane-0-0") || slices.Contains(got, "sealane-0-01") {
+		t.Errorf("%v are kept", got)
+	}
+	if got := addressesOf(ask(t, serve(t, x), "hs.sample.svc.clusterset.local.", dns.TypeA)); got != "10.9.1.2" {
+		t.Errorf("it is answered with %q", got)
+	}
+}
+
 // TestTheBundleOfAName: an import counts where the agent finds it, and is found elsewhere only if it is not there.
 func TestTheBundleOfAName(t *testing.T) {
 	x := newIndex(nil)
