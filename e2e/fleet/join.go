@@ -28,8 +28,8 @@ func (f *Fleet) Connect(ctx context.Context) error {
 	return nil
 }
 
-// Reach says of all clusters that Karmada has reached them for an hour. Only then does the broker call them, and send anew
-// what they do not answer.
+// Reach says of all clusters that Karmada has reached them for an hour. Only then does the broker call them, and send
+// anew what they do not answer.
 func (f *Fleet) Reach(ctx context.Context) error {
 	for n := range f.Size.Clusters {
 		var c clusterv1alpha1.Cluster
