@@ -32,7 +32,7 @@ type Debian struct {
 type DebianPackage struct{ Name, Version, Arch string }
 
 // listing names, in Dir, the archives of packages that were wanted.
-const listing = "archives"
+func listing(wanted string) string { return "archives-" + strings.ReplaceAll(wanted, " ", "-") }
 
 // Fetch downloads packages and what they depend on, and returns the paths of their archives, sorted.
 func (d Debian) Fetch(ctx context.Context, packages ...string) ([]string, error) {
@@ -72,13 +72,13 @@ func (d Debian) Fetch(ctx context.Context, packages ...string) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	return archives, os.WriteFile(filepath.Join(dir, listing),
+	return archives, os.WriteFile(filepath.Join(dir, listing(wanted)),
 		[]byte(wanted+"\n"+strings.Join(archives, "\n")+"\n"), 0o644)
 }
 
 // have returns the archives that were downloaded for the same packages before, if all are there.
 func have(dir, wanted string) ([]string, bool) {
-	text, err := os.ReadFile(filepath.Join(dir, listing))
+	text, err := os.ReadFile(filepath.Join(dir, listing(wanted)))
 	if err != nil {
 		return nil, false
 	}
