@@ -34,6 +34,9 @@ const NextKeySlots = MaxSlot + 1
 // VXLANSlots is how much higher than a gateway's slot the number of its cable by VXLAN is.
 const VXLANSlots = 2 * NextKeySlots
 
+// IPsecSlots is the same of its cable by IPsec.
+const IPsecSlots = 3 * NextKeySlots
+
 // The shards of a ClusterSet.
 const (
 	MinShards = 1

@@ -5,7 +5,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // CableDriver is how gateways of different clusters reach each other.
-// +kubebuilder:validation:Enum=wireguard;vxlan
+// +kubebuilder:validation:Enum=wireguard;vxlan;ipsec
 type CableDriver string
 
 // The drivers of cables.
@@ -15,13 +15,17 @@ const (
 	// CableVXLAN is VXLAN, which neither encrypts nor proves who sends. WireGuard stands beside it, for what it does not
 	// carry.
 	CableVXLAN CableDriver = "vxlan"
+	// CableIPsec is IKEv2 and ESP, of strongSwan. Nothing goes by another cable, but for what did so before the pair was
+	// to have this one, until it answers.
+	CableIPsec CableDriver = "ipsec"
 )
 
 // CableSpec configures the cables between gateways. It is the same in every member of a ClusterSet.
 // +kubebuilder:validation:XValidation:rule="!has(self.driver) || self.driver != 'vxlan' || has(self.unencrypted) && self.unencrypted",message="driver vxlan does not encrypt: set unencrypted to true to say that the network between the gateways is trusted, or choose wireguard"
 type CableSpec struct {
 	// Driver of the cable. With vxlan what passes between clusters can be read, and forged, by whoever is on the way; it
-	// goes by wireguard while vxlan does not get through. A Peering has wireguard here, and each pair's in remoteClusters.
+	// goes by wireguard while vxlan does not get through. With ipsec nothing goes by another cable, but what went by
+	// wireguard before, until ipsec gets through. A Peering has wireguard here, and each pair's in remoteClusters.
 	// +kubebuilder:default=wireguard
 	// +optional
 	Driver CableDriver `json:"driver,omitempty"`
@@ -30,7 +34,8 @@ type CableSpec struct {
 	// +optional
 	Unencrypted bool `json:"unencrypted,omitempty"`
 
-	// Port is the UDP port of gateway slot 0; slot j listens on Port+j. Cables by vxlan have Port+33.
+	// Port is the UDP port of gateway slot 0; slot j listens on Port+j. Cables by vxlan have Port+33, by ipsec
+	// Port+34.
 	// +kubebuilder:default=4500
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65000

@@ -57,6 +57,8 @@ type controller struct {
 	image           string
 	agentImage      string
 	dnsImage        string
+	ipsec           bool
+	ipsecImage      string
 	imagePullPolicy string
 	imagePullSecret string
 	replicas        int32
@@ -87,10 +89,12 @@ func (c *controller) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.kubeconfigFile, "controller-kubeconfig", "sealane-controller.kubeconfig",
 		"file to write the controller's kubeconfig to, with --controller=external")
 	f.StringVar(&c.registry, "registry", defaultRegistry,
-		"registry, with a path if it has one, of the images controller, agent and dns, of the tag "+version.Version)
+		"registry, with a path if it has one, of the images controller, agent, dns and ipsec, of the tag "+version.Version)
 	f.StringVar(&c.image, "controller-image", "", "image of the controller, in place of that of the registry")
 	f.StringVar(&c.agentImage, "agent-image", "", "image of the members' agents, in place of that of the registry")
 	f.StringVar(&c.dnsImage, "dns-image", "", "image of the members' DNS, in place of that of the registry")
+	f.BoolVar(&c.ipsec, "ipsec", false, "have a container for cables by ipsec beside each node agent")
+	f.StringVar(&c.ipsecImage, "ipsec-image", "", "image of that container, in place of that of the registry")
 	f.StringVar(&c.imagePullSecret, "image-pull-secret", "",
 		"Secret by which all images are pulled, in the namespace "+v1alpha1.Namespace+" of every member, and in the "+
 			"controller's on the host")
@@ -143,10 +147,14 @@ func (c *controller) imageOf(name, stated string) string {
 
 // bundle are the members' workloads and CRDs with this installation's images.
 func (c *controller) bundle() ([]*unstructured.Unstructured, error) {
-	return installation.Templates(sealane.Artifacts, installation.Images{
+	images := installation.Images{
 		Agent: c.imageOf("agent", c.agentImage), DNS: c.imageOf("dns", c.dnsImage), PullPolicy: c.imagePullPolicy,
 		PullSecret: c.imagePullSecret,
-	})
+	}
+	if c.ipsec {
+		images.IPsec = c.imageOf("ipsec", c.ipsecImage)
+	}
+	return installation.Templates(sealane.Artifacts, images)
 }
 
 // installBundle applies the members' bundle. Nothing reaches a cluster before a policy of the controller names it.

@@ -136,6 +136,9 @@ func cablePort(first int32, link string) int32 {
 	if plan.OfVXLAN(link) {
 		return first + netfacts.VXLANCableOffset
 	}
+	if plan.OfIPsec(link) {
+		return first + netfacts.IPsecOffset
+	}
 	n, err := strconv.ParseInt(strings.TrimPrefix(link, plan.CablePrefix), 10, 32)
 	if err != nil {
 		return first

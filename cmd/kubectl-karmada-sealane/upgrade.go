@@ -28,6 +28,7 @@ type upgrade struct {
 	host                        hostCluster
 	mode, registry              string
 	image, agentImage, dnsImage string
+	ipsecImage                  string
 	check, rollback             bool
 	output                      string
 	// bounded says that --timeout was given: without it, whatever makes progress may take its time.
@@ -68,10 +69,12 @@ replace before you run this with --controller=external.
 	f.StringVar(&u.mode, "controller", controllerDeployment,
 		"how the controller runs: deployment (on the cluster that hosts Karmada) or external (a process that you start)")
 	f.StringVar(&u.registry, "registry", "",
-		"registry, with a path if it has one, of the images controller, agent and dns (default: where they come from now)")
+		"registry, with a path if it has one, of the images controller, agent, dns and ipsec (default: where they come from "+
+			"now)")
 	f.StringVar(&u.image, "controller-image", "", "image of the controller")
 	f.StringVar(&u.agentImage, "agent-image", "", "image of the members' agents")
 	f.StringVar(&u.dnsImage, "dns-image", "", "image of the members' DNS")
+	f.StringVar(&u.ipsecImage, "ipsec-image", "", "image for cables by ipsec, where that is installed")
 	u.host.addFlags(f)
 	cmd.MarkFlagsMutuallyExclusive("check", "rollback")
 	return cmd
@@ -86,6 +89,8 @@ type deployed struct {
 	target *controller
 	// images now.
 	controllerImage, agentImage, dnsImage string
+	// ipsecImage is empty where there is none.
+	ipsecImage string
 	// annotation of the controller's pods by which they restart with another kubeconfig; empty if there is none.
 	kubeconfigSum string
 }
@@ -182,6 +187,9 @@ func (u *upgrade) read(ctx context.Context, karmada *api) (*deployed, error) {
 	d.target.image = u.becomes("controller", u.image, d.controllerImage)
 	d.target.agentImage = u.becomes("agent", u.agentImage, d.agentImage)
 	d.target.dnsImage = u.becomes("dns", u.dnsImage, d.dnsImage)
+	if d.ipsecImage != "" {
+		d.target.ipsec, d.target.ipsecImage = true, u.becomes("ipsec", u.ipsecImage, d.ipsecImage)
+	}
 	return d, nil
 }
 
@@ -201,6 +209,11 @@ func (u *upgrade) readTemplates(ctx context.Context, d *deployed) error {
 	}
 	spec := agents.Spec.Template.Spec
 	d.agentImage, d.dnsImage = imageIn(spec), imageIn(dns.Spec.Template.Spec)
+	for _, c := range spec.Containers {
+		if c.Name == "ipsec" {
+			d.ipsecImage = c.Image
+		}
+	}
 	if len(spec.Containers) > 0 {
 		d.target.imagePullPolicy = string(spec.Containers[0].ImagePullPolicy)
 	}

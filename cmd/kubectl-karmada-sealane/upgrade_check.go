@@ -87,6 +87,9 @@ func (u *upgrade) rows(ctx context.Context, d *deployed) ([]upgradeRow, error) {
 	}
 	images := []upgradeRow{image(3, "agents", d.agentImage, d.target.agentImage),
 		image(3, "DNS", d.dnsImage, d.target.dnsImage)}
+	if d.ipsecImage != "" {
+		images = append(images, image(3, "ipsec", d.ipsecImage, d.target.ipsecImage))
+	}
 	if d.host != nil {
 		images = append([]upgradeRow{image(2, "controller", d.controllerImage, d.target.image)}, images...)
 	} else {

@@ -147,8 +147,11 @@ func connectionOf(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alpha1.Con
 		RTT: c.RTT, LossPercent: &c.LossPercent, Traffic: c.Traffic, MTU: c.MTU, Reason: c.Reason, Message: c.Message,
 		Cable: string(c.Cable),
 	}
-	if c.Cable == v1alpha1.CableVXLAN {
+	switch c.Cable {
+	case v1alpha1.CableVXLAN:
 		row.Message = strings.TrimSuffix("NOT ENCRYPTED, by vxlan; "+c.Message, "; ")
+	case v1alpha1.CableIPsec:
+		row.Message = strings.TrimSuffix("by ipsec; "+c.Message, "; ")
 	}
 	if why := stale(f, g); why != "" {
 		row.Status, row.Reason, row.Message = string(v1alpha1.ConnectionUnknown), v1alpha1.ReasonAgentSilent, why

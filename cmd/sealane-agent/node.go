@@ -75,6 +75,8 @@ func newNodeCommand() *cobra.Command {
 		"the pod's label controller-revision-hash: a roll-out waits while an agent of the same has failed elsewhere")
 	flags.StringVar(&f.options.StateDir, "state-dir", "/var/lib/sealane",
 		"directory on the node that keeps the private key")
+	flags.StringVar(&f.options.IPsecDir, "ipsec-dir", "",
+		"directory in common with the container that runs charon, for cables by ipsec; empty if there is none")
 	flags.StringVar(&f.sysctlDir, "sysctl-dir", "/proc/sys/net", "the node's /proc/sys/net, or a writable mount of it")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty inside a pod")
 	flags.StringVar(&f.metrics, "metrics-bind-address", "127.0.0.1:9811",

@@ -3,6 +3,7 @@
 package cable
 
 import (
+	"crypto/ecdh"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/renameio/v2"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"github.com/sealane-io/sealane/dataplane/ipsec"
 	"github.com/sealane-io/sealane/dataplane/plan"
 )
 
@@ -101,6 +103,28 @@ func (k *Keys) readNext() wgtypes.Key {
 		return wgtypes.Key{}
 	}
 	return key
+}
+
+// Secret is the pre-shared key of this node, by an ID that one of its keys has, and a peer.
+func (k *Keys) Secret(own, peer plan.PeerID) ([]byte, error) {
+	k.mu.Lock()
+	keys := []wgtypes.Key{k.current, k.next}
+	k.mu.Unlock()
+	for _, key := range keys {
+		if key == (wgtypes.Key{}) || idOf(key.PublicKey()) != own {
+			continue
+		}
+		private, err := ecdh.X25519().NewPrivateKey(key[:])
+		if err != nil {
+			return nil, fmt.Errorf("read the node's key: %w", err)
+		}
+		public, err := ecdh.X25519().NewPublicKey([]byte(peer))
+		if err != nil {
+			return nil, fmt.Errorf("read a peer's key: %w", err)
+		}
+		return ipsec.Secret(private, public)
+	}
+	return nil, errors.New("the node's key is another one by now")
 }
 
 // Current is the ID of this gateway to its peers.

@@ -96,11 +96,13 @@ func choose(t topology.Topology, n NodeFacts) Active {
 		}
 	}
 	cables := func(r topology.Remote) []int {
-		return chooseCables(r.Gateways, answering(r.Gateways, r.Name), n.Shaken[r.Name], n.Current[r.Name], Carrying(t))
+		alive := permitted(r, answering(r.Gateways, r.Name), n.Current[r.Name])
+		return chooseCables(r.Gateways, alive, n.Shaken[r.Name], n.Current[r.Name], Carrying(t), r.IPsec)
 	}
 	var a Active
 	for _, r := range t.Remotes {
-		handsOver := len(among(r.Gateways, n.Alive[r.Name])) == 0 || n.Withdrawn && !r.Translated
+		alive := among(r.Gateways, permitted(r, n.Alive[r.Name], n.Current[r.Name]))
+		handsOver := len(alive) == 0 || n.Withdrawn && !r.Translated
 		switch {
 		case len(r.Gateways) == 0:
 		case handsOver && len(siblings) > 0:
@@ -121,8 +123,8 @@ func choose(t topology.Topology, n NodeFacts) Active {
 
 // chooseCables is Choose among gateways of which some have several cables: the usual one, one with the next key, and
 // one by VXLAN, which carries as long as it is alive. Where no cable is alive it is not the one by VXLAN: what is not
-// known to arrive is not sent in clear.
-func chooseCables(gateways []topology.Gateway, alive, shaken, current []int, n int) []int {
+// known to arrive is not sent in clear. With ipsec it is the cable by IPsec or, until that answers, what carries now.
+func chooseCables(gateways []topology.Gateway, alive, shaken, current []int, n int, ipsec bool) []int {
 	var usual []topology.Gateway
 	next, vxlan := map[int]topology.Gateway{}, map[int]topology.Gateway{}
 	for _, g := range gateways {
@@ -137,19 +139,37 @@ func chooseCables(gateways []topology.Gateway, alive, shaken, current []int, n i
 			usual = append(usual, g)
 		}
 	}
-	if len(next)+len(vxlan) == 0 {
+	if len(next)+len(vxlan) == 0 && !ipsec {
 		return Choose(usual, alive, current, n)
 	}
 	out := Choose(usual, gatewaySlots(alive), gatewaySlots(current), n)
 	for i, slot := range out {
-		if g, ok := vxlan[slot]; ok && slices.Contains(alive, g.Slot) {
+		g, ok := vxlan[slot]
+		if ok && (slices.Contains(alive, g.Slot) || ipsec && !moves(slot, current)) {
 			out[i] = g.Slot
 		} else if g, ok := next[slot]; ok {
 			out[i] = cableOf(slot, g, slices.Concat(alive, shaken), current)
 		}
 	}
+	if ipsec {
+		out = filterSlots(out, func(slot int) bool { return isIPsec(slot) || moves(gatewaySlot(slot), current) })
+	}
 	slices.Sort(out)
 	return out
+}
+
+// moves says whether traffic to the gateway of a slot goes by another cable than one by IPsec.
+func moves(slot int, current []int) bool {
+	return slices.ContainsFunc(current, func(s int) bool { return gatewaySlot(s) == slot && !isIPsec(s) })
+}
+
+// permitted leaves out the cables that may not carry to a cluster: all but those by IPsec, where it is to be reached by
+// that, unless traffic goes there by another one now.
+func permitted(r topology.Remote, slots, current []int) []int {
+	if !r.IPsec {
+		return slots
+	}
+	return filterSlots(slots, func(slot int) bool { return isIPsec(slot) || moves(gatewaySlot(slot), current) })
 }
 
 // cableOf returns the slot of the cable to a gateway of a slot that has another one with the next key: the preferred of
@@ -233,10 +253,16 @@ func Current(t topology.Topology, have Plan) map[string][]int {
 	return out
 }
 
-// OfVXLAN says whether a link is a cable by VXLAN.
+// OfVXLAN says whether a link is a cable by VXLAN alone, which does not encrypt.
 func OfVXLAN(link string) bool {
 	slot, ok := cableSlot(link)
-	return ok && isVXLAN(slot)
+	return ok && isVXLAN(slot) && !isIPsec(slot)
+}
+
+// OfIPsec says whether a link is a cable by IPsec.
+func OfIPsec(link string) bool {
+	slot, ok := cableSlot(link)
+	return ok && isIPsec(slot)
 }
 
 // OfNextKeys says whether a link is a cable with next keys.
@@ -247,13 +273,14 @@ func OfNextKeys(link string) bool {
 
 // cableSlot is the inverse of CableLink.
 func cableSlot(link string) (int, bool) {
-	first := 0
-	text, ok := strings.CutPrefix(link, vxlanCablePrefix)
-	if ok {
-		first = v1alpha1.VXLANSlots
-	} else {
-		text, ok = strings.CutPrefix(link, CablePrefix)
+	for _, kind := range []struct {
+		prefix string
+		first  int
+	}{{vxlanCablePrefix, v1alpha1.VXLANSlots}, {ipsecCablePrefix, v1alpha1.IPsecSlots}, {CablePrefix, 0}} {
+		if text, ok := strings.CutPrefix(link, kind.prefix); ok {
+			slot, err := strconv.Atoi(text)
+			return kind.first + slot, err == nil
+		}
 	}
-	slot, err := strconv.Atoi(text)
-	return first + slot, ok && err == nil
+	return 0, false
 }

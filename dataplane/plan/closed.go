@@ -12,6 +12,7 @@ import (
 // that claim to be from them away: the routes behind others, with their rule, and the tables. It needs no link,
 // no address of the node, and no other process, so it can be had from boot on, from the last known topology.
 func FailClosed(t topology.Topology, n NodeFacts) Plan {
+	t = possible(t, n)
 	active := choose(t, n)
 	if len(t.Remotes) == 0 {
 		return Plan{Active: active}

@@ -24,6 +24,8 @@ type NodeFacts struct {
 	Underlays []netip.Prefix
 	// UnderlayMTU of the link that carries the node address, in bytes; 0 when unknown.
 	UnderlayMTU int
+	// Carrier is the link through which cables by IPsec go, up and with this gateway's address; empty while there is none.
+	Carrier string
 	// IPv6 says that the kernel has it.
 	IPv6 bool
 	// Alive holds, for each cluster by name, the slots of its gateways that answer this node's probes: on a

@@ -16,6 +16,7 @@ import (
 // For returns what a node's kernel should hold. Without remote clusters it holds nothing. A node that the
 // topology does not know, or that lacks an address for the overlay, holds what FailClosed returns.
 func For(t topology.Topology, n NodeFacts) Plan {
+	t = possible(t, n)
 	active := choose(t, n)
 	if len(t.Remotes) == 0 {
 		return Plan{Active: active}
@@ -31,7 +32,8 @@ func For(t topology.Topology, n NodeFacts) Plan {
 		Neighbours: v.neighbours(),
 		FDB:        v.fdb(),
 		Routes: slices.Concat(v.standing(v.hasWay), v.unassigned(), v.throws(), v.outbound(), v.received(), v.shares(),
-			v.flowRoutes(IPv4), v.flowRoutes(IPv6), v.backends(), v.probed(), v.inbound(), v.neighboursOfPods(), v.meshRoutes()),
+			v.flowRoutes(IPv4), v.flowRoutes(IPv6), v.backends(), v.probed(), v.inbound(), v.neighboursOfPods(), v.meshRoutes(),
+			v.carrierRoutes()),
 		Rules: slices.Concat(v.inboundRules(), v.meshRules(), v.flowRules(IPv4), v.flowRules(IPv6),
 			v.outboundRules()),
 		Tunnels:        v.tunnels(),
@@ -186,7 +188,7 @@ func (v *view) overlayMTU() int {
 // cableMTU is the MTU of a local gateway's cables; one that has not said is taken to be like this node.
 func (v *view) cableMTU(g topology.Gateway) int {
 	if g.Node == v.self.Name || g.MTU == 0 {
-		return TunnelMTU(v.Cable.Driver, v.facts.UnderlayMTU)
+		return CableMTU(v.Topology, v.facts.UnderlayMTU)
 	}
 	return g.MTU
 }
@@ -268,8 +270,14 @@ func (v *view) id(slot int) PeerID {
 // isNext says whether a slot's cable is one with next keys.
 func isNext(slot int) bool { return slot >= v1alpha1.NextKeySlots && !isVXLAN(slot) }
 
-// isVXLAN says whether a slot's cable is one by VXLAN.
+// isVXLAN says whether a slot's cable is one by VXLAN, be it within IPsec.
 func isVXLAN(slot int) bool { return slot >= v1alpha1.VXLANSlots }
+
+// isOpen says whether a slot's cable is one by VXLAN alone.
+func isOpen(slot int) bool { return isVXLAN(slot) && !isIPsec(slot) }
+
+// isIPsec says whether a slot's cable is one by IPsec.
+func isIPsec(slot int) bool { return slot >= v1alpha1.IPsecSlots }
 
 func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
@@ -359,7 +367,7 @@ func (v *view) inboundRules() []Rule {
 func (v *view) outboundRules() []Rule {
 	var out []Rule
 	for _, f := range []Family{IPv4, IPv6} {
-		if slices.Contains(v.known, f) || v.probesBy(f) || f == IPv6 && len(v.mesh) > 0 {
+		if slices.Contains(v.known, f) || v.probesBy(f) || f == IPv6 && (len(v.mesh) > 0 || v.byIPsec()) {
 			out = append(out, Rule{Family: f, Priority: OutboundPriority, Table: OutboundTable})
 		}
 	}
@@ -400,8 +408,11 @@ func (v *view) peer(r topology.Remote, g topology.Gateway) Peer {
 	if g.VTEP.IsValid() {
 		candidates, port, p.KeepaliveSeconds = []topology.Candidate{{Addr: g.VTEP}}, v.Cable.VXLANCablePort, 0
 	}
+	if g.IPsec {
+		candidates, port = g.Candidates, v.Cable.IPsecPort
+	}
 	for _, c := range candidates {
-		if c.Addr.Is6() && !v.facts.IPv6 || c.Port != 0 && (v.gateway.Slot != 0 || g.Next) {
+		if c.Addr.Is6() && !v.facts.IPv6 || c.Port != 0 && (v.gateway.Slot != 0 || g.Next || g.IPsec) {
 			continue
 		}
 		at := netip.AddrPortFrom(c.Addr, cmp.Or(c.Port, port))

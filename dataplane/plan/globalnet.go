@@ -353,6 +353,9 @@ func (v *view) cablesByGateway(r topology.Remote, inUse []int) map[int]int {
 	alive := v.facts.Alive[r.Name]
 	out := map[int]int{}
 	for _, g := range r.Gateways {
+		if len(permitted(r, []int{g.Slot}, v.facts.Current[r.Name])) == 0 {
+			continue
+		}
 		slot := g.Slot % v1alpha1.NextKeySlots
 		was, ok := out[slot]
 		better := !slices.Contains(inUse, was) && (slices.Contains(inUse, g.Slot) ||

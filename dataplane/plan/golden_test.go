@@ -41,6 +41,7 @@ type facts struct {
 	Held         map[string][]int `json:"held"`
 	Current      map[string][]int `json:"current"`
 	Withdrawn    bool             `json:"withdrawn"`
+	Carrier      string           `json:"carrier"`
 	// Key of a node that is no gateway, and Straight those of the nodes that answer it.
 	Key      string   `json:"key"`
 	Straight []string `json:"straight"`
@@ -110,7 +111,7 @@ func eachCase(t *testing.T, f func(path string, archive *txtar.Archive, top topo
 		var out []plan.NodeFacts
 		for _, n := range nodes {
 			fact := plan.NodeFacts{Name: n.Name, PodAddresses: n.PodAddresses, UnderlayMTU: n.UnderlayMTU, IPv6: n.IPv6,
-				Alive: n.Alive, Held: n.Held, Current: n.Current, Withdrawn: n.Withdrawn}
+				Alive: n.Alive, Held: n.Held, Current: n.Current, Withdrawn: n.Withdrawn, Carrier: n.Carrier}
 			for _, g := range top.Local.Gateways {
 				if g.Node == n.Name {
 					fact.ID = plan.PeerOf(g)

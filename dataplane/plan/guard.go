@@ -26,6 +26,7 @@ func (v *view) guard(f Family) Chain {
 		r.add(`iifname "%s*" udp dport %d %s daddr @%s counter drop`, LinkPrefix, v.Cable.VXLANPort, f, setNodes)
 	}
 	v.guardVXLAN(f, &r)
+	v.guardIPsec(f, &r)
 	if a := addressOf(v.self, f); a.IsValid() && v.hasCables() {
 		// Before the check of remote sources: a remote network may contain its gateway's address.
 		r.add(`iifname != "%s*" %s daddr %s udp dport %s notrack accept`, LinkPrefix, f, a, v.cablePorts())
@@ -119,6 +120,9 @@ func (v *view) untracked(f Family) Chain {
 	if v.hasVXLAN(f) {
 		c.Rules = append(c.Rules, fmt.Sprintf(`udp dport %d %s daddr @%s notrack`, v.Cable.VXLANCablePort, f, setVTEPs))
 	}
+	if f == IPv6 && v.byIPsec() {
+		c.Rules = append(c.Rules, fmt.Sprintf(`udp dport %d ip6 daddr @%s notrack`, v.Cable.IPsecVXLANPort, setCarried))
+	}
 	return c
 }
 
@@ -129,6 +133,9 @@ func (v *view) cablePorts() string {
 		if !isVXLAN(j) {
 			ports = append(ports, strconv.Itoa(int(v.Cable.Port)+j))
 		}
+	}
+	if v.byIPsec() {
+		ports = append(ports, strconv.Itoa(int(v.Cable.IPsecPort)))
 	}
 	if len(v.mesh) > 0 {
 		ports = append(ports, strconv.Itoa(int(v.Cable.MeshPort)))

@@ -82,7 +82,7 @@ func (v *view) meshed() bool {
 // hasCables says that there is a link to other clusters on this node.
 func (v *view) hasCables() bool { return len(v.slots) > 0 || len(v.mesh) > 0 }
 
-func (v *view) meshMTU() int { return TunnelMTU(v.Cable.Driver, v.facts.UnderlayMTU) }
+func (v *view) meshMTU() int { return CableMTU(v.Topology, v.facts.UnderlayMTU) }
 
 func (v *view) meshLinks() []Link {
 	if len(v.mesh) == 0 {

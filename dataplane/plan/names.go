@@ -7,9 +7,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/topology"
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
@@ -19,6 +21,8 @@ const (
 	CablePrefix = "sl-c"
 	// vxlanCablePrefix is that of cables by VXLAN.
 	vxlanCablePrefix = CablePrefix + "v"
+	// ipsecCablePrefix is that of cables by IPsec.
+	ipsecCablePrefix = CablePrefix + "i"
 	OverlayLink      = "sl-vx"
 	// VNI of the overlay between the nodes of one cluster.
 	VNI = 5100
@@ -107,8 +111,11 @@ func RouteTables() []int {
 }
 
 // CableLink returns the name of the cable to remote gateways of a slot: "sl-c0", …; from "sl-c16" on they are those
-// with next keys. Those by VXLAN are "sl-cv0", ….
+// with next keys. Those by VXLAN are "sl-cv0", …, and those by IPsec "sl-ci0", ….
 func CableLink(slot int) string {
+	if isIPsec(slot) {
+		return ipsecCablePrefix + strconv.Itoa(slot-v1alpha1.IPsecSlots)
+	}
 	if isVXLAN(slot) {
 		return vxlanCablePrefix + strconv.Itoa(slot-v1alpha1.VXLANSlots)
 	}
@@ -120,6 +127,30 @@ func CableLink(slot int) string {
 // It is never below what IPv6 needs: outer packets are rather fragmented.
 func TunnelMTU(driver string, underlay int) int {
 	return max(knownMTU(underlay)-Overhead(driver, IPv6), minimumMTU)
+}
+
+// Sizes of cables by IPsec.
+const (
+	// ipsecOverhead of ESP with AES-GCM in UDP: UDP, ESP's header, its initialization vector, padding to 4 bytes with its
+	// length and what follows, and the integrity check value.
+	ipsecOverhead = 8 + 8 + 8 + 5 + 16
+	// carrierMost is what strongSwan's device takes at most: larger packets are lost there.
+	carrierMost = 1400
+)
+
+// CarrierMTU returns the MTU of the link within which cables by IPsec go, over an underlay of the given MTU.
+func CarrierMTU(underlay int) int {
+	return max(min(carrierMost, knownMTU(underlay)-outerHeader(IPv6)-ipsecOverhead), minimumMTU)
+}
+
+// CableMTU returns the MTU inside a gateway's cables. What is sent by one may go by another, so with cables by IPsec
+// all have theirs.
+func CableMTU(t topology.Topology, underlay int) int {
+	mtu := TunnelMTU(t.Cable.Driver, underlay)
+	if slices.ContainsFunc(t.Remotes, func(r topology.Remote) bool { return r.IPsec }) {
+		mtu = min(mtu, max(CarrierMTU(underlay)-vxlanOverhead-outerHeader(IPv6), minimumMTU))
+	}
+	return mtu
 }
 
 func knownMTU(mtu int) int {
@@ -136,12 +167,7 @@ func ULAPrefix() netip.Prefix {
 
 // ULA returns the address, inside the cables, of the gateway with an ID: fd51 and 112 bits of the ID's SHA-256,
 // more than anybody can make collide.
-func ULA(id PeerID) netip.Addr {
-	sum := sha256.Sum256([]byte(id))
-	a := [16]byte{0xfd, 0x51}
-	copy(a[2:], sum[:])
-	return netip.AddrFrom16(a)
-}
+func ULA(id PeerID) netip.Addr { return netfacts.ULA(string(id)) }
 
 // ProbeIPv4 returns the IPv4 address, inside the cables, of the gateway with an ID: 248.0.0.0/6 and 26 bits of the ID's
 // SHA-256. Anybody can make that collide: see view.remoteProbe.
@@ -190,7 +216,9 @@ func vtepLinkLocal(outer netip.Addr) netip.Addr {
 // drops IPv4 packets that arrive there with a martian check.
 func cableAddress(slot int) netip.Prefix {
 	last := 10 + slot
-	if isVXLAN(slot) {
+	if isIPsec(slot) {
+		last = 96 + gatewaySlot(slot)
+	} else if isVXLAN(slot) {
 		last = 80 + gatewaySlot(slot) // behind those of translated
 	}
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 51, byte(last)}), 32)

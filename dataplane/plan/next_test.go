@@ -34,7 +34,8 @@ func TestChooseCables(t *testing.T) {
 		{"one carries, and goes on by its other cable", true, []int{0, 1, 16}, nil, []int{0}, []int{16}, 1},
 		{"one carries, and it is another", true, []int{0, 1, 16}, nil, []int{1}, []int{1}, 1},
 	} {
-		if got := chooseCables(gateways(c.preferred), c.alive, c.shaken, c.current, c.n); !slices.Equal(got, c.want) {
+		got := chooseCables(gateways(c.preferred), c.alive, c.shaken, c.current, c.n, false)
+		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: found %v, want %v", c.name, got, c.want)
 		}
 	}

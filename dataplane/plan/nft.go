@@ -44,6 +44,7 @@ const (
 //	                                 pods and nodes, marked
 //	record     mangle postrouting    by which gateway a flow goes
 //	clamp      mangle postrouting    TCP's MSS fits the path
+//	carried    mangle postrouting    what goes by the carrier of IPsec, and nothing else there
 //	egress     mangle postrouting    nothing to a remote cluster but over our links
 //	services   nat prerouting        on gateways, global addresses of services and pods into backends and pods' own
 //	nullsnat   nat postrouting, before kube-proxy and CNIs: no masquerade between clusters, and on gateways a global
@@ -60,8 +61,9 @@ func (v *view) tables() []Table {
 		pools, egress := v.pools(f)
 		vtepMaps, vteps := v.vtepChains(f)
 		t := Table{Family: f, Sets: v.sets(f), Maps: slices.Concat(egress, maps, vtepMaps)} // sorted by name
-		for _, c := range append(slices.Concat(services, pools, vteps, v.flowChains(f), v.served(f)), v.clamp(f), v.egress(f),
-			v.forward(f), v.gateways(f), v.guard(f), v.host(f), v.nullSNAT(f), v.unmark(), v.untracked(f), v.untranslated(f)) {
+		for _, c := range append(slices.Concat(services, pools, vteps, v.flowChains(f), v.served(f)), v.clamp(f),
+			v.egress(f), v.carriedOnly(f), v.forward(f), v.gateways(f), v.guard(f), v.host(f), v.nullSNAT(f), v.unmark(),
+			v.untracked(f), v.untranslated(f)) {
 			if len(c.Rules) > 0 {
 				t.Chains = append(t.Chains, c)
 			}
@@ -99,6 +101,7 @@ func (v *view) sets(f Family) []Set {
 	add(setNodes, v.nodeAddresses(f))
 	add(setVTEPs, v.vxlanVTEPs(f))
 	add(setOuters, v.outers[f])
+	add(setCarried, v.carried(f))
 	if slices.Contains(v.known, f) {
 		add(setRemote, routed(f, v.Remotes))
 	}

@@ -54,9 +54,14 @@ func nextProbe(id PeerID) PeerID { return "next " + id }
 // vxlanProbe is the same of the cables by VXLAN.
 func vxlanProbe(id PeerID) PeerID { return "vxlan " + id }
 
+// ipsecProbe is the same of the cables by IPsec.
+func ipsecProbe(id PeerID) PeerID { return "by ipsec " + id }
+
 // probeID is the ID from which the address is derived at which a remote gateway is probed by a cable.
 func probeID(g topology.Gateway) PeerID {
 	switch {
+	case g.IPsec:
+		return ipsecProbe(PeerOf(g))
 	case g.VTEP.IsValid():
 		return vxlanProbe(PeerOf(g))
 	case g.Next:
@@ -117,7 +122,7 @@ func (v *view) contestedProbes() map[netip.Addr]int {
 
 // ownProbes are the IDs from which the addresses are derived at which this gateway is probed, on any of its cables.
 func (v *view) ownProbes() []PeerID {
-	out := []PeerID{v.facts.ID, nextProbe(v.facts.ID), vxlanProbe(v.facts.ID)}
+	out := []PeerID{v.facts.ID, nextProbe(v.facts.ID), vxlanProbe(v.facts.ID), ipsecProbe(v.facts.ID)}
 	if v.facts.NextID != "" {
 		out = append(out, nextProbe(v.facts.NextID))
 	}
@@ -131,6 +136,8 @@ func (v *view) ownProbes() []PeerID {
 // that its own probes come from.
 func (v *view) probedAt(slot int, f Family) []netip.Addr {
 	switch {
+	case isIPsec(slot):
+		return []netip.Addr{probeOf(ipsecProbe(v.facts.ID), f)}
 	case isVXLAN(slot):
 		return []netip.Addr{probeOf(vxlanProbe(v.facts.ID), f)}
 	case isNext(slot):
@@ -171,7 +178,7 @@ func (v *view) probeRules(f Family) rules {
 		from, match = netfacts.ProbePrefix4(), "icmp type { echo-reply, echo-request }"
 	}
 	at := []netip.Addr{probeOf(v.facts.ID, f)}
-	for _, special := range []func(int) bool{isNext, isVXLAN} {
+	for _, special := range []func(int) bool{isNext, isOpen, isIPsec} {
 		if i := slices.IndexFunc(v.slots, special); i >= 0 {
 			at = append(at, v.probedAt(v.slots[i], f)[0])
 		}

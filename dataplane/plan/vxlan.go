@@ -24,10 +24,11 @@ const (
 	setVTEPs   = "vteps"
 	setOuters  = "outers"
 	mapVTEPs   = "vtepchains"
+	mapCarried = "carriedchains"
 	vtepPrefix = "vtep"
 )
 
-// vxlanPeer is a remote gateway behind a cable by VXLAN.
+// vxlanPeer is a remote gateway behind a cable by VXLAN, be it within IPsec.
 type vxlanPeer struct {
 	remote  topology.Remote
 	gateway topology.Gateway
@@ -55,6 +56,11 @@ func vxlanPeersOf(remotes []topology.Remote) []vxlanPeer {
 	return out
 }
 
+// openPeers are those that are not within IPsec.
+func (v *view) openPeers() []vxlanPeer {
+	return slices.DeleteFunc(slices.Clone(v.byVXLAN), func(p vxlanPeer) bool { return p.gateway.IPsec })
+}
+
 // vxlanOuter is the outer address of the cables by VXLAN.
 func (v *view) vxlanOuter() netip.Addr { return v.OuterVTEP(v.self.Name) }
 
@@ -63,9 +69,12 @@ func (v *view) vni(slot int) int { return CableVNI + v.gateway.Slot + gatewaySlo
 
 // vxlanLink has the MTU of the usual cables, 10 bytes less than would pass: what is sent by one may go by the other.
 func (v *view) vxlanLink(slot int) Link {
-	at := v.vxlanOuter()
+	at, port := v.vxlanOuter(), v.Cable.VXLANCablePort
+	if isIPsec(slot) {
+		at, port = v.ipsecVTEP(), v.Cable.IPsecVXLANPort
+	}
 	return Link{Name: CableLink(slot), Kind: VXLAN, MTU: v.cableMTU(*v.gateway), VNI: v.vni(slot),
-		Port: v.Cable.VXLANCablePort, Local: at, MAC: vtepMAC(at), RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6}
+		Port: port, Local: at, MAC: vtepMAC(at), RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6}
 }
 
 // vxlanHop is the next hop of a family to a gateway by VXLAN; invalid for one by another cable. Any address does that
@@ -107,7 +116,7 @@ func (v *view) vxlanCables() []Tunnel {
 		i := slices.IndexFunc(out, func(t Tunnel) bool { return t.Link == link })
 		if i < 0 {
 			i = len(out)
-			out = append(out, Tunnel{Link: link, ListenPort: v.Cable.VXLANCablePort, ID: v.facts.ID})
+			out = append(out, Tunnel{Link: link, ListenPort: v.vxlanLink(p.gateway.Slot).Port, ID: v.facts.ID})
 		}
 		out[i].Peers = append(out[i].Peers, v.peer(p.remote, p.gateway))
 	}
@@ -121,7 +130,7 @@ func (v *view) vxlanCables() []Tunnel {
 // vxlanVTEPs are the outer addresses of a family.
 func (v *view) vxlanVTEPs(f Family) []netip.Prefix {
 	var out []netip.Prefix
-	for _, p := range v.byVXLAN {
+	for _, p := range v.openPeers() {
 		if FamilyOf(p.gateway.VTEP) == f {
 			out = append(out, host(p.gateway.VTEP))
 		}
@@ -146,7 +155,9 @@ func outersOf(remotes []topology.Remote) map[Family][]netip.Prefix {
 }
 
 // hasVXLAN says whether there are cables by VXLAN whose outer packets are of a family.
-func (v *view) hasVXLAN(f Family) bool { return len(v.byVXLAN) > 0 && f == FamilyOf(v.vxlanOuter()) }
+func (v *view) hasVXLAN(f Family) bool {
+	return len(v.openPeers()) > 0 && f == FamilyOf(v.vxlanOuter())
+}
 
 // guardVXLAN lets in outer packets of those who may send them, to the node's own address, with inner sources of their
 // own. They are not tracked.
@@ -161,22 +172,30 @@ func (v *view) guardVXLAN(f Family, r *rules) {
 	r.add(`udp dport %d fib daddr type local counter drop`, port)
 }
 
-// vtepChains are those that the map of the same family leads to.
+// vtepChains are those that the maps of the same family lead to.
 func (v *view) vtepChains(f Family) ([]Map, []Chain) {
-	if !v.hasVXLAN(f) {
-		return nil, nil
-	}
-	m := Map{Name: mapVTEPs, Key: "ipv4_addr", Value: "verdict"}
-	if f == IPv6 {
-		m.Key = "ipv6_addr"
-	}
+	var maps []Map
 	var chains []Chain
-	for _, p := range v.byVXLAN {
-		m.Elements = append(m.Elements, MapElement{p.gateway.VTEP.String(), "jump " + p.chain()})
-		chains = append(chains, Chain{Name: p.chain(), Rules: v.fromVTEP(p)})
+	add := func(name, key string, peers []vxlanPeer) {
+		m := Map{Name: name, Key: key, Value: "verdict"}
+		for _, p := range peers {
+			m.Elements = append(m.Elements, MapElement{p.gateway.VTEP.String(), "jump " + p.chain()})
+			chains = append(chains, Chain{Name: p.chain(), Rules: v.fromVTEP(p)})
+		}
+		slices.SortFunc(m.Elements, MapElement.compare)
+		maps = append(maps, m)
 	}
-	slices.SortFunc(m.Elements, MapElement.compare)
-	return []Map{m}, chains
+	key := "ipv4_addr"
+	if f == IPv6 {
+		key = "ipv6_addr"
+	}
+	if f == IPv6 && v.byIPsec() {
+		add(mapCarried, key, v.ipsecPeers())
+	}
+	if v.hasVXLAN(f) {
+		add(mapVTEPs, key, v.openPeers())
+	}
+	return maps, chains
 }
 
 // fromVTEP reads behind the UDP header: 8 bytes of VXLAN, of which 3 from the fifth on are the VNI, 14 of Ethernet,

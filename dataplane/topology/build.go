@@ -239,8 +239,12 @@ func (b *builder) cable(ref string, spec v1alpha1.CableSpec) Cable {
 	}
 	meshPort, _ := netfacts.MeshPort(port, vxlanPort) // buildMesh tells, where it is needed
 	cablePort, _ := netfacts.VXLANCablePort(port, vxlanPort)
-	return Cable{Driver: string(driver), Port: uint16(port), VXLANPort: uint16(vxlanPort), MeshPort: meshPort,
+	c := Cable{Driver: string(driver), Port: uint16(port), VXLANPort: uint16(vxlanPort), MeshPort: meshPort,
 		VXLANCablePort: cablePort}
+	if ipsec, err := netfacts.IPsecPort(port, vxlanPort); err == nil {
+		c.IPsecPort, c.IPsecVXLANPort = ipsec, ipsec+netfacts.IPsecVXLANOffset-netfacts.IPsecOffset
+	}
+	return c
 }
 
 func (b *builder) localNetworks(ref, field string, cidrs []string) []netip.Prefix {

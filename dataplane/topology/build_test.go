@@ -74,7 +74,8 @@ func TestBuild(t *testing.T) {
 	got := topology.Build(input())
 	want := topology.Topology{
 		ClusterSet: "default", Cluster: "c1",
-		Cable: topology.Cable{Driver: "wireguard", Port: 4500, VXLANPort: 4800, MeshPort: 4532, VXLANCablePort: 4533},
+		Cable: topology.Cable{Driver: "wireguard", Port: 4500, VXLANPort: 4800, MeshPort: 4532, VXLANCablePort: 4533,
+			IPsecPort: 4534, IPsecVXLANPort: 4535},
 		Local: topology.Local{
 			Pods: prefixes("10.8.0.0/16"), Announced: prefixes("10.8.0.0/16", "10.88.0.0/16"),
 			Nodes: []topology.Node{

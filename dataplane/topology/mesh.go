@@ -26,6 +26,9 @@ func (b *builder) buildMesh(clusters []v1alpha1.RemoteCluster) {
 		if c.Translated || c.GlobalCIDR != "" {
 			continue // gateways translate, nodes do not
 		}
+		if b.Remotes[i].IPsec {
+			continue // nodes have WireGuard alone
+		}
 		if len(c.Nodes) > 0 && b.Cable.MeshPort == 0 {
 			b.left(ref, "nodes", faultf(ReasonInvalidPort, "the ports of cable and overlay leave none for a mesh"))
 			continue

@@ -31,6 +31,9 @@ type Cable struct {
 	MeshPort uint16
 	// VXLANCablePort is the UDP port of cables by VXLAN; 0 where the others leave none for it.
 	VXLANCablePort uint16
+	// IPsecPort is the UDP port of cables by IPsec, for IKE and ESP, and IPsecVXLANPort that of the VXLAN in them; 0 where
+	// the others leave none.
+	IPsecPort, IPsecVXLANPort uint16
 }
 
 // Local is the cluster that this node is part of.
@@ -81,7 +84,10 @@ type Remote struct {
 	// Translated says that this cluster is known there by its own block, into which gateways translate.
 	Translated bool
 	// VXLAN says that gateways are to reach each other by VXLAN, which does not encrypt, where that answers.
-	VXLAN    bool
+	VXLAN bool
+	// IPsec says that nothing is sent to the cluster but by IPsec, unless it goes by another cable already: then until
+	// IPsec answers.
+	IPsec    bool
 	Gateways []Gateway // sorted by slot
 	// PathMTU holds, by the node of a local gateway, the size in bytes of the largest packet that passes by each of its
 	// cables to the cluster, if larger ones are lost on the way; nil if that is so at none.
@@ -124,6 +130,9 @@ type Gateway struct {
 	// lower: that one's outer address. Leaving says that nothing is sent by it, and what still comes is taken.
 	VTEP    netip.Addr
 	Leaving bool
+	// IPsec says that this stands for the cable by IPsec, in the slot IPsecSlots higher than the gateway's, and that VTEP
+	// is within it.
+	IPsec bool
 	// Candidates at which the gateway may be reached, most preferred first. Empty for local ones.
 	Candidates []Candidate
 	// MTU inside the gateway's cables; 0 when unknown.

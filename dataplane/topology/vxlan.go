@@ -11,10 +11,11 @@ import (
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
-// buildVXLAN notes which gateways can be reached by VXLAN, after all of them are known. What comes from an outer
-// address is believed to be its gateway's, so an address that two have is neither's; nor may two have one hardware
-// address or next hop, by which packets find the outer one. What is left out goes by WireGuard. That is no problem of
-// the objects: nodes of two sites may well have the same address, and the connection says that its cable is silent.
+// buildVXLAN notes which gateways can be reached by VXLAN, or by IPsec, after all of them are known. What comes from
+// an outer address is believed to be its gateway's, so an address that two have is neither's; nor may two have one
+// hardware address or next hop, by which packets find the outer one. What is left out of VXLAN goes by WireGuard, and
+// what is left out of IPsec by nothing. That is no problem of the objects: nodes of two sites may well have the same
+// address, and the connection says that its cable is silent.
 func (b *builder) buildVXLAN(clusters []v1alpha1.RemoteCluster) {
 	hops := map[netip.Addr]int{}
 	for i, c := range clusters {
@@ -22,6 +23,9 @@ func (b *builder) buildVXLAN(clusters []v1alpha1.RemoteCluster) {
 		ref := "RemoteCluster/" + c.Name
 		switch {
 		case c.Cable == "" || c.Cable == v1alpha1.CableWireGuard:
+			continue
+		case c.Cable == v1alpha1.CableIPsec:
+			b.buildIPsec(r, ref, hops)
 			continue
 		case c.Cable != v1alpha1.CableVXLAN:
 			b.left(ref, "cable", faultf(ReasonUnknownDriver, "%s is not known here: it is reached by wireguard",
@@ -46,6 +50,22 @@ func (b *builder) buildVXLAN(clusters []v1alpha1.RemoteCluster) {
 			g := &b.Remotes[i].Gateways[j]
 			g.VTEPs = slices.DeleteFunc(g.VTEPs, func(a netip.Addr) bool { return hops[netfacts.VTEPHop(a)] > 1 })
 		}
+	}
+}
+
+// buildIPsec gives the gateways of a cluster by IPsec their outer addresses. Without a port it is not reached.
+func (b *builder) buildIPsec(r *Remote, ref string, hops map[netip.Addr]int) {
+	r.IPsec = true
+	if b.Cable.IPsecPort == 0 {
+		b.left(ref, "cable", faultf(ReasonInvalidPort, "the ports of cable and overlay leave none for ipsec: it is not "+
+			"reached"))
+		return
+	}
+	for j := range r.Gateways {
+		g := &r.Gateways[j]
+		at := netfacts.IPsecVTEP(g.PublicKey)
+		g.VTEPs = []netip.Addr{at}
+		hops[netfacts.VTEPHop(at)]++
 	}
 }
 
@@ -82,18 +102,18 @@ func (t Topology) WithVXLAN(node string, leaving map[string][]Gateway) Topology 
 	}
 	remotes := slices.Clone(t.Remotes)
 	for i, r := range remotes {
-		if !r.VXLAN && len(leaving[r.Name]) == 0 {
+		if !r.VXLAN && !r.IPsec && len(leaving[r.Name]) == 0 {
 			continue
 		}
 		gateways := slices.Clone(r.Gateways)
 		for _, g := range r.Gateways {
-			j := slices.IndexFunc(g.VTEPs, func(a netip.Addr) bool { return a.Is4() == outer.Is4() })
+			j := slices.IndexFunc(g.VTEPs, func(a netip.Addr) bool { return a.Is4() == outer.Is4() || r.IPsec })
 			if j >= 0 && !g.Next {
-				gateways = append(gateways, byVXLAN(g, g.VTEPs[j]))
+				gateways = append(gateways, byVTEP(g, g.VTEPs[j], r.IPsec))
 			}
 		}
 		for _, g := range leaving[r.Name] {
-			is := func(o Gateway) bool { return o.Slot+v1alpha1.VXLANSlots == g.Slot && o.PublicKey == g.PublicKey }
+			is := func(o Gateway) bool { return o.Slot == g.Slot%v1alpha1.NextKeySlots && o.PublicKey == g.PublicKey }
 			stays := func(o Gateway) bool { return o.Slot == g.Slot }
 			if slices.ContainsFunc(r.Gateways, is) && !slices.ContainsFunc(gateways, stays) {
 				g.Leaving = true
@@ -106,9 +126,13 @@ func (t Topology) WithVXLAN(node string, leaving map[string][]Gateway) Topology 
 	return t
 }
 
-// byVXLAN stands for the cable by VXLAN to a gateway.
-func byVXLAN(g Gateway, at netip.Addr) Gateway {
-	g.VTEP, g.Slot = at, g.Slot+v1alpha1.VXLANSlots
+// byVTEP stands for the cable by VXLAN, or by IPsec, to a gateway.
+func byVTEP(g Gateway, at netip.Addr, ipsec bool) Gateway {
+	first := v1alpha1.VXLANSlots
+	if ipsec {
+		first = v1alpha1.IPsecSlots
+	}
+	g.VTEP, g.Slot, g.IPsec = at, g.Slot+first, ipsec
 	g.Next, g.Preferred, g.NextKey = false, false, Key{}
 	return g
 }

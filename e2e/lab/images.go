@@ -29,6 +29,7 @@ const (
 	ImageController = "localhost/sealane/controller:dev"
 	ImageAgent      = "localhost/sealane/agent:dev"
 	ImageDNS        = "localhost/sealane/dns:dev"
+	ImageIPsec      = "localhost/sealane/ipsec:dev"
 	ImageWhereami   = "localhost/sealane/whereami:dev"
 	ImageClient     = "localhost/sealane/client:dev"
 	imagePause      = "registry.k8s.io/pause:3.10"
@@ -56,10 +57,13 @@ func (t Topology) images() []Image {
 		{Ref: ImageWhereami, Module: "e2e", Recipe: own("whereami")},
 		{Ref: ImageClient, Module: "e2e", Recipe: own("client")},
 	}
-	refs := map[string]string{"controller": ImageController, "agent": ImageAgent, "dns": ImageDNS}
+	refs := map[string]string{"controller": ImageController, "agent": ImageAgent, "dns": ImageDNS, "ipsec": ImageIPsec}
 	for _, r := range release.Recipes() {
 		if r.Name == "dns" {
 			out = append(out, Image{Ref: imageCoreDNS, Module: ".", Recipe: r})
+		}
+		if r.Name == "ipsec" && !t.IPsec {
+			continue
 		}
 		if !t.PullImages {
 			out = append(out, Image{Ref: refs[r.Name], Module: ".", Recipe: r})

@@ -16,6 +16,13 @@ import (
 // cniPlugins is where Debian puts the CNI plugins.
 const cniPlugins = "/usr/lib/cni"
 
+// What tests need of strongSwan, where Debian puts it.
+const (
+	charon         = "/usr/sbin/charon-systemd"
+	kernelLibipsec = "/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so"
+	openssl        = "/usr/lib/ipsec/plugins/libstrongswan-openssl.so"
+)
+
 // machinePrograms maps what the lab needs from the machine to Debian's package.
 func machinePrograms() map[string]string {
 	return map[string]string{
@@ -46,6 +53,9 @@ func testPrograms() map[string]string {
 		"dnsmasq":            "dnsmasq-base",
 		"ipset":              "ipset",
 		"chromium":           "chromium",
+		charon:               "charon-systemd",
+		kernelLibipsec:       "libcharon-extra-plugins",
+		openssl:              "libstrongswan-standard-plugins",
 	}
 }
 
@@ -61,7 +71,13 @@ func installPackages(ctx context.Context, needed map[string]string, say func(str
 			strings.Join(programs, ", "), strings.Join(packages, ", "))
 	}
 	say("installing " + strings.Join(packages, ", "))
-	install := append([]string{"DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-q",
+	// What is installed for its programs is not to run as a service of this machine, now or after a reboot.
+	if slices.Contains(programs, charon) {
+		if _, err := exec.LookPath("systemctl"); err == nil {
+			defer func() { _ = run(ctx, "", "systemctl", "disable", "-q", "strongswan.service") }()
+		}
+	}
+	install := append([]string{"DEBIAN_FRONTEND=noninteractive", "SYSTEMD_OFFLINE=1", "apt-get", "install", "-y", "-q",
 		"--no-install-recommends"}, packages...)
 	if run(ctx, "", "env", install...) == nil {
 		return nil

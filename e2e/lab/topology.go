@@ -60,6 +60,8 @@ type Topology struct {
 	// ClusterSet is what the spec of the ClusterSet says beyond its defaults when Sealane is installed. The lab alone
 	// makes nothing of it.
 	ClusterSet map[string]any `json:"clusterSet,omitempty"`
+	// IPsec installs what cables by IPsec need.
+	IPsec bool `json:"ipsec,omitempty"`
 	// PullImages leaves Sealane's images out of the nodes: they pull what is installed from a registry, which
 	// Lab.TrustRegistry tells them.
 	PullImages bool `json:"pullImages,omitempty"`
@@ -127,7 +129,7 @@ func ParseTopology(data []byte) (Topology, error) {
 // complete returns t with its defaults filled in, or every mistake in it.
 func (t Topology) complete() (Topology, error) {
 	done := Topology{Clusters: make([]Cluster, len(t.Clusters)), ClusterSet: t.ClusterSet,
-		PullImages: t.PullImages}
+		PullImages: t.PullImages, IPsec: t.IPsec}
 	for i, c := range t.Clusters {
 		c.setDefaults(i)
 		done.Clusters[i] = c

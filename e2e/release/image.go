@@ -45,6 +45,8 @@ func Recipes() []Recipe {
 			Description: "Sealane's agents of members: of the cluster, and of each node."},
 		{Name: "dns", Package: "./cmd/sealane-dns", User: nobody,
 			Description: "The DNS server of a member, for the clusterset's names."},
+		{Name: "ipsec", Package: "./cmd/sealane-ipsec", Debian: []string{"charon-systemd", "libstrongswan-standard-plugins",
+			"libcharon-extra-plugins"}, Description: "StrongSwan's daemon, beside the agents of nodes, for cables by IPsec."},
 	}
 }
 

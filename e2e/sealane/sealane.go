@@ -46,6 +46,9 @@ func (s *Sealane) Install(ctx context.Context) error {
 	kubeconfig := filepath.Join(s.Lab.Dir, "sealane-controller.kubeconfig")
 	install := []string{"install", "--controller=external", "--controller-kubeconfig=" + kubeconfig,
 		"--agent-image=" + lab.ImageAgent, "--dns-image=" + lab.ImageDNS}
+	if s.Lab.Topology.IPsec {
+		install = append(install, "--ipsec", "--ipsec-image="+lab.ImageIPsec)
+	}
 	// A controller whose identity an uninstall took is of no more use.
 	_, err := s.Lab.Kubectl(ctx, "--context", lab.ContextKarmada, "-n", v1alpha1.Namespace, "get", "serviceaccount",
 		controllerProcess)

@@ -123,6 +123,7 @@ func runOn(ctx context.Context, m *testing.M, name string, topology lab.Topology
 // container engines leave it.
 func topology() lab.Topology {
 	t := lab.DefaultTopology()
+	t.IPsec = true
 	t.Clusters[0].KubeProxyMode, t.Clusters[0].IPMasq = lab.ProxyIPTables, true
 	t.Clusters = append(t.Clusters, lab.Cluster{
 		Name: "c3", Mode: lab.ModePush,

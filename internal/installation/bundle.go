@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,7 +26,9 @@ const KindCRD = "CustomResourceDefinition"
 // Images of a member's workloads.
 type Images struct {
 	Agent, DNS string
-	// PullPolicy of both; empty leaves the API server's default.
+	// IPsec is that of the container for cables by IPsec; empty for none.
+	IPsec string
+	// PullPolicy of all; empty leaves the API server's default.
 	PullPolicy string
 	// PullSecret is a Secret of the workloads' namespace by which they are pulled; empty where none is needed.
 	PullSecret string
@@ -101,11 +104,18 @@ func readObjects(artifacts fs.FS, file string) ([]*unstructured.Unstructured, er
 	}
 }
 
-// setImages replaces the placeholders "agent" and "dns" in a pod template, and says how to pull them.
+// setImages replaces the placeholders "agent", "dns" and "ipsec" in a pod template, takes the last away where it is not
+// wanted, and says how to pull them.
 func setImages(o *unstructured.Unstructured, images Images) error {
 	containers, found, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 	if err != nil || !found {
 		return err
+	}
+	if images.IPsec == "" {
+		containers = slices.DeleteFunc(containers, func(c any) bool {
+			fields, ok := c.(map[string]any)
+			return ok && fields["image"] == "ipsec"
+		})
 	}
 	for i := range containers {
 		c, ok := containers[i].(map[string]any)
@@ -117,6 +127,8 @@ func setImages(o *unstructured.Unstructured, images Images) error {
 			c["image"] = images.Agent
 		case "dns":
 			c["image"] = images.DNS
+		case "ipsec":
+			c["image"] = images.IPsec
 		}
 		if images.PullPolicy != "" {
 			c["imagePullPolicy"] = images.PullPolicy

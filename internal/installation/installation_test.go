@@ -24,7 +24,8 @@ import (
 func templates(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := Templates(sealane.Artifacts,
-		Images{Agent: "example.org/agent:1", DNS: "example.org/dns:1", PullPolicy: "Never", PullSecret: "registry"})
+		Images{Agent: "example.org/agent:1", DNS: "example.org/dns:1", IPsec: "example.org/ipsec:1",
+			PullPolicy: "Never", PullSecret: "registry"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func TestTemplatesOrderAndImages(t *testing.T) {
 		}
 		for _, c := range containers {
 			c := c.(map[string]any)
-			images[o.GetName()] = c["image"].(string)
+			images[o.GetName()+"/"+c["name"].(string)] = c["image"].(string)
 			if c["imagePullPolicy"] != "Never" {
 				t.Errorf("%s pulls %v", o.GetName(), c["imagePullPolicy"])
 			}
@@ -61,8 +62,8 @@ func TestTemplatesOrderAndImages(t *testing.T) {
 		t.Errorf("the first kinds are %s", got)
 	}
 	for name, want := range map[string]string{
-		"sealane-cluster-agent": "example.org/agent:1", "sealane-node": "example.org/agent:1",
-		"sealane-dns": "example.org/dns:1",
+		"sealane-cluster-agent/cluster": "example.org/agent:1", "sealane-node/node": "example.org/agent:1",
+		"sealane-dns/dns": "example.org/dns:1", "sealane-node/ipsec": "example.org/ipsec:1",
 	} {
 		if images[name] != want {
 			t.Errorf("%s runs %q, want %s", name, images[name], want)

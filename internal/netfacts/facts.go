@@ -124,6 +124,40 @@ func VXLANCablePort(cable, vxlan int32) (uint16, error) {
 	return uint16(port), nil
 }
 
+// Offsets of the UDP ports of cables by IPsec from the first of the cables': of IKE and ESP, of the VXLAN in them,
+// which is on no network, and of a socket that strongSwan has besides, at which nothing is taken.
+const (
+	IPsecOffset       = VXLANCableOffset + 1
+	IPsecVXLANOffset  = IPsecOffset + 1
+	IPsecUnusedOffset = IPsecVXLANOffset + 1
+)
+
+// IPsecPort returns the first of them. The error is an *Error: there are no such ports, or the overlay has one.
+func IPsecPort(cable, vxlan int32) (uint16, error) {
+	first, last := int64(cable)+IPsecOffset, int64(cable)+IPsecUnusedOffset
+	switch {
+	case cable < 1 || last > 65535:
+		return 0, errorf(ReasonInvalidPort, "cable port %d is not a port with %d more above it, as cables by ipsec need",
+			cable, IPsecUnusedOffset)
+	case first <= int64(vxlan) && int64(vxlan) <= last:
+		return 0, errorf(ReasonInvalidPort, "vxlanPort %d is among the ports that cables by ipsec need, cable port %d and "+
+			"%d to %d more", vxlan, cable, IPsecOffset, IPsecUnusedOffset)
+	}
+	return uint16(first), nil
+}
+
+// ULA returns an address that follows from an ID: fd51 and 112 bits of the ID's SHA-256, more than anybody can make
+// collide.
+func ULA(id string) netip.Addr {
+	sum := sha256.Sum256([]byte(id))
+	a := [16]byte{0xfd, 0x51}
+	copy(a[2:], sum[:])
+	return netip.AddrFrom16(a)
+}
+
+// IPsecVTEP is a gateway's outer address of cables by IPsec, by its public key.
+func IPsecVTEP(key [PublicKeySize]byte) netip.Addr { return ULA("ipsec " + string(key[:])) }
+
 // VTEPMAC returns the hardware address of a VXLAN link at an outer address. It is locally administered: 02:51 and the
 // IPv4 address, or 32 bits of the IPv6 address's SHA-256, which anybody can make collide.
 func VTEPMAC(outer netip.Addr) [6]byte {

@@ -13,17 +13,22 @@ import (
 // checkCables says what of spec.cable and spec.cables cannot be put into force.
 func checkCables(spec v1alpha1.ClusterSetSpec) []error {
 	errs := []error{checkDriver("cable", spec.Cable.Driver, spec.Cable.Unencrypted)}
-	vxlan := spec.Cable.Driver == v1alpha1.CableVXLAN
+	vxlan, ipsec := spec.Cable.Driver == v1alpha1.CableVXLAN, spec.Cable.Driver == v1alpha1.CableIPsec
 	for i, c := range spec.Cables {
 		if n := len(c.Clusters); n < 1 || n > 2 {
 			errs = append(errs, fmt.Errorf("cables[%d]: clusters has %d selectors: expected 1, that both clusters of a pair "+
 				"match, or 2, one for each", i, n))
 		}
 		errs = append(errs, checkDriver(fmt.Sprintf("cables[%d]", i), c.Driver, c.Unencrypted))
-		vxlan = vxlan || c.Driver == v1alpha1.CableVXLAN
+		vxlan, ipsec = vxlan || c.Driver == v1alpha1.CableVXLAN, ipsec || c.Driver == v1alpha1.CableIPsec
 	}
 	if vxlan {
 		if _, err := netfacts.VXLANCablePort(spec.Cable.Port, spec.Cable.VXLANPort); err != nil {
+			errs = append(errs, fmt.Errorf("cable: %w", err))
+		}
+	}
+	if ipsec {
+		if _, err := netfacts.IPsecPort(spec.Cable.Port, spec.Cable.VXLANPort); err != nil {
 			errs = append(errs, fmt.Errorf("cable: %w", err))
 		}
 	}
@@ -31,15 +36,16 @@ func checkCables(spec v1alpha1.ClusterSetSpec) []error {
 }
 
 func checkDriver(field string, driver v1alpha1.CableDriver, unencrypted bool) error {
+	encrypts := driver == v1alpha1.CableWireGuard || driver == v1alpha1.CableIPsec
 	switch {
-	case driver == v1alpha1.CableWireGuard && !unencrypted, driver == v1alpha1.CableVXLAN && unencrypted:
+	case encrypts && !unencrypted, driver == v1alpha1.CableVXLAN && unencrypted:
 		return nil
-	case driver == v1alpha1.CableWireGuard:
-		return fmt.Errorf("%s: unencrypted is true, and driver wireguard encrypts: take unencrypted away, or choose vxlan",
-			field)
+	case encrypts:
+		return fmt.Errorf("%s: unencrypted is true, and driver %s encrypts: take unencrypted away, or choose vxlan", field,
+			driver)
 	case driver == v1alpha1.CableVXLAN:
 		return errors.New(field + ": driver vxlan does not encrypt, and unencrypted is not true: set it to say that the " +
-			"network between the gateways is trusted, or choose wireguard")
+			"network between the gateways is trusted, or choose wireguard or ipsec")
 	}
-	return fmt.Errorf("%s: driver %q is unknown: expected wireguard or vxlan", field, driver)
+	return fmt.Errorf("%s: driver %q is unknown: expected wireguard, vxlan or ipsec", field, driver)
 }

@@ -53,7 +53,7 @@ func TestVXLANIsAnExplicitChoice(t *testing.T) {
 		}, "cables[0]: clusters has 0 selectors"},
 		"a driver of nobody": {func(s *v1alpha1.ClusterSetSpec) {
 			s.Cables = []v1alpha1.PairCable{{Clusters: anyCluster, Driver: "ipx"}}
-		}, `cables[0]: driver "ipx" is unknown: expected wireguard or vxlan`},
+		}, `cables[0]: driver "ipx" is unknown: expected wireguard, vxlan or ipsec`},
 	} {
 		var s v1alpha1.ClusterSet
 		s.Spec.Cable = v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/ipsec"
 	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/dataplane/topology"
@@ -50,7 +51,8 @@ type Agent struct {
 	cluster       Cluster
 	kernel        *kernel.Kernel
 	keys          Keys
-	newKey        string // until it is told
+	ipsec         *ipsec.Daemon // nil where there is none
+	newKey        string        // until it is told
 	prober        *Prober
 	beacons       *beacons
 	ipv6          bool // the prober has it
@@ -119,6 +121,8 @@ type Options struct {
 	Keys Keys
 	// NewKey says why the node has another key than before; empty if it has not. People are told if it is a gateway.
 	NewKey string
+	// IPsecDir is the directory in common with the container that runs charon; empty if there is none.
+	IPsecDir string
 	// Version to report.
 	Version string
 	// StateDir keeps what must outlive the process.
@@ -139,6 +143,9 @@ func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 		states: newLatest[NodeState](), turns: newLatest[Turn](), statuses: newLatest[gatewayReport](),
 		snapshots: newLatest[Objects](),
 		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(), attempts: attempts{}, hearing: hearing{},
+	}
+	if o.IPsecDir != "" {
+		a.ipsec = ipsec.Open(o.IPsecDir, o.Keys, a.Poke)
 	}
 	m.countsDrops(k.Drops)
 	a.proven = newProven(o.StateDir)
@@ -179,11 +186,14 @@ func (a *Agent) Alive() bool {
 func (a *Agent) Run(ctx context.Context) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, 4)
+	failed := make(chan error, 5)
 	go func() { failed <- a.kernel.Watch(inner, a.Poke) }()
 	go func() { failed <- a.kernel.WatchFirewall(inner, a.Poke) }()
 	go func() { failed <- a.prober.Run(inner) }()
 	go func() { failed <- a.beacons.run(inner) }()
+	if a.ipsec != nil {
+		go func() { failed <- a.ipsec.Run(inner) }()
+	}
 	background := a.background(inner)
 	a.started = time.Now()
 	if err := a.proven.load(); err != nil {
@@ -415,6 +425,7 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 		a.top, a.plan, a.remotes, a.mesh = top, plan.Plan{}, nil, nil
 		a.expectBeacons(time.Now())
 		a.probe()
+		a.setIPsec()
 		return NodeState{Programmed: v1alpha1.ReasonNodeCleaned}, a.kernel.Clean(ctx)
 	}
 	a.facts = facts
@@ -443,6 +454,7 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	a.ha = a.haState(o.Gateways)
 	if err = a.apply(ctx, have); err == nil {
 		a.noteKeyed()
+		a.setIPsec()
 	}
 	a.expectBeacons(time.Now())
 	a.probe()

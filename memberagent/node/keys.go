@@ -30,6 +30,8 @@ type Keys interface {
 	Offer(madeAt time.Time) error
 	Promote() error
 	Finish() error
+	// Secret is the pre-shared key of the node, by the ID of one of its keys, and a peer.
+	Secret(own, peer plan.PeerID) ([]byte, error)
 }
 
 // rotation is what the agent's loop knows of the replacement of its key, beside what its Keys keep.
@@ -64,6 +66,9 @@ func replacement(k Keys) topology.Replacement {
 
 // withKeys completes what the node knows of itself, and what it knows of the others, by its keys.
 func (a *Agent) withKeys(top topology.Topology, f plan.NodeFacts) (topology.Topology, plan.NodeFacts, error) {
+	if a.ipsec != nil {
+		f.Carrier = a.ipsec.Carrier()
+	}
 	f.NextID, f.FormerID, f.OffMesh = a.keys.Next(), a.keys.Former(), !a.rotation.offMesh.IsZero()
 	top, err := a.withVXLAN(top.WithNextKeys(replacement(a.keys)), time.Now())
 	return top, f, err
@@ -102,7 +107,8 @@ func (a *Agent) noteShaken(states map[cablePeer]kernel.PeerState, now time.Time)
 
 // rekeyed says whether a cable has had another key until lately: what is known of its peers may be of the time before.
 func (a *Agent) rekeyed(at cablePeer) bool {
-	return replacement(a.keys) == topology.Promoted && !plan.OfNextKeys(at.link) && !plan.OfVXLAN(at.link)
+	return replacement(a.keys) == topology.Promoted && !plan.OfNextKeys(at.link) &&
+		!plan.OfVXLAN(at.link)
 }
 
 // proves says whether a peer of a cable has proved who it is under the keys that the cable has now.

@@ -49,7 +49,7 @@ func (a *Agent) targets() []target {
 		t := target{cluster: r.cluster, slot: r.gateway.Slot, address: r.probe,
 			on: cablePeer{r.link, r.id()}}
 		t.busy = a.uncounted(r.link) && r.active || a.traffic.busy(t.on, time.Now())
-		t.full = plan.TunnelMTU(a.top.Cable.Driver, a.facts.UnderlayMTU)
+		t.full = plan.CableMTU(a.top, a.facts.UnderlayMTU)
 		if r.gateway.MTU > 0 {
 			t.full = min(t.full, r.gateway.MTU)
 		}

@@ -36,6 +36,7 @@ var (
 	rounds      = flag.Int("throughput", 0, "how many rounds TestThroughput measures; 0 is none")
 	peers       = flag.String("peers", "", "run gateways to probe: set by a benchmark for its own child")
 	ipvs        = flag.String("ipvs", "", "file with what TestServicesByIPVS needs, which package e2e/vm writes")
+	charonDir   = flag.String("charon", "", "keep charon running in this directory: set by a test for its own child")
 	agentDir    = flag.String("agent", "", "run an agent on this directory: set by the test for its own children")
 )
 
@@ -46,6 +47,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case *agentDir != "":
 		exit(runAgent(*agentDir))
+	case *charonDir != "":
+		exit(runCharon(*charonDir))
 	case *peers != "":
 		exit(runPeers(*peers))
 	case *inNamespace:
@@ -126,7 +129,8 @@ func runAgent(dir string) error {
 	if err != nil {
 		return err
 	}
-	o := node.Options{Node: filepath.Base(dir), Keys: keys, NewKey: newKey, Version: "test", StateDir: dir}
+	o := node.Options{Node: filepath.Base(dir), Keys: testKeys{keys, dir}, NewKey: newKey, Version: "test", StateDir: dir,
+		IPsecDir: ipsecDir(dir)}
 	a, err := node.New(o, k, metrics)
 	if err != nil {
 		return err

@@ -147,7 +147,7 @@ func (a *Agent) rest(log logr.Logger, p plan.Peer, s kernel.PeerState) {
 // key is what this node publishes for other clusters' nodes.
 func (a *Agent) key() v1alpha1.NodeKey {
 	return v1alpha1.NodeKey{PublicKey: a.keys.Current().String(),
-		MTU: int32(plan.TunnelMTU(a.top.Cable.Driver, a.facts.UnderlayMTU))}
+		MTU: int32(plan.CableMTU(a.top, a.facts.UnderlayMTU))}
 }
 
 // nodesReached counts, by cluster, the nodes to which this one sends without gateways, in JSON; empty without a mesh.

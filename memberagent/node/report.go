@@ -57,7 +57,7 @@ func (a *Agent) measure(ctx context.Context) {
 			}
 		}
 		tunnels = append(tunnels, Tunnel{c, state})
-		if c.Status == v1alpha1.ConnectionConnected && state.Endpoint.IsValid() && c.Cable != v1alpha1.CableVXLAN {
+		if c.Status == v1alpha1.ConnectionConnected && state.Endpoint.IsValid() && !r.gateway.VTEP.IsValid() {
 			reached[r.name()] = state.Endpoint
 		}
 		a.dial(ctx, r, state, c.Status == v1alpha1.ConnectionConnected, now)
@@ -163,6 +163,10 @@ func (a *Agent) dial(ctx context.Context, r remote, state kernel.PeerState, conn
 		return // one by VXLAN has one address, and is told to nobody
 	}
 	works := connected || a.prober.answers(r.probe)
+	if r.gateway.IPsec {
+		a.ipsec.Hears(r.id(), works)
+		return
+	}
 	heard := !state.LastHandshake.IsZero() || state.ReceivedBytes > 0
 	address, ok := a.dialler.next(cablePeer{r.link, r.id()}, works, heard, state.Endpoint, r.candidates, now)
 	if !ok {
@@ -195,7 +199,7 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, t
 	a.transitions.stamp(connections, a.reported.Connections, now)
 	next := v1alpha1.GatewayStatus{
 		HAState:        cmp.Or(a.ha, v1alpha1.GatewayActive),
-		Endpoint:       endpoint(a.gateway, a.top.Cable.Driver, a.facts, a.candidates()),
+		Endpoint:       endpoint(a.gateway, a.top, a.facts, a.candidates()),
 		Implementation: a.implementation(),
 		Version:        a.version,
 		FlowHash:       a.flowHash(ctx),

@@ -75,7 +75,10 @@ func connection(r remote, peer kernel.PeerState, health *Health, advice string, 
 		Cluster: r.cluster, Gateway: r.gateway.Node, Slot: int32(r.gateway.Slot) % v1alpha1.NextKeySlots, Link: r.link,
 		Active: r.active, Cable: v1alpha1.CableWireGuard,
 	}
-	if r.gateway.VTEP.IsValid() {
+	switch {
+	case r.gateway.IPsec:
+		c.Cable = v1alpha1.CableIPsec
+	case r.gateway.VTEP.IsValid():
 		c.Cable = v1alpha1.CableVXLAN
 	}
 	if peer.Endpoint.IsValid() {
@@ -113,6 +116,8 @@ func explain(c v1alpha1.Connection, peer kernel.PeerState) (reason, message stri
 	case c.Cable == v1alpha1.CableVXLAN:
 		return v1alpha1.ReasonProbesLost, fmt.Sprintf("probes by vxlan to %s are not answered: check that UDP to that "+
 			"address and port gets through both ways with no NAT between, and that the agents there know vxlan", c.Address)
+	case c.Cable == v1alpha1.CableIPsec:
+		return explainIPsec(c, peer)
 	case !peer.Endpoint.IsValid():
 		return v1alpha1.ReasonNoAddress, "the remote gateway publishes no address that can be dialled from here: waiting " +
 			"for it to dial this one"
@@ -139,7 +144,7 @@ func lostSizes(mtu int, least bool, address string) string {
 }
 
 // endpoint describes this gateway to the other clusters.
-func endpoint(gateway *v1alpha1.Gateway, driver string, f plan.NodeFacts,
+func endpoint(gateway *v1alpha1.Gateway, top topology.Topology, f plan.NodeFacts,
 	addresses []v1alpha1.EndpointAddress) *v1alpha1.Endpoint {
 	var next string
 	if f.NextID != "" {
@@ -151,7 +156,7 @@ func endpoint(gateway *v1alpha1.Gateway, driver string, f plan.NodeFacts,
 		Slot:          gateway.Spec.Slot,
 		PublicKey:     f.ID.String(),
 		Addresses:     addresses,
-		MTU:           int32(plan.TunnelMTU(driver, f.UnderlayMTU)),
+		MTU:           int32(plan.CableMTU(top, f.UnderlayMTU)),
 		IPv4Probes:    !f.IPv6,
 	}
 }

@@ -60,7 +60,9 @@ func (a *Agent) withVXLAN(next topology.Topology, now time.Time) (topology.Topol
 // vxlanPortTaken says whether a topology's cables by VXLAN cannot be, for another program has their port.
 func (a *Agent) vxlanPortTaken(top topology.Topology) (bool, error) {
 	for g := range byVXLAN(top) {
-		return a.kernel.PortTaken(top.Cable.VXLANCablePort, plan.FamilyOf(g.VTEP))
+		if !g.IPsec {
+			return a.kernel.PortTaken(top.Cable.VXLANCablePort, plan.FamilyOf(g.VTEP))
+		}
 	}
 	return false, nil
 }
@@ -80,12 +82,18 @@ func byVXLAN(top topology.Topology) iter.Seq2[topology.Gateway, string] {
 
 // uncounted says whether a link is a cable by VXLAN with several peers: its counters are of all of them.
 func (a *Agent) uncounted(link string) bool {
-	return slices.ContainsFunc(a.plan.VXLAN, func(t plan.Tunnel) bool { return t.Link == link && len(t.Peers) > 1 })
+	return !plan.OfIPsec(link) && slices.ContainsFunc(a.plan.VXLAN, func(t plan.Tunnel) bool {
+		return t.Link == link && len(t.Peers) > 1
+	})
 }
 
 // vxlanStates adds what is known of the peers of cables by VXLAN, which prove nothing and have one address each.
 func (a *Agent) vxlanStates(ctx context.Context, states map[cablePeer]kernel.PeerState) {
 	for _, t := range a.plan.VXLAN {
+		if plan.OfIPsec(t.Link) {
+			a.ipsecStates(t, states)
+			continue
+		}
 		c, err := a.kernel.Counters(t.Link)
 		if err != nil {
 			logr.FromContextOrDiscard(ctx).V(1).Info("cable not read", "link", t.Link, "why", err.Error())
@@ -105,6 +113,7 @@ func (a *Agent) vxlanStates(ctx context.Context, states map[cablePeer]kernel.Pee
 
 // noteSilent says of tunnels that work by WireGuard why they are not by VXLAN, where they are to be.
 func (a *Agent) noteSilent(tunnels []Tunnel) []Tunnel {
+	a.noteByOther(tunnels)
 	for i := range tunnels {
 		c := &tunnels[i].connection
 		wanted := slices.ContainsFunc(a.top.Remotes, func(r topology.Remote) bool { return r.Name == c.Cluster && r.VXLAN })

@@ -29,8 +29,11 @@ func (w *walk) cable(p plan.Plan, h plan.NextHop) candidate {
 	}
 	c.to = c.peer.Node
 	driver := w.net.top.Cable.Driver
-	if plan.OfVXLAN(h.Link) {
+	switch {
+	case plan.OfVXLAN(h.Link):
 		driver = string(v1alpha1.CableVXLAN) + ", NOT ENCRYPTED,"
+	case plan.OfIPsec(h.Link):
+		driver = string(v1alpha1.CableIPsec)
 	}
 	c.step.Found = fmt.Sprintf("%s by %s to %s of %s", driver, h.Link, c.to, c.peer.Cluster)
 	if h.Link == plan.MeshLink {

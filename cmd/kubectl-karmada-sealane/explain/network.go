@@ -73,8 +73,11 @@ func (n *network) facts(node string) plan.NodeFacts {
 func (n *network) cables(g *v1alpha1.Gateway, f *plan.NodeFacts) {
 	for _, c := range g.Status.Connections {
 		slot := int(c.Slot)
-		if c.Cable == v1alpha1.CableVXLAN {
+		switch c.Cable {
+		case v1alpha1.CableVXLAN:
 			slot += v1alpha1.VXLANSlots
+		case v1alpha1.CableIPsec:
+			slot += v1alpha1.IPsecSlots
 		}
 		if c.Status == v1alpha1.ConnectionConnected && reach.Fresh(g, n.now) {
 			f.Alive[c.Cluster] = append(f.Alive[c.Cluster], slot)
@@ -281,7 +284,7 @@ func peer(p plan.Plan, link string, dst netip.Addr) (plan.Peer, bool) {
 func arrival(p plan.Plan, by, cluster, node string) (link string, allowed []netip.Prefix, found bool) {
 	for _, t := range p.Cables() {
 		if (t.Link == plan.MeshLink) != (by == plan.MeshLink) || plan.OfVXLAN(t.Link) != plan.OfVXLAN(by) ||
-			plan.OfNextKeys(t.Link) {
+			plan.OfIPsec(t.Link) != plan.OfIPsec(by) || plan.OfNextKeys(t.Link) {
 			continue
 		}
 		for _, peer := range t.Peers {

@@ -52,3 +52,27 @@ func TestAPairByVXLANAndBack(t *testing.T) {
 	}
 	suite.ConnectionSurvives(t, time.Second, suite.Undisturbed, func() { reachBy(t, "null", "wireguard") })
 }
+
+// TestAPairByIPsecAndBack: an administrator has two clusters reach each other by IPsec, and by WireGuard again, while a
+// connection between them goes on. Every way that a packet can take works by it.
+func TestAPairByIPsecAndBack(t *testing.T) {
+	const pair = `[{"clusters":[{"clusterNames":["c1"]},{"clusterNames":["c2"]}],"driver":"ipsec"}]`
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if _, err := suite.TryKubectl(ctx, "--context", "karmada", "patch", "clusterset", "default", "--type=merge", "-p",
+			`{"spec":{"cables":null}}`); err != nil {
+			t.Error(err)
+		}
+	})
+	suite.ConnectionSurvives(t, time.Second, suite.Undisturbed, func() { reachBy(t, pair, "ipsec") })
+	suite.Contains(t, suite.Plugin(t, "show", "connections", "-C", "c1"), "by ipsec")
+	for from, to := range map[string]string{"c1": "c2", "c2": "c1"} {
+		suite.Ways(t, from, to, func(t *testing.T, client, server string) {
+			suite.CheckFromPod(t, from, client, to, server)
+			suite.CheckFromHost(t, from, client, to, server)
+			suite.CheckLarge(t, from, "client-"+client, suite.PodIP(t, to, "server-"+server))
+		})
+	}
+	suite.ConnectionSurvives(t, time.Second, suite.Undisturbed, func() { reachBy(t, "null", "wireguard") })
+}

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipsec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/renameio/v2"
+
+	"github.com/sealane-io/sealane/dataplane/plan"
+)
+
+const (
+	// tendEvery is how often charon is asked for its associations, and given what differs.
+	tendEvery = 250 * time.Millisecond
+	// waitForOther is how long the gateway that does not begin waits until it does all the same: the other one may not
+	// get through to it.
+	waitForOther = 2 * time.Second
+	// tryFor is how long one address of a peer is tried.
+	tryFor = 4 * time.Second
+	// tryAgain is after what time the next one is tried, where something refused.
+	tryAgain = time.Second
+	// silentFor is how long an association is left alone that carries nothing back, before it is made anew.
+	silentFor = 3 * time.Second
+)
+
+// Config is what the daemon is to have. Without peers charon does not run.
+type Config struct {
+	// Own is this gateway, and Port the UDP port of it and its peers.
+	Own  plan.PeerID
+	Port uint16
+	// MTU of the carrier.
+	MTU   int
+	Peers []Peer
+}
+
+// Peer is a remote gateway.
+type Peer struct {
+	ID plan.PeerID
+	// Candidates at which it may be reached, the most likely first.
+	Candidates []netip.AddrPort
+}
+
+// State of the security associations with a peer.
+type State struct {
+	// Up says that packets can pass.
+	Up bool
+	// Remote is where they go, and Since is since when they are up, or down.
+	Remote netip.AddrPort
+	Since  time.Time
+	// Received and Sent are bytes within all that there have been.
+	Received, Sent int64
+	// Rekeys counts the times that others have followed.
+	Rekeys int
+}
+
+// Secrets derives pre-shared keys.
+type Secrets interface {
+	// Secret of this node's own ID, which may have become another one, and a peer.
+	Secret(own, peer plan.PeerID) ([]byte, error)
+}
+
+// Daemon drives charon. It is safe for concurrent use.
+type Daemon struct {
+	dir     string
+	secrets Secrets
+	changed func()
+	wake    chan struct{}
+
+	mu      sync.Mutex
+	want    Config
+	told    bool // there is a want
+	peers   map[plan.PeerID]*peer
+	carrier string
+	trouble string
+}
+
+// peer is what is known of one.
+type peer struct {
+	Peer
+	state  State
+	loaded bool
+	// next is the candidate to dial, and tried when one was dialled last.
+	next  int
+	tried time.Time
+	// pending says that associations are being made, or unmade.
+	pending bool
+	// silent is since when nothing comes from it; zero if something does.
+	silent time.Time
+	seen   map[string]child
+}
+
+// Open returns a daemon in a directory. changed is called when the carrier comes or goes. What charon has stays as it
+// is until the first Set.
+func Open(dir string, secrets Secrets, changed func()) *Daemon {
+	return &Daemon{dir: dir, secrets: secrets, changed: changed, wake: make(chan struct{}, 1),
+		peers: map[plan.PeerID]*peer{}, carrier: present(dir)}
+}
+
+// Set what it is to have.
+func (d *Daemon) Set(c Config) {
+	d.mu.Lock()
+	d.want, d.told = c, true
+	d.mu.Unlock()
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Carrier is the name of the link by which packets get encrypted, up and with this gateway's address; empty while there
+// is none.
+func (d *Daemon) Carrier() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.carrier
+}
+
+// State of a peer, and what is in the way of all of them; empty if nothing is.
+func (d *Daemon) State(id plan.PeerID) (State, string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p, ok := d.peers[id]; ok {
+		return p.state, d.trouble
+	}
+	return State{}, d.trouble
+}
+
+// Hears says whether something comes from a peer. If nothing does for long, its associations are made anew: its
+// address, or its end of them, may be another one.
+func (d *Daemon) Hears(id plan.PeerID, something bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p, ok := d.peers[id]
+	switch {
+	case !ok:
+	case something:
+		p.silent = time.Time{}
+	case p.silent.IsZero():
+		p.silent = time.Now()
+	}
+}
+
+// Run until the context ends. Charon goes on then, with what it has.
+func (d *Daemon) Run(ctx context.Context) error {
+	ticker := time.NewTicker(tendEvery)
+	defer ticker.Stop()
+	log := logr.FromContextOrDiscard(ctx)
+	var s session
+	defer func() {
+		if s.Session != nil {
+			_ = s.Close()
+		}
+	}()
+	said := ""
+	for {
+		err := d.tend(ctx, &s)
+		now := ""
+		if err != nil {
+			now = err.Error()
+		}
+		d.mu.Lock()
+		d.trouble = now
+		d.mu.Unlock()
+		if now != said {
+			said = now
+			log.Info("ipsec", "trouble", now)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		case <-d.wake:
+		}
+	}
+}
+
+// tend makes charon have what it is to have.
+func (d *Daemon) tend(ctx context.Context, s *session) error {
+	d.mu.Lock()
+	want, told := d.want, d.told
+	d.mu.Unlock()
+	if !told {
+		return nil
+	}
+	err := d.ask(want)
+	if err == nil && len(want.Peers) > 0 {
+		err = d.connect(ctx, s, want)
+	}
+	carrier := ""
+	if err == nil && len(want.Peers) > 0 {
+		carrier, err = d.carry(want)
+	}
+	d.mu.Lock()
+	moved := carrier != d.carrier
+	d.carrier = carrier
+	d.mu.Unlock()
+	if moved {
+		d.changed()
+	}
+	if err == nil && len(want.Peers) > 0 {
+		err = d.sync(*s, want)
+	}
+	if (err != nil || len(want.Peers) == 0) && s.Session != nil {
+		_ = s.Close()
+		s.Session = nil
+		d.forget(want)
+	}
+	return err
+}
+
+// ask for charon at a port, or for none.
+func (d *Daemon) ask(want Config) error {
+	path := filepath.Join(d.dir, portFile)
+	if len(want.Peers) == 0 {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	port := strconv.Itoa(int(want.Port))
+	if have, err := os.ReadFile(path); err == nil && string(have) == port {
+		return nil
+	}
+	return renameio.WriteFile(path, []byte(port), 0o600)
+}
+
+func (d *Daemon) connect(ctx context.Context, s *session, want Config) error {
+	if s.Session != nil {
+		return nil
+	}
+	next, err := dial(ctx, filepath.Join(d.dir, socketFile))
+	if err != nil {
+		if why, failed := os.ReadFile(filepath.Join(d.dir, failedFile)); failed == nil {
+			return fmt.Errorf("charon does not run: %s; it needs UDP port %d of this node for itself", why, want.Port)
+		}
+		return fmt.Errorf("charon does not answer: is its container there and running? %w", err)
+	}
+	*s = next
+	d.forget(want)
+	return d.sweep(next, want)
+}
+
+// forget what charon is known to have: it is another one.
+func (d *Daemon) forget(want Config) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, p := range d.peers {
+		if !slices.ContainsFunc(want.Peers, func(w Peer) bool { return w.ID == id }) {
+			delete(d.peers, id)
+			continue
+		}
+		p.loaded, p.tried, p.seen = false, time.Time{}, nil
+		if p.state.Up {
+			p.state.Up, p.state.Since = false, time.Now()
+		}
+	}
+}
+
+// sweep takes away what charon has of peers that are none any more, which an agent before this one may have given it.
+func (d *Daemon) sweep(s session, want Config) error {
+	messages, err := s.StreamedCommandRequest("list-conns", "list-conn", nil)
+	if err != nil {
+		return fmt.Errorf("charon: list-conns: %w", err)
+	}
+	for _, m := range messages {
+		for _, key := range m.Keys() {
+			is := func(p Peer) bool { return name(p.ID) == key }
+			if strings.HasPrefix(key, "sl-") && !slices.ContainsFunc(want.Peers, is) {
+				if err := s.unload(key); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// sync gives charon its peers, looks at them, and dials those that are not up.
+func (d *Daemon) sync(s session, want Config) error {
+	all, err := s.associations()
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	for id := range d.peers {
+		if !slices.ContainsFunc(want.Peers, func(p Peer) bool { return p.ID == id }) {
+			delete(d.peers, id)
+			if err := s.unload(name(id)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, w := range want.Peers {
+		p, ok := d.peers[w.ID]
+		if !ok {
+			p = &peer{state: State{Since: now}}
+			d.peers[w.ID] = p
+		}
+		if !slices.Equal(p.Candidates, w.Candidates) {
+			p.next = 0
+		}
+		p.Peer = w
+		p.note(all, now)
+		if err := d.dial(s, want, p, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note what charon says of a peer.
+func (p *peer) note(all []association, now time.Time) {
+	up, seen := false, map[string]child{}
+	p.pending = false
+	for _, a := range all {
+		if a.name != name(p.ID) {
+			continue
+		}
+		if a.up {
+			up, p.state.Remote = true, a.remote
+		} else {
+			p.pending = true
+		}
+		for _, c := range a.children {
+			was, known := p.seen[c.spi]
+			if !known && len(p.seen) > 0 {
+				p.state.Rekeys++
+			}
+			p.state.Received += c.received - was.received
+			p.state.Sent += c.sent - was.sent
+			seen[c.spi] = c
+		}
+	}
+	if up != p.state.Up {
+		p.state.Up, p.state.Since = up, now
+	}
+	p.seen = seen
+}
+
+// dial loads a peer's connection, and begins associations where it is time to.
+func (d *Daemon) dial(s session, want Config, p *peer, now time.Time) error {
+	renew := p.state.Up && !p.silent.IsZero() && now.Sub(p.silent) > silentFor && now.Sub(p.state.Since) > silentFor
+	if renew {
+		if err := s.terminate(name(p.ID)); err != nil {
+			return err
+		}
+		p.state.Up, p.state.Since, p.tried = false, now, time.Time{}
+	}
+	wait := tryFor
+	if !p.pending {
+		wait = tryAgain // it was refused
+	}
+	begins := !p.state.Up && len(p.Candidates) > 0 && now.Sub(p.tried) > wait &&
+		(before(want.Own, p.ID) || renew || now.Sub(p.state.Since) > waitForOther)
+	if p.loaded && !begins {
+		return nil
+	}
+	at := netip.AddrPortFrom(netip.Addr{}, want.Port)
+	if len(p.Candidates) > 0 {
+		at = p.Candidates[p.next%len(p.Candidates)]
+	}
+	secret, err := d.secrets.Secret(want.Own, p.ID)
+	if err != nil {
+		return err
+	}
+	if err := s.load(want.Own, p.Peer, at, want.Port, secret); err != nil {
+		return err
+	}
+	p.loaded = true
+	if !begins {
+		return nil
+	}
+	if p.pending {
+		if err := s.terminate(name(p.ID)); err != nil { // what was begun at the address before
+			return err
+		}
+	}
+	p.next++
+	p.tried = now
+	return s.initiate(name(p.ID))
+}

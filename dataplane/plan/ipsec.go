@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/sealane-io/sealane/dataplane/topology"
+	"github.com/sealane-io/sealane/internal/netfacts"
+)
+
+// A cable by IPsec is one by VXLAN whose outer addresses are of no network: each of the two gateways derives them from
+// the keys. They are routed to the carrier alone, a link within which strongSwan encrypts what goes from one such
+// address to the other. So what its policies select does not change with the clusters' networks. Without the carrier
+// such packets are dropped.
+
+// setCarried holds the outer addresses of remote gateways by IPsec.
+const setCarried = "carried"
+
+// noCarrier stands in rules for a link that is not there.
+const noCarrier = "sl-nocarrier"
+
+// byIPsec says whether this gateway has cables by IPsec.
+func (v *view) byIPsec() bool { return v.gateway != nil && len(v.ipsecPeers()) > 0 }
+
+// ipsecPeers are the remote gateways that it has them to.
+func (v *view) ipsecPeers() []vxlanPeer {
+	return slices.DeleteFunc(slices.Clone(v.byVXLAN), func(p vxlanPeer) bool { return !p.gateway.IPsec })
+}
+
+// ipsecVTEP is this gateway's own outer address.
+func (v *view) ipsecVTEP() netip.Addr { return IPsecVTEP(v.facts.ID) }
+
+// IPsecVTEP is the outer address of a gateway's cables by IPsec; invalid for an ID that is no public key.
+func IPsecVTEP(id PeerID) netip.Addr {
+	if len(id) != netfacts.PublicKeySize {
+		return netip.Addr{}
+	}
+	return netfacts.IPsecVTEP([netfacts.PublicKeySize]byte([]byte(id)))
+}
+
+// possible is a topology without cables by IPsec on a node whose kernel has no IPv6: their outer addresses are of that.
+func possible(t topology.Topology, n NodeFacts) topology.Topology {
+	if n.IPv6 {
+		return t
+	}
+	t.Remotes = slices.Clone(t.Remotes)
+	for i, r := range t.Remotes {
+		t.Remotes[i].Gateways = slices.DeleteFunc(slices.Clone(r.Gateways), func(g topology.Gateway) bool { return g.IPsec })
+	}
+	return t
+}
+
+func (v *view) carrier() string { return cmp.Or(v.facts.Carrier, noCarrier) }
+
+// carrierRoutes lead to the outer addresses of remote gateways, or nowhere.
+func (v *view) carrierRoutes() []Route {
+	if v.gateway == nil {
+		return nil
+	}
+	var out []Route
+	for _, p := range v.ipsecPeers() {
+		route := Route{Table: OutboundTable, Dst: host(p.gateway.VTEP), Metric: StandingMetric, Type: Blackhole}
+		out = append(out, route)
+		if v.facts.Carrier != "" {
+			route.Metric, route.Type, route.Source = RouteMetric, Unicast, v.ipsecVTEP()
+			route.NextHops = []NextHop{{Link: v.facts.Carrier, Weight: 1}}
+			out = append(out, route)
+		}
+	}
+	return out
+}
+
+// carried are the outer addresses of a family of remote gateways by IPsec.
+func (v *view) carried(f Family) []netip.Prefix {
+	if f != IPv6 || v.gateway == nil {
+		return nil
+	}
+	var out []netip.Prefix
+	for _, p := range v.ipsecPeers() {
+		out = append(out, host(p.gateway.VTEP))
+	}
+	return disjoint(out)
+}
+
+// guardIPsec lets in what comes by the carrier from the gateway that it says to be from, which strongSwan has proved,
+// with inner sources of its own. Nothing else comes by that link, nor do such packets by another one.
+func (v *view) guardIPsec(f Family, r *rules) {
+	if !v.byIPsec() {
+		return
+	}
+	r.add(`udp dport %d fib daddr type local counter drop`, v.Cable.IPsecPort+netfacts.IPsecUnusedOffset-
+		netfacts.IPsecOffset)
+	if f == IPv6 {
+		r.add(`iifname "%s" udp dport %d ip6 daddr %s ip6 saddr vmap @%s`, v.carrier(), v.Cable.IPsecVXLANPort, v.ipsecVTEP(),
+			mapCarried)
+	}
+	r.add(`iifname "%s" counter drop`, v.carrier())
+	r.add(`udp dport %d fib daddr type local counter drop`, v.Cable.IPsecVXLANPort)
+}
+
+// carriedOnly drops what others than this gateway send by the carrier, and what goes to the outer addresses by another
+// link.
+func (v *view) carriedOnly(f Family) Chain {
+	var r rules
+	if v.byIPsec() {
+		if f == IPv6 {
+			r.add(`oifname != "%s" ip6 daddr @%s counter drop`, v.carrier(), setCarried)
+			r.add(`oifname "%s" ip6 saddr %s udp dport %d ct state untracked accept`, v.carrier(), v.ipsecVTEP(),
+				v.Cable.IPsecVXLANPort)
+		}
+		r.add(`oifname "%s" counter drop`, v.carrier())
+	}
+	return Chain{Name: "carried", Type: "filter", Hook: "postrouting", Priority: "mangle", Rules: r}
+}
+
+// forwardIPsec: nothing is forwarded by the carrier. Masqueraded, it would have this gateway's address.
+func (v *view) forwardIPsec(r *rules) {
+	if v.byIPsec() {
+		for _, direction := range []string{"iifname", "oifname"} {
+			r.add(`%s "%s" counter drop`, direction, v.carrier())
+		}
+	}
+}

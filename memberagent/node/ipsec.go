@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/ipsec"
+	"github.com/sealane-io/sealane/dataplane/kernel"
+	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/dataplane/topology"
+)
+
+// setIPsec gives the daemon the peers of the plan.
+func (a *Agent) setIPsec() {
+	if a.ipsec == nil {
+		return
+	}
+	c := ipsec.Config{Own: a.facts.ID, Port: a.top.Cable.IPsecPort, MTU: plan.CarrierMTU(a.facts.UnderlayMTU)}
+	for _, t := range a.plan.VXLAN {
+		if !plan.OfIPsec(t.Link) {
+			continue
+		}
+		for _, p := range t.Peers {
+			c.Peers = append(c.Peers, ipsec.Peer{ID: p.ID, Candidates: a.likely(p)})
+		}
+	}
+	a.ipsec.Set(c)
+}
+
+// likely are the addresses of a peer by IPsec: first the one at which it answers by WireGuard.
+func (a *Agent) likely(p plan.Peer) []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, r := range a.remotes {
+		at, ok := a.proven.endpoints[r.name()]
+		if ok && r.id() == p.ID && !r.gateway.VTEP.IsValid() && len(p.Candidates) > 0 {
+			out = append(out, netip.AddrPortFrom(at.Addr().Unmap(), a.top.Cable.IPsecPort))
+		}
+	}
+	for _, c := range p.Candidates {
+		if !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// ipsecStates adds what the daemon knows of the peers of a cable by IPsec.
+func (a *Agent) ipsecStates(t plan.Tunnel, states map[cablePeer]kernel.PeerState) {
+	for _, p := range t.Peers {
+		s := kernel.PeerState{Link: t.Link, ID: p.ID}
+		if len(p.Candidates) > 0 {
+			s.Endpoint = p.Candidates[0]
+		}
+		if a.ipsec != nil {
+			have, _ := a.ipsec.State(p.ID)
+			s.ReceivedBytes, s.SentBytes = have.Received, have.Sent
+			if have.Remote.IsValid() {
+				s.Endpoint = have.Remote
+			}
+			if have.Up {
+				s.LastHandshake = have.Since
+			}
+		}
+		states[cablePeer{t.Link, p.ID}] = s
+	}
+}
+
+// explainIPsec says what to look at where a cable by IPsec does not answer.
+func explainIPsec(c v1alpha1.Connection, peer kernel.PeerState) (reason, message string) {
+	if peer.LastHandshake.IsZero() {
+		return v1alpha1.ReasonNoHandshake, fmt.Sprintf("no security association of ipsec with %s: check that UDP to that "+
+			"address and port gets through, and that the agents there know ipsec and have its container", c.Address)
+	}
+	return v1alpha1.ReasonProbesLost, fmt.Sprintf("probes by ipsec to %s are not answered, though there is a security "+
+		"association: check the remote gateway", c.Address)
+}
+
+// noteByOther says what is in the way of cables by IPsec, and of tunnels by another cable, to clusters that are to be
+// reached by IPsec, that they carry nothing, or what they carried before.
+func (a *Agent) noteByOther(tunnels []Tunnel) {
+	for i := range tunnels {
+		c := &tunnels[i].connection
+		if !slices.ContainsFunc(a.top.Remotes, func(r topology.Remote) bool { return r.Name == c.Cluster && r.IPsec }) {
+			continue
+		}
+		why := a.ipsecTrouble()
+		switch {
+		case c.Cable == v1alpha1.CableIPsec && why != "" && c.Status != v1alpha1.ConnectionConnected:
+			c.Message = why
+		case c.Cable == v1alpha1.CableIPsec, c.Status != v1alpha1.ConnectionConnected:
+		case c.Active:
+			c.Reason = v1alpha1.ReasonCableSilent
+			c.Message = "traffic goes by " + string(c.Cable) + ", as before, until ipsec answers"
+			if why != "" {
+				c.Message += ": " + why
+			}
+		default:
+			c.Status, c.Reason = v1alpha1.ConnectionError, v1alpha1.ReasonCableSilent
+			c.Message = "nothing is sent, for the pair is to be reached by ipsec alone"
+			if why != "" {
+				c.Message += ": " + why
+			}
+		}
+	}
+}
+
+// ipsecTrouble says what is in the way of all cables by IPsec; empty if nothing is.
+func (a *Agent) ipsecTrouble() string {
+	switch {
+	case !a.facts.IPv6:
+		return "this node's kernel has no IPv6, which ipsec needs"
+	case a.ipsec == nil:
+		return "this node has no container that runs ipsec: install with --ipsec"
+	}
+	_, why := a.ipsec.State("")
+	return why
+}

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/strongswan/govici/vici"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/cable"
+	"github.com/sealane-io/sealane/dataplane/ipsec"
+	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/memberagent/node"
+)
+
+const byIPsec = v1alpha1.CableIPsec
+
+// ipsecDir is the directory that the agent of a machine has in common with what runs charon, if anything does.
+func ipsecDir(dir string) string {
+	path := filepath.Join(dir, "ipsec")
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return path
+}
+
+// runCharon is what the container does that runs charon.
+func runCharon(dir string) error {
+	if err := errors.Join(
+		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
+		syscall.Mount("tmpfs", "/run", "tmpfs", syscall.MS_RDONLY, ""),
+	); err != nil {
+		return err
+	}
+	log := funcr.New(func(prefix, args string) { fmt.Fprintln(os.Stderr, dir, prefix, args) },
+		funcr.Options{Verbosity: verbosity()})
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	return ipsec.Charon{Dir: dir, Program: "/usr/sbin/charon-systemd", Log: log}.Run(ctx)
+}
+
+// verbosity is 1 where somebody looks at what charon says.
+func verbosity() int {
+	if testing.Verbose() {
+		return 1
+	}
+	return 0
+}
+
+// withIPsec starts, on machines whose agents do not run yet, what runs charon.
+func withIPsec(t *testing.T, machines ...*machine) {
+	t.Helper()
+	for _, m := range machines {
+		dir := m.path("ipsec")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := exec.CommandContext(context.WithoutCancel(t.Context()), "nsenter", "-t", fmt.Sprint(m.holder.Process.Pid), "-n",
+			self, "-charon", dir, fmt.Sprintf("-test.v=%t", testing.Verbose()))
+		c.Stdout, c.Stderr = os.Stderr, os.Stderr
+		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = c.Process.Signal(syscall.SIGTERM)
+			if err := c.Wait(); err != nil {
+				t.Errorf("%s: what runs charon ended with %v", m.name, err)
+			}
+		})
+	}
+}
+
+// charon is the process of charon on a machine; 0 while there is none.
+func (m *machine) charon(t *testing.T) int {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "pgrep", "-x", "charon-systemd").Output()
+	if err != nil {
+		return 0
+	}
+	for pid := range strings.FieldsSeq(string(out)) {
+		env, err := os.ReadFile("/proc/" + pid + "/environ")
+		if err == nil && strings.Contains(string(env), m.path("ipsec")) {
+			n, _ := strconv.Atoi(pid)
+			return n
+		}
+	}
+	return 0
+}
+
+// rekey has charon of a machine replace its security associations, of IKE and of what IKE has made.
+func (m *machine) rekey(t *testing.T) {
+	t.Helper()
+	s, err := vici.NewSession(vici.WithSocketPath(filepath.Join(m.path("ipsec"), "vici.sock")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	for _, kind := range []string{"child", "ike"} {
+		peer := "sl-" + hex.EncodeToString(m.peer(t))
+		request := vici.NewMessage()
+		name := peer
+		if kind == "child" {
+			name = "ula"
+		}
+		if err := request.Set(kind, name); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := s.CommandRequest("rekey", request)
+		if err == nil {
+			err = answer.Err()
+		}
+		if err != nil || answer.Get("matches") == "0" {
+			t.Fatalf("rekey %s: %v, %v", kind, err, answer)
+		}
+	}
+}
+
+// peer is the public key of the other cluster's one gateway, as the machine was told it.
+func (m *machine) peer(t *testing.T) []byte {
+	t.Helper()
+	var o node.Objects
+	if err := m.read("cluster.json", &o); err != nil {
+		t.Fatal(err)
+	}
+	key, err := base64.StdEncoding.DecodeString(o.Peering.Spec.RemoteClusters[0].Endpoints[0].PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// pairByIPsec is a network of two clusters with a gateway and a worker each, whose gateways have charon beside them.
+func pairByIPsec(t *testing.T, cables map[string]v1alpha1.CableDriver) *network {
+	t.Helper()
+	n := withoutMachines(t)
+	n.gw1 = n.newMachine(t, "gw1", "c1", 1, "10.8.0", "fd08:0:0:0")
+	n.worker1 = n.newMachine(t, "worker1", "c1", 2, "10.8.1", "fd08:0:0:1")
+	n.gw2 = n.newMachine(t, "gw2", "c2", 3, "10.9.0", "fd09:0:0:0")
+	n.worker2 = n.newMachine(t, "worker2", "c2", 6, "10.9.2", "fd09:0:0:2")
+	n.cables = cables
+	withIPsec(t, n.gw1, n.gw2)
+	n.tell(t, v1alpha1.MemberActive)
+	for _, m := range n.all() {
+		m.start(t)
+		m.forwardsItsPods(t)
+	}
+	n.run(t, `nft add table bridge clear; nft add chain bridge clear c '{ type filter hook prerouting priority 0; }'
+		nft add rule bridge clear c udp dport '{ 4535, 4536 }' counter comment clear
+		nft add rule bridge clear c ip6 saddr fd51::/16 counter comment clear6
+		nft add rule bridge clear c udp dport 4534 counter comment sealed
+		nft add chain bridge clear shut '{ type filter hook prerouting priority 1; }'`)
+	return n
+}
+
+// sealed fails the test if anything of cables by IPsec is on the underlay that is not encrypted.
+func (n *network) sealed(t *testing.T) {
+	t.Helper()
+	list := func() *exec.Cmd { return n.command("nft list table bridge clear") }
+	if counted(t, list(), "sealed") == 0 {
+		t.Error("no packet of IPsec was seen: this could not fail")
+	}
+	if c := counted(t, list(), "clear") + counted(t, list(), "clear6"); c > 0 {
+		t.Errorf("%d packets left in clear", c)
+	}
+}
+
+// TestCablesChangeToIPsecAndBack under traffic: WireGuard carries until IPsec answers, and nothing is lost. New
+// associations, and agents that end, cost nothing either.
+func TestCablesChangeToIPsecAndBack(t *testing.T) {
+	t.Parallel()
+	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{})
+	n.sendBy(t, "sl-c0", v1alpha1.CableWireGuard)
+	f := newTraffic(t, n.worker1, n.worker2)
+	f.stretch.lasts(t, 100)
+	f.whole(t, "by WireGuard")
+
+	n.reachBy(t, byIPsec, "c1")
+	eventually(t, 20*time.Second, "gw1 says that ipsec is silent", func() bool {
+		c := n.gw1.tunnel()
+		return c.Reason == v1alpha1.ReasonCableSilent && c.Active && c.Cable == v1alpha1.CableWireGuard
+	})
+	n.reachBy(t, byIPsec, "c2")
+	n.sendBy(t, "sl-ci0", byIPsec)
+	f.stretch.lasts(t, 200)
+	f.whole(t, "to IPsec")
+	for _, to := range []string{n.worker2.pods + ".10", n.worker2.pods6 + "::10"} {
+		size := map[bool]int{true: 1330 - 40 - 8, false: 1330 - 20 - 8}[strings.Contains(to, ":")]
+		out, err := within(n.worker1.pod, fmt.Sprintf("ping -c2 -W2 -i0.2 -M do -s %d %s", size, to)).CombinedOutput()
+		if err != nil {
+			t.Errorf("packets of full size: %v\n%s", err, out)
+		}
+	}
+
+	f.begin()
+	for i := range 4 {
+		[]*machine{n.gw1, n.gw2}[i%2].rekey(t)
+		f.stretch.lasts(t, 100*(i+1))
+	}
+	f.whole(t, "new associations")
+
+	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		n.gw2.stop(t, s)
+		n.gw2.start(t)
+		n.sendBy(t, "sl-ci0", byIPsec)
+	}
+	f.stretch.lasts(t, 100)
+	f.whole(t, "an agent ends and starts")
+	n.sealed(t)
+
+	n.reachBy(t, v1alpha1.CableWireGuard, "c1")
+	eventually(t, 20*time.Second, "gw1 sends by WireGuard", func() bool { return n.gw1.carries("10.9.0.0/16", "sl-c0") })
+	n.reachBy(t, "", "c2")
+	n.sendBy(t, "sl-c0", v1alpha1.CableWireGuard)
+	f.whole(t, "to WireGuard")
+	for _, m := range n.gateways() {
+		eventually(t, 20*time.Second, "no cable by IPsec is left on "+m.name, func() bool {
+			return m.charon(t) == 0 && m.command("! ip -o link | grep -q 'sl-ci\\|ipsec0'").Run() == nil
+		})
+	}
+}
+
+// TestOnlyIPsecCarriesWhatItIsToCarry: a pair that is to be reached by IPsec is by nothing else, from the first packet
+// on, whatever is wrong with it, and by IPsec again when that is mended.
+func TestOnlyIPsecCarriesWhatItIsToCarry(t *testing.T) {
+	t.Parallel()
+	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{"c1": byIPsec, "c2": byIPsec})
+	n.sendBy(t, "sl-ci0", byIPsec)
+	f := newTraffic(t, n.worker1, n.worker2)
+	again := func(what string, a allowed) {
+		t.Helper()
+		n.sendBy(t, "sl-ci0", byIPsec)
+		f.stretch.lasts(t, 100)
+		f.stretch.check(t, what, a)
+		f.begin()
+	}
+	silent := func(why string) {
+		t.Helper()
+		eventually(t, 20*time.Second, why, func() bool {
+			c := n.gw1.tunnel()
+			return c.Status == v1alpha1.ConnectionError && c.Cable == byIPsec && n.gw1.carries("10.9.0.0/16", "sl-ci0")
+		})
+		if n.worker1.pings(n.worker2.pods+".10", "") {
+			t.Errorf("%s: packets arrive all the same", why)
+		}
+	}
+
+	for _, m := range n.gateways() {
+		if err := syscall.Kill(m.charon(t), syscall.SIGKILL); err != nil {
+			t.Fatalf("%s: end charon: %v", m.name, err)
+		}
+		again("charon of "+m.name+" is killed", allowed{lost: 800, outage: 4 * time.Second})
+	}
+
+	// A NAT before gw1 forgets what it translated, and begins again with another port.
+	rebind := func(port int) {
+		t.Helper()
+		n.run(t, fmt.Sprintf(`nft -f - <<-END
+			flush chain bridge clear shut
+			add rule bridge clear shut ip saddr %[1]s udp sport 4534 udp sport set %[2]d
+			add rule bridge clear shut ip daddr %[1]s udp dport %[2]d udp dport set 4534
+			END`, n.gw1.ip, port))
+	}
+	rebind(41000)
+	again("behind a NAT", allowed{lost: 2400, outage: 12 * time.Second})
+	rebind(41999)
+	again("the NAT forgets", allowed{lost: 2400, outage: 12 * time.Second})
+
+	n.run(t, "nft flush chain bridge clear shut; nft add rule bridge clear shut udp dport 4534 drop")
+	silent("IPsec is shut")
+	n.run(t, "nft flush chain bridge clear shut")
+	n.sendBy(t, "sl-ci0", byIPsec)
+
+	// Of another private key, gw2 would have another secret for the same public keys.
+	if err := os.WriteFile(n.gw2.path("othersecret"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.gw2.stop(t, syscall.SIGKILL)
+	_ = syscall.Kill(n.gw2.charon(t), syscall.SIGKILL)
+	n.gw2.start(t)
+	silent("the secrets differ")
+	eventually(t, 20*time.Second, "gw1 says so", func() bool {
+		return n.gw1.tunnel().Reason == v1alpha1.ReasonNoHandshake
+	})
+	if err := os.Remove(n.gw2.path("othersecret")); err != nil {
+		t.Fatal(err)
+	}
+	n.gw2.stop(t, syscall.SIGKILL)
+	_ = syscall.Kill(n.gw2.charon(t), syscall.SIGKILL)
+	n.gw2.start(t)
+	n.sendBy(t, "sl-ci0", byIPsec)
+	if !n.worker1.pings(n.worker2.pods+".10", "") {
+		t.Error("packets do not arrive though all is well")
+	}
+	n.sealed(t)
+}
+
+// testKeys are those of a machine. With a file named othersecret, its secrets are others than its peers have.
+type testKeys struct {
+	*cable.Keys
+	dir string
+}
+
+func (k testKeys) Secret(own, peer plan.PeerID) ([]byte, error) {
+	secret, err := k.Keys.Secret(own, peer)
+	if _, missing := os.Stat(filepath.Join(k.dir, "othersecret")); err == nil && missing == nil {
+		secret[0] ^= 1
+	}
+	return secret, err
+}
