@@ -46,12 +46,14 @@ func TestCostOfAFleet(t *testing.T) {
 	report(f.Run(ctx, b, "converge from empty", func() ([]*fleet.Arrival, error) { return nil, f.Connect(ctx) }))
 
 	const changes = 5
+	// A shard of this size is about as large as one may be: the first changes may have it halved, with writes of its own.
+	report(f.Run(ctx, b, "shards are halved", f.Change(ctx, changes)))
 	row := report(f.Run(ctx, b, "a pod is replaced", f.Change(ctx, changes)))
 	if want := int64(changes * (size.Clusters - 1)); row.Writes != want || row.Late > 0 {
 		t.Errorf("%d pods replaced: %d writes, %d changes late; want %d, one for each importer, and none late", changes,
 			row.Writes, row.Late, want)
 	}
-	// A shard of 100 services is one Bundle of less than 32 KiB, in a Work with its envelope.
+	// No Bundle that carries a service has more than 32 KiB, in a Work with its envelope.
 	if each := row.Bytes / max(1, row.Writes); each < 8<<10 || each > 32<<10 {
 		t.Errorf("a write has %d bytes, want 8 to 32 KiB", each)
 	}

@@ -91,26 +91,38 @@ func (m *member) withdrawPods(away bool) {
 	}
 }
 
+// carried is what a Work carries, as far as it concerns the report of it.
+type carried struct {
+	kind  string
+	shard int32
+	// half of the shard, empty where it is the shard's own Bundle, which is divided where that lists halves.
+	half     string
+	divided  bool
+	revision int64
+	leaves   bool // the cluster is told to
+}
+
 // report is what the member's agent writes into the status of what a Work carries.
-func (m *member) report(kind string, shard int32, revision int64, leaves bool) ([]byte, error) {
+func (m *member) report(c carried) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if kind == propagation.KindPeering {
+	if c.kind == propagation.KindPeering {
 		status := m.facts
-		status.ObservedRevision, status.Cleaned = revision, leaves
+		status.ObservedRevision, status.Cleaned, status.ReadsHalves = c.revision, c.leaves, true
 		return json.Marshal(status)
 	}
-	status := v1alpha1.BundleStatus{ObservedRevision: revision}
+	status := v1alpha1.BundleStatus{ObservedRevision: c.revision}
 	missing := map[string][]string{}
 	for i := range m.size.Services {
 		namespace, name := m.size.service(i)
-		if v1alpha1.Shard(namespace, name, shards) != shard {
+		if v1alpha1.Shard(namespace, name, shards) != c.shard ||
+			c.half != "" && v1alpha1.HalfOf([]string{c.half}, namespace, name) == "" {
 			continue
 		}
-		if offsets, exported := m.pods[i]; exported {
+		if offsets, exported := m.pods[i]; exported && c.half == "" {
 			status.Exports = append(status.Exports, m.size.export(m.number, i, offsets))
 		}
-		if !m.has[namespace] && revision > 1 {
+		if !m.has[namespace] && c.revision > 1 && !c.divided {
 			missing[namespace] = append(missing[namespace], name)
 		}
 	}
@@ -129,23 +141,21 @@ func (m *member) report(kind string, shard int32, revision int64, leaves bool) (
 type answering struct {
 	member *member
 	key    client.ObjectKey
-	kind   string
-	shard  int32
 	id     workv1alpha1.ResourceIdentifier
 	// down is poked when the Work has changed, up when the member has; ended ends both.
 	down, up, ended chan struct{}
 
-	mu       sync.Mutex
-	revision int64 // of the Work
-	leaves   bool  // the cluster is told to
-	said     []byte
+	mu sync.Mutex
+	carried
+	said []byte
 }
 
 func newAnswering(m *member, work *workv1alpha1.Work) *answering {
 	kind := work.Labels[propagation.LabelKind]
 	shard, _ := strconv.ParseInt(work.Labels[propagation.LabelShard], 10, 32)
 	return &answering{
-		member: m, key: client.ObjectKeyFromObject(work), kind: kind, shard: int32(shard),
+		member: m, key: client.ObjectKeyFromObject(work),
+		carried: carried{kind: kind, shard: int32(shard), half: work.Labels[propagation.LabelHalf]},
 		id: workv1alpha1.ResourceIdentifier{Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
 			Kind: kind, Name: work.Name},
 		down: make(chan struct{}, 1), up: make(chan struct{}, 1), ended: make(chan struct{}),
@@ -164,11 +174,14 @@ func (a *answering) end() { close(a.ended) }
 // arrived notes what the broker has written. What Karmada wrote is no news.
 func (a *answering) arrived(work *workv1alpha1.Work) {
 	revision := revisionOf(work)
-	leaves := a.kind == propagation.KindPeering && len(work.Spec.Workload.Manifests) == 1 &&
-		bytes.Contains(work.Spec.Workload.Manifests[0].Raw, []byte(`"phase":"Leaving"`))
+	says := func(text string) bool {
+		manifests := work.Spec.Workload.Manifests
+		return len(manifests) == 1 && bytes.Contains(manifests[0].Raw, []byte(text))
+	}
 	a.mu.Lock()
 	news := revision != a.revision
-	a.revision, a.leaves = revision, leaves
+	a.revision, a.divided = revision, a.kind == propagation.KindBundle && says(`"halves":[`)
+	a.leaves = a.kind == propagation.KindPeering && says(`"phase":"Leaving"`)
 	a.mu.Unlock()
 	if news {
 		poke(a.down)
@@ -222,9 +235,9 @@ func (a *answering) run(ctx context.Context, f *Fleet) {
 
 func (a *answering) answer(ctx context.Context, f *Fleet) error {
 	a.mu.Lock()
-	revision, leaves := a.revision, a.leaves
+	now := a.carried
 	a.mu.Unlock()
-	raw, err := a.member.report(a.kind, a.shard, revision, leaves)
+	raw, err := a.member.report(now)
 	if err != nil {
 		return fmt.Errorf("encode a report: %w", err)
 	}
