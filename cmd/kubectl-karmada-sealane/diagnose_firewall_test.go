@@ -26,11 +26,10 @@ func agentOn(node string) client.Object {
 	return pod
 }
 
-// onCloud has all nodes be a provider's.
+// onCloud has a node be a provider's.
 func onCloud(p *place, providerID string) {
-	for _, n := range of[*corev1.Node](p) {
-		n.Spec.ProviderID = providerID
-	}
+	p.objects = append(p.objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w1"},
+		Spec: corev1.NodeSpec{ProviderID: providerID}})
 }
 
 func firewallFlaws() []flaw {
