@@ -180,9 +180,12 @@ func (r *imageRegistry) push(t *testing.T, v *build) {
 	v.refs = map[string]string{}
 	for ref := range strings.FieldsSeq(string(out)) {
 		repository, _, _ := strings.Cut(ref, "@sha256:")
-		v.refs[strings.TrimPrefix(repository, r.path()+"/")] = ref
+		name := strings.TrimPrefix(repository, r.path()+"/")
+		if slices.Contains([]string{"controller", "agent", "dns"}, name) { // those that are installed here
+			v.refs[name] = ref
+		}
 	}
-	if len(v.refs) != 3 || v.refs["agent"] == "" {
+	if len(v.refs) != 3 {
 		t.Fatalf("expected controller, agent and dns to be pushed, found %q", out)
 	}
 }
