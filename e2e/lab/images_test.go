@@ -5,6 +5,7 @@ package lab
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/sealane-io/sealane/e2e/release"
@@ -49,13 +50,15 @@ func TestImagesAreMadeOnce(t *testing.T) {
 
 // TestNodesThatPullHaveNoImageOfSealane but all that the lab runs itself.
 func TestNodesThatPullHaveNoImageOfSealane(t *testing.T) {
-	preloaded, pulling := DefaultTopology().images(), Topology{PullImages: true}.images()
+	every := DefaultTopology()
+	every.IPsec = true
+	preloaded, pulling := every.images(), Topology{PullImages: true, IPsec: true}.images()
 	refs := map[string]bool{}
 	for _, image := range pulling {
 		refs[image.Ref] = true
 	}
 	for _, image := range preloaded {
-		own := image.Ref == ImageAgent || image.Ref == ImageController || image.Ref == ImageDNS
+		own := slices.Contains([]string{ImageAgent, ImageController, ImageDNS, ImageIPsec}, image.Ref)
 		if refs[image.Ref] == own {
 			t.Errorf("%s: preloaded where nodes pull: %t", image.Ref, !own)
 		}
