@@ -144,11 +144,10 @@ func (s session) initiate(name string) error {
 
 // association is what charon says of one IKE security association.
 type association struct {
-	name      string
-	up        bool // and its child is installed
-	initiator bool
-	remote    netip.AddrPort
-	children  []child
+	name     string
+	up       bool // and its child is installed
+	remote   netip.AddrPort
+	children []child
 }
 
 type child struct {
@@ -174,7 +173,7 @@ func (s session) associations() ([]association, error) {
 }
 
 func associationOf(name string, ike *vici.Message) association {
-	a := association{name: name, initiator: text(ike, "initiator") == "yes"}
+	a := association{name: name}
 	port, _ := strconv.ParseUint(text(ike, "remote-port"), 10, 16)
 	if addr, err := netip.ParseAddr(text(ike, "remote-host")); err == nil {
 		a.remote = netip.AddrPortFrom(addr, uint16(port))
