@@ -31,17 +31,7 @@ func memberStatus(s *state, states []*state, meshes meshes, down []pair, now tim
 	before.Connections, before.Nodes = nil, nil // those are listed anew
 	status := *before.DeepCopy()
 	if s.Report.Known {
-		status.ObservedRevision = s.Report.Status.ObservedRevision
-		status.ReadsHalves = s.Report.Status.ReadsHalves
-		status.AgentVersion = clip.Line(clip.Text(s.Report.Status.AgentVersion, maxVersion))
-		for _, t := range []string{v1alpha1.MemberMCSAPI, v1alpha1.PeeringDNSConfigured, v1alpha1.PeeringNodesProgrammed,
-			v1alpha1.PeeringAgentsRunning, v1alpha1.PeeringGatewaysReady, v1alpha1.PeeringNetworksAccepted,
-			v1alpha1.PeeringPodsRouted, v1alpha1.PeeringUnderlayRouted} {
-			copyCondition(&status.Conditions, s.Report.Status.Conditions, t)
-		}
-		if meta.FindStatusCondition(s.Report.Status.Conditions, v1alpha1.PeeringUnderlayRouted) == nil {
-			meta.RemoveStatusCondition(&status.Conditions, v1alpha1.PeeringUnderlayRouted) // it is an underlay no more
-		}
+		takeOver(&status, s.Report.Status)
 	}
 	status.Connections, status.Nodes = connections(s, states, meshes, now), s.nodes
 	status.FailedRevisions = s.failed
@@ -49,23 +39,10 @@ func memberStatus(s *state, states []*state, meshes meshes, down []pair, now tim
 	status.GlobalIPv6CIDR = s.globalIPv6()
 	status.OverlappingClusters = slices.Sorted(maps.Keys(s.rivals))
 	if !s.active() {
-		// It has released its networks, and somebody else may have them when it comes back.
-		status.AcceptedAt = nil
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: v1alpha1.MemberConnected, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonLeaving,
-			Message:            "the cluster leaves, and no member is told of it any more",
-			ObservedGeneration: s.Record.Generation, LastTransitionTime: metav1.NewTime(now),
-		})
-		if cleaned(s) {
-			meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-				Type: v1alpha1.MemberCleaned, Status: metav1.ConditionTrue, Reason: v1alpha1.MemberCleaned,
-				Message:            "the cluster has answered that its nodes are clean",
-				ObservedGeneration: s.Record.Generation, LastTransitionTime: metav1.NewTime(now),
-			})
-		}
+		status.AcceptedAt = nil // it has released its networks, and somebody else may have them when it comes back
+		s.leavingConditions(&status.Conditions, now)
 		return status
 	}
-	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MemberCleaned)
 	if s.accepted {
 		networks := s.force.Networks()
 		status.Networks, status.NodeCIDRs, status.Endpoints = networks, s.force.NodeCIDRs(), s.told()
@@ -76,27 +53,60 @@ func memberStatus(s *state, states []*state, meshes meshes, down []pair, now tim
 			status.AcceptedAt = &at
 		}
 	}
-	set := func(kind string, ok bool, reason, message string) {
-		c := metav1.Condition{
-			Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message,
-			ObservedGeneration: s.Record.Generation, LastTransitionTime: metav1.NewTime(now),
-		}
-		if ok {
-			c.Status = metav1.ConditionTrue
-		}
-		meta.SetStatusCondition(&status.Conditions, c)
+	s.activeConditions(&status.Conditions, down, now)
+	return status
+}
+
+// takeOver records what a member's current report says of the member.
+func takeOver(status *v1alpha1.MemberStatus, report v1alpha1.PeeringStatus) {
+	status.ObservedRevision = report.ObservedRevision
+	status.ReadsHalves = report.ReadsHalves
+	status.AgentVersion = clip.Line(clip.Text(report.AgentVersion, maxVersion))
+	for _, t := range []string{v1alpha1.MemberMCSAPI, v1alpha1.PeeringDNSConfigured, v1alpha1.PeeringNodesProgrammed,
+		v1alpha1.PeeringAgentsRunning, v1alpha1.PeeringGatewaysReady, v1alpha1.PeeringNetworksAccepted,
+		v1alpha1.PeeringPodsRouted, v1alpha1.PeeringUnderlayRouted} {
+		copyCondition(&status.Conditions, report.Conditions, t)
 	}
-	set(v1alpha1.MemberAccepted, s.accepted, s.reason, s.message)
+	if meta.FindStatusCondition(report.Conditions, v1alpha1.PeeringUnderlayRouted) == nil {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.PeeringUnderlayRouted) // it is an underlay no more
+	}
+}
+
+// leavingConditions are those of a member that is to leave, or has left.
+func (s *state) leavingConditions(conditions *[]metav1.Condition, now time.Time) {
+	s.condition(conditions, v1alpha1.MemberConnected, false, v1alpha1.ReasonLeaving,
+		"the cluster leaves, and no member is told of it any more", now)
+	if cleaned(s) {
+		s.condition(conditions, v1alpha1.MemberCleaned, true, v1alpha1.MemberCleaned,
+			"the cluster has answered that its nodes are clean", now)
+	}
+}
+
+// activeConditions are those of a member that is to be connected; down are the pairs that are not.
+func (s *state) activeConditions(conditions *[]metav1.Condition, down []pair, now time.Time) {
+	meta.RemoveStatusCondition(conditions, v1alpha1.MemberCleaned)
+	s.condition(conditions, v1alpha1.MemberAccepted, s.accepted, s.reason, s.message, now)
 	if s.Report.Known {
-		set(v1alpha1.MemberReported, true, v1alpha1.ReasonReported, "the agent reports")
+		s.condition(conditions, v1alpha1.MemberReported, true, v1alpha1.ReasonReported, "the agent reports", now)
 	} else {
-		set(v1alpha1.MemberReported, false, v1alpha1.ReasonUnknown,
-			"there is no current report; what was last known stays in force")
+		s.condition(conditions, v1alpha1.MemberReported, false, v1alpha1.ReasonUnknown,
+			"there is no current report; what was last known stays in force", now)
 	}
 	c := connectedCondition(s, down)
 	c.ObservedGeneration, c.LastTransitionTime = s.Record.Generation, metav1.NewTime(now)
-	meta.SetStatusCondition(&status.Conditions, c)
-	return status
+	meta.SetStatusCondition(conditions, c)
+}
+
+// condition sets one that is true or false of the member's record.
+func (s *state) condition(to *[]metav1.Condition, kind string, ok bool, reason, message string, now time.Time) {
+	c := metav1.Condition{
+		Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message,
+		ObservedGeneration: s.Record.Generation, LastTransitionTime: metav1.NewTime(now),
+	}
+	if ok {
+		c.Status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(to, c)
 }
 
 // networksChanged says which networks an accepted member takes and gives up; "" if there are none, and of one
