@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -50,7 +51,8 @@ func (d *Daemon) carry(want Config) (string, error) {
 	return string(name), address(link, want.Own)
 }
 
-// present is the carrier that a former agent has left, which carries on; empty if there is none.
+// present is the carrier that a former agent has left, which carries on; empty if there is none. One without an outer
+// address is of a charon that has started since: nobody has made it the carrier yet.
 func present(dir string) string {
 	name, err := os.ReadFile(filepath.Join(dir, deviceFile))
 	if err != nil {
@@ -58,6 +60,10 @@ func present(dir string) string {
 	}
 	link, err := netlink.LinkByName(string(name))
 	if err != nil || link.Attrs().Flags&net.FlagUp == 0 {
+		return ""
+	}
+	have, err := netlink.AddrList(link, netlink.FAMILY_V6)
+	if err != nil || !slices.ContainsFunc(have, func(a netlink.Addr) bool { return !a.IP.IsLinkLocalUnicast() }) {
 		return ""
 	}
 	return string(name)

@@ -454,8 +454,8 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	a.ha = a.haState(o.Gateways)
 	if err = a.apply(ctx, have); err == nil {
 		a.noteKeyed()
-		a.setIPsec()
 	}
+	a.setIPsec() // even so: what failed may be that charon's link is not ready, which the daemon sees to
 	a.expectBeacons(time.Now())
 	a.probe()
 	done.Key, done.NodesReached = a.key(), nodesReached(a.mesh)

@@ -108,6 +108,18 @@ func (m *machine) charon(t *testing.T) int {
 	return 0
 }
 
+// killCharon of a machine that has one.
+func (m *machine) killCharon(t *testing.T) {
+	t.Helper()
+	pid := m.charon(t)
+	if pid == 0 {
+		t.Fatalf("%s: expected a charon to end, found none", m.name)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatalf("%s: end charon: %v", m.name, err)
+	}
+}
+
 // rekey has charon of a machine replace its security associations, of IKE and of what IKE has made.
 func (m *machine) rekey(t *testing.T) {
 	t.Helper()
@@ -266,9 +278,7 @@ func TestOnlyIPsecCarriesWhatItIsToCarry(t *testing.T) {
 	}
 
 	for _, m := range n.gateways() {
-		if err := syscall.Kill(m.charon(t), syscall.SIGKILL); err != nil {
-			t.Fatalf("%s: end charon: %v", m.name, err)
-		}
+		m.killCharon(t)
 		again("charon of "+m.name+" is killed", allowed{lost: 800, outage: 4 * time.Second})
 	}
 
@@ -296,7 +306,7 @@ func TestOnlyIPsecCarriesWhatItIsToCarry(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.gw2.stop(t, syscall.SIGKILL)
-	_ = syscall.Kill(n.gw2.charon(t), syscall.SIGKILL)
+	n.gw2.killCharon(t)
 	n.gw2.start(t)
 	silent("the secrets differ")
 	eventually(t, 20*time.Second, "gw1 says so", func() bool {
@@ -306,7 +316,10 @@ func TestOnlyIPsecCarriesWhatItIsToCarry(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.gw2.stop(t, syscall.SIGKILL)
-	_ = syscall.Kill(n.gw2.charon(t), syscall.SIGKILL)
+	n.gw2.killCharon(t)
+	eventually(t, 20*time.Second, "the next charon has a link, before there is an agent", func() bool {
+		return n.gw2.command("ip -o link show dev ipsec0 up | grep -q .").Run() == nil
+	})
 	n.gw2.start(t)
 	n.sendBy(t, "sl-ci0", byIPsec)
 	if !n.worker1.pings(n.worker2.pods+".10", "") {
