@@ -63,6 +63,8 @@ type view struct {
 	behind map[int][]topology.Remote
 	// byVXLAN are the remote gateways behind cables by VXLAN; none on a worker.
 	byVXLAN []vxlanPeer
+	// ipsecPeers are those of them within IPsec, and openPeers the others.
+	ipsecPeers, openPeers []vxlanPeer
 	// outers are the addresses, by family, at which remote gateways may take VXLAN from this one, if it has a cable to
 	// them or not: their clusters may have heard of one that this has not. None on a worker.
 	outers map[Family][]netip.Prefix
@@ -100,6 +102,13 @@ func newView(t topology.Topology, n NodeFacts, active Active) *view {
 	if v.gateway != nil {
 		v.behind = bySlot(t.Remotes)
 		v.byVXLAN = vxlanPeersOf(t.Remotes)
+		for _, p := range v.byVXLAN {
+			if p.gateway.IPsec {
+				v.ipsecPeers = append(v.ipsecPeers, p)
+			} else {
+				v.openPeers = append(v.openPeers, p)
+			}
+		}
 		if t.Cable.VXLANCablePort != 0 {
 			v.outers = outersOf(t.Remotes)
 		}

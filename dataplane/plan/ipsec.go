@@ -23,12 +23,7 @@ const setCarried = "carried"
 const noCarrier = "sl-nocarrier"
 
 // byIPsec says whether this gateway has cables by IPsec.
-func (v *view) byIPsec() bool { return v.gateway != nil && len(v.ipsecPeers()) > 0 }
-
-// ipsecPeers are the remote gateways that it has them to.
-func (v *view) ipsecPeers() []vxlanPeer {
-	return slices.DeleteFunc(slices.Clone(v.byVXLAN), func(p vxlanPeer) bool { return !p.gateway.IPsec })
-}
+func (v *view) byIPsec() bool { return len(v.ipsecPeers) > 0 }
 
 // ipsecVTEP is this gateway's own outer address.
 func (v *view) ipsecVTEP() netip.Addr { return IPsecVTEP(v.facts.ID) }
@@ -57,11 +52,8 @@ func (v *view) carrier() string { return cmp.Or(v.facts.Carrier, noCarrier) }
 
 // carrierRoutes lead to the outer addresses of remote gateways, or nowhere.
 func (v *view) carrierRoutes() []Route {
-	if v.gateway == nil {
-		return nil
-	}
 	var out []Route
-	for _, p := range v.ipsecPeers() {
+	for _, p := range v.ipsecPeers {
 		route := Route{Table: OutboundTable, Dst: host(p.gateway.VTEP), Metric: StandingMetric, Type: Blackhole}
 		out = append(out, route)
 		if v.facts.Carrier != "" {
@@ -75,11 +67,11 @@ func (v *view) carrierRoutes() []Route {
 
 // carried are the outer addresses of a family of remote gateways by IPsec.
 func (v *view) carried(f Family) []netip.Prefix {
-	if f != IPv6 || v.gateway == nil {
+	if f != IPv6 {
 		return nil
 	}
 	var out []netip.Prefix
-	for _, p := range v.ipsecPeers() {
+	for _, p := range v.ipsecPeers {
 		out = append(out, host(p.gateway.VTEP))
 	}
 	return disjoint(out)

@@ -56,11 +56,6 @@ func vxlanPeersOf(remotes []topology.Remote) []vxlanPeer {
 	return out
 }
 
-// openPeers are those that are not within IPsec.
-func (v *view) openPeers() []vxlanPeer {
-	return slices.DeleteFunc(slices.Clone(v.byVXLAN), func(p vxlanPeer) bool { return p.gateway.IPsec })
-}
-
 // vxlanOuter is the outer address of the cables by VXLAN.
 func (v *view) vxlanOuter() netip.Addr { return v.OuterVTEP(v.self.Name) }
 
@@ -130,7 +125,7 @@ func (v *view) vxlanCables() []Tunnel {
 // vxlanVTEPs are the outer addresses of a family.
 func (v *view) vxlanVTEPs(f Family) []netip.Prefix {
 	var out []netip.Prefix
-	for _, p := range v.openPeers() {
+	for _, p := range v.openPeers {
 		if FamilyOf(p.gateway.VTEP) == f {
 			out = append(out, host(p.gateway.VTEP))
 		}
@@ -156,7 +151,7 @@ func outersOf(remotes []topology.Remote) map[Family][]netip.Prefix {
 
 // hasVXLAN says whether there are cables by VXLAN whose outer packets are of a family.
 func (v *view) hasVXLAN(f Family) bool {
-	return len(v.openPeers()) > 0 && f == FamilyOf(v.vxlanOuter())
+	return len(v.openPeers) > 0 && f == FamilyOf(v.vxlanOuter())
 }
 
 // guardVXLAN lets in outer packets of those who may send them, to the node's own address, with inner sources of their
@@ -190,10 +185,10 @@ func (v *view) vtepChains(f Family) ([]Map, []Chain) {
 		key = "ipv6_addr"
 	}
 	if f == IPv6 && v.byIPsec() {
-		add(mapCarried, key, v.ipsecPeers())
+		add(mapCarried, key, v.ipsecPeers)
 	}
 	if v.hasVXLAN(f) {
-		add(mapVTEPs, key, v.openPeers())
+		add(mapVTEPs, key, v.openPeers)
 	}
 	return maps, chains
 }
