@@ -169,14 +169,22 @@ func observedRoute(f plan.Family, r netlink.Route, names map[int]string) plan.Ro
 // observedNextHops reads the two forms in which the kernel lists one next hop, and several.
 func observedNextHops(r netlink.Route, names map[int]string) []plan.NextHop {
 	if len(r.MultiPath) == 0 {
-		return []plan.NextHop{{Link: names[r.LinkIndex], Via: addrOf(r.Gw), Weight: 1}}
+		return []plan.NextHop{{Link: names[r.LinkIndex], Via: viaOf(r.Gw, r.Via), Weight: 1}}
 	}
 	hops := make([]plan.NextHop, 0, len(r.MultiPath))
 	for _, h := range r.MultiPath {
-		hops = append(hops, plan.NextHop{Link: names[h.LinkIndex], Via: addrOf(h.Gw), Weight: h.Hops + 1})
+		hops = append(hops, plan.NextHop{Link: names[h.LinkIndex], Via: viaOf(h.Gw, h.Via), Weight: h.Hops + 1})
 	}
 	slices.SortFunc(hops, func(a, b plan.NextHop) int { return cmp.Or(cmp.Compare(a.Link, b.Link), a.Via.Compare(b.Via)) })
 	return hops
+}
+
+// viaOf is the address of a next hop, which for a route of IPv4 may be one of IPv6.
+func viaOf(gateway net.IP, other netlink.Destination) netip.Addr {
+	if via, ok := other.(*netlink.Via); ok && via != nil {
+		return addrOf(via.Addr)
+	}
+	return addrOf(gateway)
 }
 
 func (k *Kernel) observeRules(p *plan.Plan, f plan.Family) error {

@@ -56,12 +56,18 @@ func (d *doing) setNextHops(route *netlink.Route, hops []plan.NextHop) error {
 		}
 		info := &netlink.NexthopInfo{LinkIndex: index, Hops: h.Weight - 1}
 		if h.Via.IsValid() {
-			info.Gw, info.Flags = h.Via.AsSlice(), int(netlink.FLAG_ONLINK)
+			info.Flags = int(netlink.FLAG_ONLINK)
+			if h.Via.Is6() && route.Family == unix.AF_INET {
+				info.Via = &netlink.Via{AddrFamily: unix.AF_INET6, Addr: h.Via.AsSlice()}
+			} else {
+				info.Gw = h.Via.AsSlice()
+			}
 		}
 		infos = append(infos, info)
 	}
 	if len(infos) == 1 {
-		route.LinkIndex, route.Gw, route.Flags = infos[0].LinkIndex, infos[0].Gw, infos[0].Flags
+		only := infos[0]
+		route.LinkIndex, route.Gw, route.Via, route.Flags = only.LinkIndex, only.Gw, only.Via, only.Flags
 		return nil
 	}
 	route.MultiPath = infos

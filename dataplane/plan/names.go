@@ -199,15 +199,17 @@ func RuleID(rule string) string {
 }
 
 // vtepMAC returns the hardware address of a VXLAN link, the overlay's or a cable's, at an outer address.
-func vtepMAC(outer netip.Addr) string {
-	m := netfacts.VTEPMAC(outer)
+func vtepMAC(outer netip.Addr) string { return macText(netfacts.VTEPMAC(outer)) }
+
+func macText(m [6]byte) string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
 
 // vtepLinkLocal returns the modified EUI-64 link-local address of a VXLAN link at an outer address
 // (RFC 4291 appendix A), which is the next hop of IPv6 routes to that node.
-func vtepLinkLocal(outer netip.Addr) netip.Addr {
-	m := netfacts.VTEPMAC(outer)
+func vtepLinkLocal(outer netip.Addr) netip.Addr { return linkLocal(netfacts.VTEPMAC(outer)) }
+
+func linkLocal(m [6]byte) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80,
 		8: m[0] ^ 0x02, 9: m[1], 10: m[2], 11: 0xff, 12: 0xfe, 13: m[3], 14: m[4], 15: m[5]})
 }

@@ -87,7 +87,7 @@ func (r Route) String() string {
 	}
 	fmt.Fprintf(&b, "%s", r.Dst)
 	if len(r.NextHops) == 1 {
-		b.WriteString(r.NextHops[0].path())
+		b.WriteString(r.NextHops[0].path(r.Dst))
 	}
 	fmt.Fprintf(&b, " table %d proto %d", r.Table, Protocol)
 	if r.Source.IsValid() {
@@ -106,12 +106,16 @@ func (r Route) String() string {
 		return b.String()
 	}
 	for _, h := range r.NextHops {
-		fmt.Fprintf(&b, " nexthop%s weight %d%s", h.path(), h.Weight, h.flags())
+		fmt.Fprintf(&b, " nexthop%s weight %d%s", h.path(r.Dst), h.Weight, h.flags())
 	}
 	return b.String()
 }
 
-func (h NextHop) path() string {
+// path as iproute2 writes it in a route to a destination.
+func (h NextHop) path(dst netip.Prefix) string {
+	if h.Via.Is6() && dst.Addr().Is4() {
+		return fmt.Sprintf(" via inet6 %s dev %s", h.Via, h.Link)
+	}
 	if h.Via.IsValid() {
 		return fmt.Sprintf(" via %s dev %s", h.Via, h.Link)
 	}

@@ -154,7 +154,7 @@ type Route struct {
 // NextHop of a route.
 type NextHop struct {
 	Link string
-	Via  netip.Addr // onlink; invalid for a device route
+	Via  netip.Addr // onlink, of IPv6 also in a route of IPv4; invalid for a device route
 	// Weight is the share of the flows, relative to the other next hops': 1 to 256, and 1 for a single one.
 	Weight int
 }

@@ -41,14 +41,14 @@ func (p vxlanPeer) chain() string { return vtepPrefix + RuleID(string(PeerOf(p.g
 // has come in its place, on the same node.
 func vxlanPeersOf(remotes []topology.Remote) []vxlanPeer {
 	var out []vxlanPeer
-	taken := map[netip.Addr]bool{}
+	taken := map[string]bool{}
 	for _, leaving := range []bool{false, true} {
 		for _, r := range remotes {
 			for _, g := range r.Gateways {
-				if !g.VTEP.IsValid() || g.Leaving != leaving || taken[netfacts.VTEPHop(g.VTEP)] {
+				if !g.VTEP.IsValid() || g.Leaving != leaving || taken[vxlanHop(g, IPv4).String()] {
 					continue
 				}
-				taken[netfacts.VTEPHop(g.VTEP)] = true
+				taken[vxlanHop(g, IPv4).String()] = true
 				out = append(out, vxlanPeer{r, g})
 			}
 		}
@@ -68,16 +68,28 @@ func (v *view) vxlanLink(slot int) Link {
 	if isIPsec(slot) {
 		at, port = v.ipsecVTEP(), v.Cable.IPsecVXLANPort
 	}
+	mac := vxlanMAC(topology.Gateway{VTEP: at, IPsec: isIPsec(slot)})
 	return Link{Name: CableLink(slot), Kind: VXLAN, MTU: v.cableMTU(*v.gateway), VNI: v.vni(slot),
-		Port: port, Local: at, MAC: vtepMAC(at), RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6}
+		Port: port, Local: at, MAC: mac, RPFilter: looseRPFilter, DisableIPv6: !v.facts.IPv6}
+}
+
+// vxlanMAC is the hardware address of a gateway's cables by VXLAN, or by IPsec.
+func vxlanMAC(g topology.Gateway) string {
+	if g.IPsec {
+		return macText(netfacts.IPsecMAC(g.VTEP))
+	}
+	return vtepMAC(g.VTEP)
 }
 
 // vxlanHop is the next hop of a family to a gateway by VXLAN; invalid for one by another cable. Any address does that
-// has a neighbour entry on the link.
+// has a neighbour entry on the link. By IPsec it is one of IPv6 for both families, for IPv4 has none that are free and
+// long enough that nobody can make two gateways have the same.
 func vxlanHop(g topology.Gateway, f Family) netip.Addr {
 	switch {
 	case !g.VTEP.IsValid():
 		return netip.Addr{}
+	case g.IPsec:
+		return linkLocal(netfacts.IPsecMAC(g.VTEP))
 	case f == IPv6:
 		return vtepLinkLocal(g.VTEP)
 	}
@@ -88,8 +100,8 @@ func (v *view) vxlanNeighbours() []Neighbour {
 	var out []Neighbour
 	for _, p := range v.byVXLAN {
 		for _, f := range []Family{IPv4, IPv6} {
-			if f == IPv4 || v.facts.IPv6 {
-				out = append(out, Neighbour{CableLink(p.gateway.Slot), vxlanHop(p.gateway, f), vtepMAC(p.gateway.VTEP)})
+			if f == IPv4 && !p.gateway.IPsec || f == IPv6 && v.facts.IPv6 {
+				out = append(out, Neighbour{CableLink(p.gateway.Slot), vxlanHop(p.gateway, f), vxlanMAC(p.gateway)})
 			}
 		}
 	}
@@ -99,7 +111,7 @@ func (v *view) vxlanNeighbours() []Neighbour {
 func (v *view) vxlanFDB() []FDBEntry {
 	var out []FDBEntry
 	for _, p := range v.byVXLAN {
-		out = append(out, FDBEntry{CableLink(p.gateway.Slot), vtepMAC(p.gateway.VTEP), p.gateway.VTEP})
+		out = append(out, FDBEntry{CableLink(p.gateway.Slot), vxlanMAC(p.gateway), p.gateway.VTEP})
 	}
 	return out
 }

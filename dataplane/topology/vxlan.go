@@ -14,10 +14,11 @@ import (
 // buildVXLAN notes which gateways can be reached by VXLAN, or by IPsec, after all of them are known. What comes from
 // an outer address is believed to be its gateway's, so an address that two have is neither's; nor may two have one
 // hardware address or next hop, by which packets find the outer one. What is left out of VXLAN goes by WireGuard, and
-// what is left out of IPsec by nothing. That is no problem of the objects: nodes of two sites may well have the same
-// address, and the connection says that its cable is silent.
+// what is left out of IPsec by nothing: so there only hardware addresses count, too long for anybody to make them
+// collide. That is no problem of the objects: nodes of two sites may well have the same address, and the connection
+// says that its cable is silent.
 func (b *builder) buildVXLAN(clusters []v1alpha1.RemoteCluster) {
-	hops := map[netip.Addr]int{}
+	hops, macs := map[netip.Addr]int{}, map[[6]byte]int{}
 	for i, c := range clusters {
 		r := &b.Remotes[i]
 		ref := "RemoteCluster/" + c.Name
@@ -25,7 +26,7 @@ func (b *builder) buildVXLAN(clusters []v1alpha1.RemoteCluster) {
 		case c.Cable == "" || c.Cable == v1alpha1.CableWireGuard:
 			continue
 		case c.Cable == v1alpha1.CableIPsec:
-			b.buildIPsec(r, ref, hops)
+			b.buildIPsec(r, ref, macs)
 			continue
 		case c.Cable != v1alpha1.CableVXLAN:
 			b.left(ref, "cable", faultf(ReasonUnknownDriver, "%s is not known here: it is reached by wireguard",
@@ -48,13 +49,18 @@ func (b *builder) buildVXLAN(clusters []v1alpha1.RemoteCluster) {
 	for i := range b.Remotes {
 		for j := range b.Remotes[i].Gateways {
 			g := &b.Remotes[i].Gateways[j]
-			g.VTEPs = slices.DeleteFunc(g.VTEPs, func(a netip.Addr) bool { return hops[netfacts.VTEPHop(a)] > 1 })
+			g.VTEPs = slices.DeleteFunc(g.VTEPs, func(a netip.Addr) bool {
+				if b.Remotes[i].IPsec {
+					return macs[netfacts.IPsecMAC(a)] > 1
+				}
+				return hops[netfacts.VTEPHop(a)] > 1
+			})
 		}
 	}
 }
 
 // buildIPsec gives the gateways of a cluster by IPsec their outer addresses. Without a port it is not reached.
-func (b *builder) buildIPsec(r *Remote, ref string, hops map[netip.Addr]int) {
+func (b *builder) buildIPsec(r *Remote, ref string, macs map[[6]byte]int) {
 	r.IPsec = true
 	if b.Cable.IPsecPort == 0 {
 		b.left(ref, "cable", faultf(ReasonInvalidPort, "the ports of cable and overlay leave none for ipsec: it is not "+
@@ -65,7 +71,7 @@ func (b *builder) buildIPsec(r *Remote, ref string, hops map[netip.Addr]int) {
 		g := &r.Gateways[j]
 		at := netfacts.IPsecVTEP(g.PublicKey)
 		g.VTEPs = []netip.Addr{at}
-		hops[netfacts.VTEPHop(at)]++
+		macs[netfacts.IPsecMAC(at)]++
 	}
 }
 

@@ -183,6 +183,16 @@ func VTEPHop(outer netip.Addr) netip.Addr {
 	return netip.AddrFrom4([4]byte{240 | m[2]&7, m[3], m[4], m[5]})
 }
 
+// IPsecMAC returns the hardware address of a cable by IPsec at an outer address. It is locally administered, with 46
+// bits of that address's SHA-256: by it alone gateways are told apart on a cable, and to hit another's takes 2^46 keys.
+func IPsecMAC(outer netip.Addr) [6]byte {
+	a := outer.As16()
+	sum := sha256.Sum256(a[:])
+	m := [6]byte(sum[:])
+	m[0] = m[0]&^3 | 2
+	return m
+}
+
 // PublicKeySize of an X25519 public key, in bytes.
 const PublicKeySize = 32
 
