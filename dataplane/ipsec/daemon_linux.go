@@ -3,10 +3,12 @@
 package ipsec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -32,6 +34,9 @@ const (
 	tryFor = 4 * time.Second
 	// tryAgain is after what time the next one is tried, where something refused.
 	tryAgain = time.Second
+	// mostChildren is how many pairs of security associations a peer may have: one, and beside it those that follow. It is
+	// the peer that makes more.
+	mostChildren = 8
 	// silentFor is how long an association is left alone that carries nothing back, before it is made anew.
 	silentFor = 3 * time.Second
 )
@@ -64,6 +69,8 @@ type State struct {
 	Received, Sent int64
 	// Rekeys counts the times that others have followed.
 	Rekeys int
+	// Trouble says what is in the way of this peer alone; empty if nothing is.
+	Trouble string
 }
 
 // Secrets derives pre-shared keys.
@@ -72,17 +79,21 @@ type Secrets interface {
 	Secret(own, peer plan.PeerID) ([]byte, error)
 }
 
-// Daemon drives charon. It is safe for concurrent use.
+// Daemon drives charon. It is safe for concurrent use, and only Run ever waits for charon.
 type Daemon struct {
 	dir     string
 	secrets Secrets
 	changed func()
 	wake    chan struct{}
+	// peers are Run's alone.
+	peers map[plan.PeerID]*peer
 
+	// mu is never held while charon is asked something, which may not answer.
 	mu      sync.Mutex
 	want    Config
 	told    bool // there is a want
-	peers   map[plan.PeerID]*peer
+	states  map[plan.PeerID]State
+	silent  map[plan.PeerID]time.Time
 	carrier string
 	trouble string
 }
@@ -97,16 +108,15 @@ type peer struct {
 	tried time.Time
 	// pending says that associations are being made, or unmade.
 	pending bool
-	// silent is since when nothing comes from it; zero if something does.
-	silent time.Time
-	seen   map[string]child
+	// seen are its associations as they were last, by SPI: those of another charon have others.
+	seen map[string]child
 }
 
 // Open returns a daemon in a directory. changed is called when the carrier comes or goes. What charon has stays as it
 // is until the first Set.
 func Open(dir string, secrets Secrets, changed func()) *Daemon {
 	return &Daemon{dir: dir, secrets: secrets, changed: changed, wake: make(chan struct{}, 1),
-		peers: map[plan.PeerID]*peer{}, carrier: present(dir)}
+		peers: map[plan.PeerID]*peer{}, silent: map[plan.PeerID]time.Time{}, carrier: present(dir)}
 }
 
 // Set what it is to have.
@@ -132,10 +142,7 @@ func (d *Daemon) Carrier() string {
 func (d *Daemon) State(id plan.PeerID) (State, string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p, ok := d.peers[id]; ok {
-		return p.state, d.trouble
-	}
-	return State{}, d.trouble
+	return d.states[id], d.trouble
 }
 
 // Hears says whether something comes from a peer. If nothing does for long, its associations are made anew: its
@@ -143,14 +150,30 @@ func (d *Daemon) State(id plan.PeerID) (State, string) {
 func (d *Daemon) Hears(id plan.PeerID, something bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p, ok := d.peers[id]
-	switch {
-	case !ok:
-	case something:
-		p.silent = time.Time{}
-	case p.silent.IsZero():
-		p.silent = time.Now()
+	if _, known := d.states[id]; !known || something {
+		delete(d.silent, id)
+	} else if d.silent[id].IsZero() {
+		d.silent[id] = time.Now()
 	}
+}
+
+// silentSince is since when nothing comes from a peer; zero if something does.
+func (d *Daemon) silentSince(id plan.PeerID) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.silent[id]
+}
+
+// publish what is known of the peers.
+func (d *Daemon) publish() {
+	states := make(map[plan.PeerID]State, len(d.peers))
+	for id, p := range d.peers {
+		states[id] = p.state
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.states = states
+	maps.DeleteFunc(d.silent, func(id plan.PeerID, _ time.Time) bool { _, is := states[id]; return !is })
 }
 
 // Run until the context ends. Charon goes on then, with what it has.
@@ -167,6 +190,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	said := ""
 	for {
 		err := d.tend(ctx, &s)
+		d.publish()
 		now := ""
 		if err != nil {
 			now = err.Error()
@@ -200,8 +224,11 @@ func (d *Daemon) tend(ctx context.Context, s *session) error {
 		err = d.connect(ctx, s, want)
 	}
 	carrier := ""
-	if err == nil && len(want.Peers) > 0 {
-		carrier, err = d.carry(want)
+	// A charon that does not answer may well go on to encrypt: what carries is left to it as long as its link is there.
+	if len(want.Peers) > 0 && (err == nil || d.Carrier() != "") {
+		var e error
+		carrier, e = d.carry(want)
+		err = cmp.Or(err, e)
 	}
 	d.mu.Lock()
 	moved := carrier != d.carrier
@@ -253,16 +280,14 @@ func (d *Daemon) connect(ctx context.Context, s *session, want Config) error {
 	return d.sweep(next, want)
 }
 
-// forget what charon is known to have: it is another one.
+// forget what charon is known to have: it may be another one.
 func (d *Daemon) forget(want Config) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	for id, p := range d.peers {
 		if !slices.ContainsFunc(want.Peers, func(w Peer) bool { return w.ID == id }) {
 			delete(d.peers, id)
 			continue
 		}
-		p.loaded, p.tried, p.seen = false, time.Time{}, nil
+		p.loaded, p.tried = false, time.Time{}
 		if p.state.Up {
 			p.state.Up, p.state.Since = false, time.Now()
 		}
@@ -279,7 +304,7 @@ func (d *Daemon) sweep(s session, want Config) error {
 		for _, key := range m.Keys() {
 			is := func(p Peer) bool { return name(p.ID) == key }
 			if strings.HasPrefix(key, "sl-") && !slices.ContainsFunc(want.Peers, is) {
-				if err := s.unload(key); err != nil {
+				if err := s.unload(key); !ofPeer(err) {
 					return err
 				}
 			}
@@ -294,13 +319,11 @@ func (d *Daemon) sync(s session, want Config) error {
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	now := time.Now()
 	for id := range d.peers {
 		if !slices.ContainsFunc(want.Peers, func(p Peer) bool { return p.ID == id }) {
 			delete(d.peers, id)
-			if err := s.unload(name(id)); err != nil {
+			if err := s.unload(name(id)); !ofPeer(err) {
 				return err
 			}
 		}
@@ -316,16 +339,33 @@ func (d *Daemon) sync(s session, want Config) error {
 		}
 		p.Peer = w
 		p.note(all, now)
-		if err := d.dial(s, want, p, now); err != nil {
+		// One peer's trouble, as with a public key that yields no secret, is none of the others.
+		err := d.dial(s, want, p, now)
+		if p.state.Trouble = ""; err != nil {
+			p.state.Trouble = err.Error()
+		}
+		if !ofPeer(err) {
 			return err
 		}
 	}
 	return nil
 }
 
+// ofPeer says whether an error, if there is one, leaves charon to be asked on.
+func ofPeer(err error) bool {
+	var refused refusal
+	var secret secretError
+	return err == nil || errors.As(err, &refused) || errors.As(err, &secret)
+}
+
+// secretError is that there is no pre-shared key with a peer.
+type secretError struct{ error }
+
+func (e secretError) Unwrap() error { return e.error }
+
 // note what charon says of a peer.
 func (p *peer) note(all []association, now time.Time) {
-	up, seen := false, map[string]child{}
+	up, seen, fresh, stays := false, map[string]child{}, 0, false
 	p.pending = false
 	for _, a := range all {
 		if a.name != name(p.ID) {
@@ -338,13 +378,16 @@ func (p *peer) note(all []association, now time.Time) {
 		}
 		for _, c := range a.children {
 			was, known := p.seen[c.spi]
-			if !known && len(p.seen) > 0 {
-				p.state.Rekeys++
+			if stays = stays || known; !known {
+				fresh++
 			}
 			p.state.Received += c.received - was.received
 			p.state.Sent += c.sent - was.sent
 			seen[c.spi] = c
 		}
+	}
+	if stays { // what comes in place of others comes beside them
+		p.state.Rekeys += fresh
 	}
 	if up != p.state.Up {
 		p.state.Up, p.state.Since = up, now
@@ -354,7 +397,13 @@ func (p *peer) note(all []association, now time.Time) {
 
 // dial loads a peer's connection, and begins associations where it is time to.
 func (d *Daemon) dial(s session, want Config, p *peer, now time.Time) error {
-	renew := p.state.Up && !p.silent.IsZero() && now.Sub(p.silent) > silentFor && now.Sub(p.state.Since) > silentFor
+	patience := silentFor
+	if !before(want.Own, p.ID) {
+		patience += waitForOther // both at once would undo what the other has just made
+	}
+	silent := d.silentSince(p.ID)
+	renew := p.state.Up && !silent.IsZero() && now.Sub(silent) > patience && now.Sub(p.state.Since) > patience ||
+		len(p.seen) > mostChildren
 	if renew {
 		if err := s.terminate(name(p.ID)); err != nil {
 			return err
@@ -376,7 +425,7 @@ func (d *Daemon) dial(s session, want Config, p *peer, now time.Time) error {
 	}
 	secret, err := d.secrets.Secret(want.Own, p.ID)
 	if err != nil {
-		return err
+		return secretError{err}
 	}
 	if err := s.load(want.Own, p.Peer, at, want.Port, secret); err != nil {
 		return err

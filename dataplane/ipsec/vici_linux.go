@@ -80,10 +80,15 @@ func (s session) do(command string, v values) error {
 		return fmt.Errorf("charon: %s: %w", command, err)
 	}
 	if err := answer.Err(); err != nil {
-		return fmt.Errorf("charon: %s: %w", command, err)
+		return refusal{fmt.Errorf("charon: %s: %w", command, err)}
 	}
 	return nil
 }
+
+// refusal is charon's answer that it does not do something. It goes on to answer.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
 
 // name of what charon has of a peer.
 func name(id plan.PeerID) string { return "sl-" + hex.EncodeToString([]byte(id)) }

@@ -455,7 +455,10 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	if err = a.apply(ctx, have); err == nil {
 		a.noteKeyed()
 	}
-	a.setIPsec() // even so: what failed may be that charon's link is not ready, which the daemon sees to
+	// A route by the carrier fails until that has its address, which it gets from there.
+	if !errors.Is(err, kernel.ErrUnguarded) {
+		a.setIPsec()
+	}
 	a.expectBeacons(time.Now())
 	a.probe()
 	done.Key, done.NodesReached = a.key(), nodesReached(a.mesh)

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -87,7 +88,7 @@ func (a *Agent) noteByOther(tunnels []Tunnel) {
 		if !slices.ContainsFunc(a.top.Remotes, func(r topology.Remote) bool { return r.Name == c.Cluster && r.IPsec }) {
 			continue
 		}
-		why := a.ipsecTrouble()
+		why := a.ipsecTrouble(tunnels[i].peer.ID)
 		switch {
 		case c.Cable == v1alpha1.CableIPsec && why != "" && c.Status != v1alpha1.ConnectionConnected:
 			c.Message = why
@@ -108,14 +109,14 @@ func (a *Agent) noteByOther(tunnels []Tunnel) {
 	}
 }
 
-// ipsecTrouble says what is in the way of all cables by IPsec; empty if nothing is.
-func (a *Agent) ipsecTrouble() string {
+// ipsecTrouble says what is in the way of all cables by IPsec, or of that to a peer; empty if nothing is.
+func (a *Agent) ipsecTrouble(id plan.PeerID) string {
 	switch {
 	case !a.facts.IPv6:
 		return "this node's kernel has no IPv6, which ipsec needs"
 	case a.ipsec == nil:
 		return "this node has no container that runs ipsec: install with --ipsec"
 	}
-	_, why := a.ipsec.State("")
-	return why
+	state, why := a.ipsec.State(id)
+	return cmp.Or(why, state.Trouble)
 }

@@ -68,6 +68,8 @@ type network struct {
 	networks map[string]v1alpha1.Networks
 	// cables by which clusters are told to reach the other one; then they publish where that goes.
 	cables map[string]v1alpha1.CableDriver
+	// others are clusters that c1 is told of besides, of which there are no machines.
+	others []v1alpha1.RemoteCluster
 	// lastPort is the number of ports that TestGlobalThroughput has used.
 	lastPort int
 }
@@ -241,6 +243,9 @@ func (m *machine) stop(t *testing.T, s syscall.Signal) {
 	m.agent = nil
 }
 
+// others are the clusters that those of machines are connected to.
+var others = map[string]string{"c1": "c2", "c2": "c1"}
+
 // tell gives every machine its cluster's objects.
 func (n *network) tell(t *testing.T, phase v1alpha1.MemberPhase) {
 	t.Helper()
@@ -270,7 +275,6 @@ func (n *network) tellSome(t *testing.T, phase v1alpha1.MemberPhase, some ...*ma
 				Spec: v1alpha1.GatewaySpec{Slot: e.Slot}, Status: v1alpha1.GatewayStatus{Endpoint: &e}})
 		}
 	}
-	others := map[string]string{"c1": "c2", "c2": "c1"}
 	for _, m := range some {
 		if n.deaf[m] {
 			continue
@@ -292,6 +296,7 @@ func (n *network) tellSome(t *testing.T, phase v1alpha1.MemberPhase, some ...*ma
 		o.Gateways = gateways[m.cluster]
 		if m.cluster == "c1" {
 			o.NodeNetworks = n.elsewhere
+			o.Peering.Spec.RemoteClusters = append(o.Peering.Spec.RemoteClusters, n.others...)
 		}
 		n.tellMesh(t, other, &o.Peering.Spec.RemoteClusters[0])
 		for _, k := range n.all() {

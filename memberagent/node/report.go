@@ -159,13 +159,13 @@ func (a *Agent) peerStates(ctx context.Context) map[cablePeer]kernel.PeerState {
 // dial tries the next address of a peer that is there and does not answer. One that answers is reached, though it may
 // have to for longer until it counts as connected: dialled elsewhere it would be lost just when traffic goes there.
 func (a *Agent) dial(ctx context.Context, r remote, state kernel.PeerState, connected bool, now time.Time) {
-	if state.Link != r.link || r.gateway.VTEP.IsValid() {
-		return // one by VXLAN has one address, and is told to nobody
-	}
 	works := connected || a.prober.answers(r.probe)
-	if r.gateway.IPsec {
+	switch {
+	case r.gateway.IPsec && a.ipsec != nil:
 		a.ipsec.Hears(r.id(), works)
 		return
+	case state.Link != r.link || r.gateway.VTEP.IsValid():
+		return // one by VXLAN has one address, and is told to nobody
 	}
 	heard := !state.LastHandshake.IsZero() || state.ReceivedBytes > 0
 	address, ok := a.dialler.next(cablePeer{r.link, r.id()}, works, heard, state.Endpoint, r.candidates, now)

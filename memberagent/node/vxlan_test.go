@@ -32,12 +32,21 @@ func (n *network) reachBy(t *testing.T, cable v1alpha1.CableDriver, clusters ...
 }
 
 // tunnel is what a gateway with one peer says of it.
-func (m *machine) tunnel() v1alpha1.Connection {
+func (m *machine) tunnel() v1alpha1.Connection { return m.tunnels()[others[m.cluster]] }
+
+// tunnels are what a gateway says of the first gateway of each cluster.
+func (m *machine) tunnels() map[string]v1alpha1.Connection {
 	var s v1alpha1.GatewayStatus
-	if m.read("status.json", &s) != nil || len(s.Connections) != 1 {
-		return v1alpha1.Connection{}
+	if m.read("status.json", &s) != nil {
+		return nil
 	}
-	return s.Connections[0]
+	out := map[string]v1alpha1.Connection{}
+	for _, c := range s.Connections {
+		if _, there := out[c.Cluster]; !there {
+			out[c.Cluster] = c
+		}
+	}
+	return out
 }
 
 // sendBy waits until both gateways send by a cable and say so.

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipsec
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sealane-io/sealane/dataplane/plan"
+)
+
+// TestCounters of a peer go on whatever becomes of the session with charon, and of charon.
+func TestCounters(t *testing.T) {
+	const id = plan.PeerID("one")
+	d := Open(t.TempDir(), nil, nil)
+	p := &peer{Peer: Peer{ID: id}}
+	d.peers[id] = p
+	note := func(children ...child) {
+		p.note([]association{{name: name("another"), up: true, children: []child{{"z", 1000, 1000}}},
+			{name: name(id), up: true, children: children}}, time.Now())
+	}
+	for _, step := range []struct {
+		what           string
+		children       []child
+		forget         bool
+		received, sent int64
+		rekeys         int
+	}{
+		{"the first", []child{{"a", 10, 20}}, false, 10, 20, 0},
+		{"more by it", []child{{"a", 15, 20}}, false, 15, 20, 0},
+		{"another one beside", []child{{"a", 16, 21}, {"b", 1, 0}}, false, 17, 21, 1},
+		{"that one alone", []child{{"b", 2, 0}}, false, 18, 21, 1},
+		{"charon was not asked for a while", []child{{"b", 3, 0}}, true, 19, 21, 1},
+		{"another charon", []child{{"c", 5, 5}}, true, 24, 26, 1},
+		{"made anew", []child{{"d", 1, 1}}, false, 25, 27, 1},
+	} {
+		if step.forget {
+			d.forget(Config{Peers: []Peer{p.Peer}})
+		}
+		note(step.children...)
+		if s := p.state; s.Received != step.received || s.Sent != step.sent || s.Rekeys != step.rekeys || !s.Up {
+			t.Errorf("%s: %+v, want %d received, %d sent, %d rekeys", step.what, s, step.received, step.sent, step.rekeys)
+		}
+	}
+}
