@@ -61,6 +61,9 @@ func (r *Reconciler) bundleHandler() handler.EventHandler {
 				// What has changed in them while nothing listed them.
 				r.addHalves(ctx, b.Name, q)
 			}
+			if !e.IsInInitialList {
+				r.addMade(ctx, b.Name, q)
+			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			if e.ObjectOld.GetGeneration() == e.ObjectNew.GetGeneration() && e.ObjectOld.GetUID() == e.ObjectNew.GetUID() {
@@ -85,14 +88,7 @@ const retryList = 100 * time.Millisecond
 func (r *Reconciler) addHalves(ctx context.Context, own string,
 	q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	var bundles v1alpha1.BundleList
-	err := wait.PollUntilContextCancel(ctx, retryList, true, func(ctx context.Context) (bool, error) {
-		err := r.List(ctx, &bundles, client.UnsafeDisableDeepCopy)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "list the Bundles for the halves of a shard", "bundle", own)
-		}
-		return err == nil, nil
-	})
-	if err != nil {
+	if !r.listed(ctx, &bundles, own) {
 		return // the agent ends
 	}
 	shard, _, _ := v1alpha1.ParseBundleName(own)
@@ -103,6 +99,37 @@ func (r *Reconciler) addHalves(ctx context.Context, own string,
 		}
 		for j := range b.Spec.Imports {
 			q.Add(reconcile.Request{NamespacedName: keyOf(&b.Spec.Imports[j])})
+		}
+	}
+}
+
+// listed lists all objects of a kind for what has happened to a Bundle, and tries again where that fails. It is false
+// when the agent ends.
+func (r *Reconciler) listed(ctx context.Context, list client.ObjectList, bundle string) bool {
+	return wait.PollUntilContextCancel(ctx, retryList, true, func(ctx context.Context) (bool, error) {
+		err := r.List(ctx, list, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "list what is imported by a Bundle", "bundle", bundle)
+		}
+		return err == nil, nil
+	}) == nil
+}
+
+// addMade enqueues what was made of the services in a Bundle that appears. Some may have been withdrawn while it was
+// gone, which no other event tells of.
+func (r *Reconciler) addMade(ctx context.Context, name string,
+	q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	shard, bits, ok := v1alpha1.ParseBundleName(name)
+	peering, err := index.Peering(ctx, r)
+	var made mcs.ServiceImportList
+	if !ok || err != nil || peering == nil || !r.listed(ctx, &made, name) {
+		return
+	}
+	for i := range made.Items {
+		o := &made.Items[i]
+		if v1alpha1.Shard(o.Namespace, o.Name, peering.Spec.Shards) == shard &&
+			(bits == "" || v1alpha1.HalfOf([]string{bits}, o.Namespace, o.Name) != "") {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 		}
 	}
 }
