@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
+	"strconv"
 
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
@@ -120,24 +120,46 @@ func (w Writer) ApplyBundle(ctx context.Context, cluster string, shard int32, ha
 	return w.apply(ctx, cluster, KindBundle, bundleName(shard, half), labels, spec)
 }
 
-// HalvesOf lists the halves of a shard of which a cluster has Works, sorted, going by the cache.
-func (w Writer) HalvesOf(ctx context.Context, cluster string, shard int32) ([]string, error) {
+// fieldHalves is the index of the Works of halves, by their shard.
+const fieldHalves = "halves"
+
+// Register adds the index that HalvesOf goes by; it must run before the caches start.
+func Register(ctx context.Context, f client.FieldIndexer) error {
+	if err := f.IndexField(ctx, &workv1alpha1.Work{}, fieldHalves, ShardsOfHalf); err != nil {
+		return fmt.Errorf("index the Works of halves: %w", err)
+	}
+	return nil
+}
+
+// ShardsOfHalf is the shard that the Work of a half is labelled with, none of any other object.
+func ShardsOfHalf(o client.Object) []string {
+	labels := o.GetLabels()
+	if labels[LabelKind] != KindBundle || labels[LabelHalf] == "" {
+		return nil
+	}
+	return []string{labels[LabelShard]}
+}
+
+// HalvesOf returns the Works of a shard's halves that a cluster has by what half each is, going by the cache. They are
+// to be read only.
+func (w Writer) HalvesOf(ctx context.Context, cluster string, shard int32) (map[string]*workv1alpha1.Work, error) {
 	var works workv1alpha1.WorkList
 	if err := w.List(ctx, &works, client.InNamespace(names.GenerateExecutionSpaceName(cluster)),
-		client.MatchingLabels{LabelKind: KindBundle, LabelShard: fmt.Sprint(shard)}, client.HasLabels{LabelHalf},
-		client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{fieldHalves: strconv.Itoa(int(shard))}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the Works of the halves of Bundle %d for %s: %w", shard, cluster, err)
 	}
-	var out []string
+	if len(works.Items) == 0 {
+		return nil, nil
+	}
+	out := make(map[string]*workv1alpha1.Work, len(works.Items))
 	for i := range works.Items {
 		half := works.Items[i].Labels[LabelHalf]
 		_, bits, ok := v1alpha1.ParseBundleName(bundleName(shard, half))
 		// A pull member may give its own Works any label.
 		if ok && bits != "" && works.Items[i].Name == HalfKey(cluster, shard, half).Name {
-			out = append(out, half)
+			out[half] = &works.Items[i]
 		}
 	}
-	slices.Sort(out)
 	return out, nil
 }
 

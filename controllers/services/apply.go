@@ -39,6 +39,9 @@ func (r *Reconciler) changes(targets []target, d Decision) []func(context.Contex
 func (r *Reconciler) post(t target, l letter, targets []target, compared comparison,
 	encoded *encoder) []func(context.Context) error {
 	b := l.bundle
+	if b.terminating {
+		return nil // the event that it is gone brings the next decision
+	}
 	if l.spec == nil {
 		return []func(context.Context) error{func(ctx context.Context) error {
 			if err := r.Works.DeleteHalf(ctx, t.cluster, l.shard, b.half); err != nil {
@@ -57,7 +60,7 @@ func (r *Reconciler) post(t target, l letter, targets []target, compared compari
 			return nil
 		}
 	}
-	spec.Revision = b.next()
+	spec.Revision = b.next(r.Now())
 	b.box.unsent = t.carries(b, &spec, targets, compared)
 	return []func(context.Context) error{func(ctx context.Context) error {
 		return r.applyBundle(ctx, t, b, spec, encoded)
@@ -74,12 +77,16 @@ func (r *Reconciler) write(ctx context.Context, writes []func(context.Context) e
 	return g.Wait()
 }
 
-// next is the revision to write: the answer to it tells that it has arrived.
-func (b *sentBundle) next() int64 {
-	if b.sent == nil {
-		return 1
+// next is the revision to write: the answer to it tells that it has arrived. A half begins with one that no half of
+// that name has had: what is left of one in the member, as after a restore of Karmada from a backup, is no answer.
+func (b *sentBundle) next(now time.Time) int64 {
+	switch {
+	case b.sent != nil:
+		return b.sent.Revision + 1
+	case b.half != "":
+		return now.UnixMilli()
 	}
-	return b.sent.Revision + 1
+	return 1
 }
 
 func (r *Reconciler) applyBundle(ctx context.Context, t target, b *sentBundle, spec v1alpha1.BundleSpec,

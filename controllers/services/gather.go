@@ -34,7 +34,10 @@ type sentBundle struct {
 	sent *v1alpha1.BundleSpec
 	// missing says that sent is remembered, and not on the Karmada API.
 	missing bool
-	refresh bool
+	// terminating says that its Work is being deleted, which takes until Karmada reaches the member again: until then it
+	// cannot be written.
+	terminating bool
+	refresh     bool
 	// observed is the revision that the member has answered; 0 while that is unknown.
 	observed int64
 }
@@ -173,10 +176,11 @@ func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1al
 	if err != nil {
 		return m, t, 0, err
 	}
-	work, err := r.bundle(ctx, record.Name, shard, "")
+	work, err := r.bundle(ctx, record.Name, shard)
 	if err != nil {
 		return m, t, 0, err
 	}
+	work, t.terminating = lasting(work)
 	var cached *v1alpha1.BundleSpec
 	if work != nil {
 		t.mem.held.read(work)
@@ -211,21 +215,25 @@ func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1al
 	return m, t, sooner(again, after), err
 }
 
-// bundle returns the Work of a member's Bundle, to be read only; nil if there is none that lasts.
-func (r *Reconciler) bundle(ctx context.Context, cluster string, shard int32, half string) (*workv1alpha1.Work,
-	error) {
+// bundle returns the Work of a shard's own Bundle, to be read only; nil if there is none.
+func (r *Reconciler) bundle(ctx context.Context, cluster string, shard int32) (*workv1alpha1.Work, error) {
 	var work workv1alpha1.Work
-	if err := r.Client.Get(ctx, propagation.HalfKey(cluster, shard, half), &work,
+	if err := r.Client.Get(ctx, propagation.BundleKey(cluster, shard), &work,
 		client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("read the Work of Bundle %d for %s: %w", shard, cluster, err)
 	}
-	if !work.DeletionTimestamp.IsZero() {
-		return nil, nil
-	}
 	return &work, nil
+}
+
+// lasting returns a Work that lasts, else nil and whether there is one that does not.
+func lasting(work *workv1alpha1.Work) (_ *workv1alpha1.Work, terminating bool) {
+	if work != nil && !work.DeletionTimestamp.IsZero() {
+		return nil, true
+	}
+	return work, false
 }
 
 // gatherRecord reads the broker's record of a member, which is nothing if it is that of another Member.

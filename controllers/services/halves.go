@@ -61,14 +61,12 @@ func within(imports []hashed, half string) []hashed {
 }
 
 // divide returns the halves that imports should be in, none where they fit in the shard's own Bundle, which has other
-// things to say of a size. What is divided stays so unless it has become small: listed are the halves that there are.
-func divide(imports []hashed, others int, listed []string) []string {
-	inner := map[string]bool{}
-	for _, half := range listed {
-		for n := range len(half) {
-			inner[half[:n]] = true
-		}
-	}
+// things to say of a size. What is divided stays so unless it has become small, and what has been begun is not given up
+// for less: listed are the halves that count, and there those that have a Work.
+func divide(imports []hashed, others int, listed, there []string) []string {
+	inner, parts := inside(listed), inside(there)
+	// begun says of a half that is not divided that it is being, as all parts of it are there.
+	begun := func(half string) bool { return complete(there, parts, half+"0") && complete(there, parts, half+"1") }
 	var out []string
 	var visit func(imports []hashed, half string)
 	visit = func(imports []hashed, half string) {
@@ -81,7 +79,12 @@ func divide(imports []hashed, others int, listed []string) []string {
 			// Each change of an import would write the conditions, too.
 			large = size+others > maxHalf && size > 2*minHalves
 		}
-		if inner[half] && size >= minHalves || !inner[half] && large && len(imports) > 1 && len(half) < maxBits {
+		divided, least := inner[half], minHalves
+		if divided && slices.Contains(there, half) {
+			least = 2 * minHalves // it is becoming one
+		}
+		divided = divided || begun(half)
+		if divided && size >= least || !divided && large && len(imports) > 1 && len(half) < maxBits {
 			for _, next := range []string{half + "0", half + "1"} {
 				visit(within(imports, next), next)
 			}
@@ -91,6 +94,23 @@ func divide(imports []hashed, others int, listed []string) []string {
 	}
 	if visit(imports, ""); len(out) == 1 {
 		return nil
+	}
+	return out
+}
+
+// complete says that a half is there, or all parts of it are.
+func complete(there []string, parts map[string]bool, half string) bool {
+	return slices.Contains(there, half) ||
+		parts[half] && complete(there, parts, half+"0") && complete(there, parts, half+"1")
+}
+
+// inside are the halves that are divided into others.
+func inside(halves []string) map[string]bool {
+	out := map[string]bool{}
+	for _, half := range halves {
+		for n := range len(half) {
+			out[half[:n]] = true
+		}
 	}
 	return out
 }
@@ -144,9 +164,9 @@ func layOut(all v1alpha1.BundleSpec, sizes []int, now laid) arrangement {
 	}
 	var imports []hashed
 	var wanted []string
-	if now.reads && (len(now.listed) > 0 || mayBeLarge(sizes, all)) {
+	if now.reads && (len(now.listed)+len(now.there) > 0 || mayBeLarge(sizes, all)) {
 		imports = hashesOf(all.Imports, sizes)
-		wanted = divide(imports, conditionsSize(all.ExportConditions), now.listed)
+		wanted = divide(imports, conditionsSize(all.ExportConditions), now.listed, now.there)
 	}
 	kept := slices.Concat(now.listed, wanted)
 	if !now.answered {

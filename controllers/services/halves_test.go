@@ -68,9 +68,9 @@ func TestDivide(t *testing.T) {
 		}
 		list, sizes := someImports(rnd, 0, count, 900)
 		imports := hashesOf(list, sizes)
-		next := divide(imports, 0, halves)
+		next := divide(imports, 0, halves, nil)
 		checkDivided(t, imports, next)
-		if again := divide(imports, 0, next); !slices.Equal(again, next) {
+		if again := divide(imports, 0, next, next); !slices.Equal(again, next) {
 			t.Fatalf("step %d: %v become %v though nothing has changed", step, next, again)
 		}
 		if !slices.Equal(next, halves) {
@@ -85,19 +85,24 @@ func TestDivide(t *testing.T) {
 		what           string
 		count, size    int
 		others, halves int
-		before         []string
+		before, there  []string
 	}{
-		{"what fits", 30, 1000, 0, 0, nil},
-		{"what does not", 40, 1000, 0, 2, nil},
-		{"what has become less", 12, 1000, 0, 2, []string{"0", "1"}},
-		{"what has become little", 6, 1000, 0, 0, []string{"0", "1"}},
-		{"what has become nothing, in many", 0, 1, 0, 0, []string{"00", "010", "011", "1"}},
-		{"one that is too large", 1, 100_000, 0, 0, nil},
-		{"few beside many conditions", 10, 1000, 200_000, 0, nil},
-		{"some beside many conditions", 24, 1000, 200_000, 2, nil},
+		{"what fits", 30, 1000, 0, 0, nil, nil},
+		{"what does not", 40, 1000, 0, 2, nil, nil},
+		{"what has become less", 12, 1000, 0, 2, []string{"0", "1"}, nil},
+		{"what has become little", 6, 1000, 0, 0, []string{"0", "1"}, nil},
+		{"what has become nothing, in many", 0, 1, 0, 0, []string{"00", "010", "011", "1"}, nil},
+		{"one that is too large", 1, 100_000, 0, 0, nil, nil},
+		{"few beside many conditions", 10, 1000, 200_000, 0, nil, nil},
+		{"some beside many conditions", 24, 1000, 200_000, 2, nil, nil},
+		{"what is becoming halves", 20, 1000, 0, 2, nil, []string{"0", "1"}},
+		{"what is becoming more", 20, 1000, 0, 4, nil, []string{"00", "01", "1", "11", "10", "000"}},
+		{"what another has left", 20, 1000, 0, 0, nil, []string{"0", "10", "110", "0001"}},
+		{"what is becoming one", 20, 1000, 0, 2, []string{"00", "01", "1"}, []string{"0", "00", "01", "1"}},
+		{"what is not becoming one any more", 40, 1000, 0, 3, []string{"00", "01", "1"}, []string{"0", "00", "01", "1"}},
 	} {
 		list, sizes := someImports(rnd, 0, c.count, c.size)
-		if got := divide(hashesOf(list, sizes), c.others, c.before); len(got) != c.halves {
+		if got := divide(hashesOf(list, sizes), c.others, c.before, c.there); len(got) != c.halves {
 			t.Errorf("%s: %v, want %d halves", c.what, got, c.halves)
 		}
 	}
@@ -110,7 +115,7 @@ func TestDivideHostileNames(t *testing.T) {
 		// Pairs that differ in nothing but the last bits that count or in none, and are too large for one half.
 		imports = append(imports, hashed{hash: uint64(i/2)<<60 | uint64(i%2)<<48, at: i, size: 16 << 10})
 	}
-	halves := divide(imports, 0, nil)
+	halves := divide(imports, 0, nil, nil)
 	checkDivided(t, imports, halves)
 	if len(halves) > 16*maxBits {
 		t.Errorf("%d halves for %d imports", len(halves), len(imports))
@@ -118,7 +123,7 @@ func TestDivideHostileNames(t *testing.T) {
 	for i := range imports {
 		imports[i].hash = 1
 	}
-	if halves = divide(imports, 0, nil); len(halves) != maxBits+1 || !divides(halves) {
+	if halves = divide(imports, 0, nil, nil); len(halves) != maxBits+1 || !divides(halves) {
 		t.Errorf("services of one hash are in %v", halves)
 	}
 }
@@ -147,7 +152,7 @@ func TestLayOut(t *testing.T) {
 	many, sizes := someImports(rnd, 0, 60, 900)
 	all := v1alpha1.BundleSpec{Shard: 2, Imports: many, ExportConditions: []v1alpha1.ExportCondition{{Name: "web"}}}
 	few := v1alpha1.BundleSpec{Shard: 2, Imports: many[:5], ExportConditions: all.ExportConditions}
-	wanted := divide(hashesOf(many, sizes), 0, nil)
+	wanted := divide(hashesOf(many, sizes), 0, nil, nil)
 	none := func(string, *v1alpha1.BundleSpec) bool { return false }
 	every := func(string, *v1alpha1.BundleSpec) bool { return true }
 	for _, c := range []struct {

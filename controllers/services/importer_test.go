@@ -37,6 +37,8 @@ type importer struct {
 	// problems that it has with the imports of its Bundles, by their names.
 	problems map[string][]v1alpha1.ImportProblem
 	bundles  *shelf // what its API server has
+	// left are Bundles in the member that Karmada knows nothing of, by name.
+	left map[string]bool
 	// imported is what its agent has made.
 	imported map[types.NamespacedName]v1alpha1.Import
 	// exported says which services were always exported from the first time on that they were imported.
@@ -209,7 +211,7 @@ func (i *importer) behind() (todo []func()) {
 		carried[b.Name] = true
 		have := new(v1alpha1.Bundle)
 		if i.bundles.Get(i.t.Context(), client.ObjectKey{Name: b.Name}, have) != nil ||
-			have.Spec.Revision != b.Spec.Revision {
+			!reflect.DeepEqual(have.Spec, b.Spec) {
 			todo = append(todo, func() { i.deliver(&work) })
 			if have.Name == "" {
 				continue
@@ -220,7 +222,7 @@ func (i *importer) behind() (todo []func()) {
 		}
 	}
 	for key, o := range i.bundles.objects[reflect.TypeFor[*v1alpha1.Bundle]()] {
-		if !carried[key.Name] {
+		if !carried[key.Name] && !i.left[key.Name] {
 			todo = append(todo, func() {
 				_ = i.bundles.Delete(i.t.Context(), o)
 				i.look()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
@@ -18,23 +19,21 @@ import (
 // gatherHalves reads the Works of a shard's halves: those that its own Bundle lists, and all others that there are.
 func (r *Reconciler) gatherHalves(ctx context.Context, t *target, c *clusterv1alpha1.Cluster,
 	shard int32) (time.Duration, error) {
+	works, err := r.Works.HalvesOf(ctx, t.cluster, shard)
+	if err != nil {
+		return 0, err
+	}
 	if t.mem.halves == nil {
-		there, err := r.Works.HalvesOf(ctx, t.cluster, shard)
-		if err != nil {
-			return 0, err
-		}
-		t.mem.halves = make(map[string]*mailbox, len(there))
-		for _, half := range there {
-			t.mem.halves[half] = newMailbox()
-		}
+		t.mem.halves = make(map[string]*mailbox, len(works))
+	}
+	for half := range works {
+		t.mem.of(half)
 	}
 	listed := map[string]bool{}
 	if t.sent != nil && divides(t.sent.Halves) {
 		for _, half := range t.sent.Halves {
 			listed[half] = true
-			if t.mem.halves[half] == nil {
-				t.mem.halves[half] = newMailbox()
-			}
+			t.mem.of(half)
 		}
 	}
 	t.halves = make(map[string]*sentBundle, len(t.mem.halves))
@@ -43,11 +42,8 @@ func (r *Reconciler) gatherHalves(ctx context.Context, t *target, c *clusterv1al
 	for _, half := range slices.Sorted(maps.Keys(t.mem.halves)) {
 		b := &sentBundle{half: half, box: t.mem.halves[half]}
 		b.box.held.room = room
-		there, after, err := r.gatherHalf(ctx, t.cluster, b, c, shard)
-		if err != nil {
-			return 0, err
-		}
-		if !there && !listed[half] {
+		there, after := r.gatherHalf(b, works[half], c)
+		if !there && !listed[half] && !b.terminating {
 			delete(t.mem.halves, half)
 			continue
 		}
@@ -58,13 +54,10 @@ func (r *Reconciler) gatherHalves(ctx context.Context, t *target, c *clusterv1al
 	return again, nil
 }
 
-// gatherHalf reads the Work of one half, and says whether there is one.
-func (r *Reconciler) gatherHalf(ctx context.Context, cluster string, b *sentBundle, c *clusterv1alpha1.Cluster,
-	shard int32) (there bool, again time.Duration, err error) {
-	work, err := r.bundle(ctx, cluster, shard, b.half)
-	if err != nil {
-		return false, 0, err
-	}
+// gatherHalf reads the Work of one half, nil if it has none, and says whether there is one.
+func (r *Reconciler) gatherHalf(b *sentBundle, work *workv1alpha1.Work,
+	c *clusterv1alpha1.Cluster) (there bool, again time.Duration) {
+	work, b.terminating = lasting(work)
 	var cached *v1alpha1.BundleSpec
 	if work != nil {
 		b.box.held.read(work)
@@ -73,22 +66,21 @@ func (r *Reconciler) gatherHalf(ctx context.Context, cluster string, b *sentBund
 	now := r.Now()
 	b.sent, again = b.box.bundle.Latest(cached, newerBundle, now)
 	if work == nil {
-		there = b.sent != nil
-		if !there {
+		if there = b.sent != nil && !b.terminating; !there {
 			b.sent, b.missing = b.box.bundle.Remembered(), true
 		}
-		return there, again, nil
+		return there, again
 	}
 	if said := b.box.held.report; said != nil {
 		b.observed = said.revision
 	}
 	if b.answered() {
 		b.box.echo = fleet.Echo{}
-		return true, again, nil
+		return true, again
 	}
 	var after time.Duration
 	b.refresh, after = b.box.echo.Overdue(c, false, propagation.Failed(work), now)
-	return true, sooner(again, after), nil
+	return true, sooner(again, after)
 }
 
 // unusable joins what the member says of the imports in the shard's own Bundle with what it says of those in the halves
@@ -151,8 +143,7 @@ func (t *target) letters(all v1alpha1.BundleSpec, sizes []int, compared comparis
 	for _, half := range slices.Sorted(maps.Keys(a.halves)) {
 		b := t.halves[half]
 		if b == nil {
-			b = &sentBundle{half: half, box: newMailbox()}
-			t.mem.halves[half] = b.box
+			b = &sentBundle{half: half, box: t.mem.of(half)}
 		}
 		out = append(out, letter{b, all.Shard, a.halves[half]})
 	}

@@ -20,7 +20,7 @@ type seenKey struct {
 // memory is what was written for a member in one shard and may not be in the cache, or not in the API any more.
 type memory struct {
 	mailbox // of the shard's own Bundle
-	// halves that were written or found; nil while nobody has looked.
+	// halves that were written or found.
 	halves map[string]*mailbox
 	record propagation.WriteBehind[v1alpha1.ExportRecord]
 	// answered is the newest revision that the member has answered. What answers an older one comes
@@ -47,6 +47,14 @@ type mailbox struct {
 	// are those that were and are not answered.
 	unsent   time.Time
 	underWay underWay
+}
+
+// of returns the mailbox of a half.
+func (m *memory) of(half string) *mailbox {
+	if m.halves[half] == nil {
+		m.halves[half] = newMailbox()
+	}
+	return m.halves[half]
 }
 
 // newMailbox is of a half: nobody calls for an answer, as the member reports nothing there that others need.

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/propagation"
 )
 
 // shelf is a client whose cache shows every write at once, and that needs no API server: what is timed is the
@@ -56,6 +58,12 @@ func (s *shelf) List(_ context.Context, list client.ObjectList, opts ...client.L
 		if options.Namespace != "" && key.Namespace != options.Namespace ||
 			options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(o.GetLabels())) {
 			continue
+		}
+		if options.FieldSelector != nil { // the one index that there is
+			of := propagation.ShardsOfHalf(o)
+			if len(of) == 0 || options.FieldSelector.Requirements()[0].Value != of[0] {
+				continue
+			}
 		}
 		if options.UnsafeDisableDeepCopy == nil || !*options.UnsafeDisableDeepCopy {
 			o = o.DeepCopyObject().(client.Object)

@@ -34,6 +34,9 @@ import (
 
 // SetupWithManager starts the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if err := propagation.Register(context.Background(), mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	all := func(ctx context.Context, sets ...string) []Shard { return r.shards(ctx, sets) }
 	return builder.TypedControllerManagedBy[Shard](mgr).Named("services").
 		WithOptions(controller.TypedOptions[Shard]{MaxConcurrentReconciles: parallelShards}).
