@@ -141,8 +141,9 @@ func ShardsOfHalf(o client.Object) []string {
 }
 
 // HalvesOf returns the Works of a shard's halves that a cluster has by what half each is, going by the cache. They are
-// to be read only.
-func (w Writer) HalvesOf(ctx context.Context, cluster string, shard int32) (map[string]*workv1alpha1.Work, error) {
+// to be read only. What name the Work of a half has, which is HalfKey's, the caller may remember.
+func (w Writer) HalvesOf(ctx context.Context, cluster string, shard int32,
+	named func(half string) string) (map[string]*workv1alpha1.Work, error) {
 	var works workv1alpha1.WorkList
 	if err := w.List(ctx, &works, client.InNamespace(names.GenerateExecutionSpaceName(cluster)),
 		client.MatchingFields{fieldHalves: strconv.Itoa(int(shard))}, client.UnsafeDisableDeepCopy); err != nil {
@@ -156,7 +157,7 @@ func (w Writer) HalvesOf(ctx context.Context, cluster string, shard int32) (map[
 		half := works.Items[i].Labels[LabelHalf]
 		_, bits, ok := v1alpha1.ParseBundleName(bundleName(shard, half))
 		// A pull member may give its own Works any label.
-		if ok && bits != "" && works.Items[i].Name == HalfKey(cluster, shard, half).Name {
+		if ok && bits != "" && works.Items[i].Name == named(half) {
 			out[half] = &works.Items[i]
 		}
 	}

@@ -47,7 +47,7 @@ func (r *Reconciler) post(t target, l letter, targets []target, compared compari
 			if err := r.Works.DeleteHalf(ctx, t.cluster, l.shard, b.half); err != nil {
 				return err
 			}
-			*b.box = *newMailbox()
+			*b.box = mailbox{work: b.box.work, held: held{half: true}}
 			return nil
 		}}
 	}

@@ -101,7 +101,10 @@ func (p *played) decide(shard int32) {
 // answerHalves has member i report on the halves of a shard, too.
 func (p *played) answerHalves(i int, shard int32) {
 	p.t.Helper()
-	halves, err := p.Works.HalvesOf(context.Background(), p.members[i].Cluster, shard)
+	cluster := p.members[i].Cluster
+	halves, err := p.Works.HalvesOf(context.Background(), cluster, shard, func(half string) string {
+		return propagation.HalfKey(cluster, shard, half).Name
+	})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -165,7 +168,7 @@ func processor(t testing.TB) time.Duration {
 func (p *played) forget() {
 	p.decided = nil
 	for _, mem := range p.seen {
-		mem.held, mem.kept, mem.halves = held{}, nil, nil
+		mem.held, mem.kept, mem.halves, mem.parted = held{}, nil, nil, parted{}
 	}
 }
 

@@ -176,7 +176,7 @@ func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1al
 	if err != nil {
 		return m, t, 0, err
 	}
-	work, err := r.bundle(ctx, record.Name, shard)
+	work, err := r.bundle(ctx, t.mem.key)
 	if err != nil {
 		return m, t, 0, err
 	}
@@ -216,14 +216,13 @@ func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1al
 }
 
 // bundle returns the Work of a shard's own Bundle, to be read only; nil if there is none.
-func (r *Reconciler) bundle(ctx context.Context, cluster string, shard int32) (*workv1alpha1.Work, error) {
+func (r *Reconciler) bundle(ctx context.Context, key client.ObjectKey) (*workv1alpha1.Work, error) {
 	var work workv1alpha1.Work
-	if err := r.Client.Get(ctx, propagation.BundleKey(cluster, shard), &work,
-		client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.Get(ctx, key, &work, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("read the Work of Bundle %d for %s: %w", shard, cluster, err)
+		return nil, fmt.Errorf("read the Work %s: %w", key, err)
 	}
 	return &work, nil
 }

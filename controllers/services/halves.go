@@ -143,6 +143,41 @@ type laid struct {
 	there []string
 	// has says that the importer has answered that a half says this.
 	has func(half string, spec *v1alpha1.BundleSpec) bool
+	// parted is what was made of the imports before; nil is nothing.
+	parted *parted
+}
+
+// parted are imports by their hashes, and the halves that were made of them. What one decision found is the next one's
+// where that has the same imports, and where it has others of the same names these need no hashes.
+type parted struct {
+	imports []v1alpha1.Import
+	hashed  []hashed
+	halves  map[string]*v1alpha1.BundleSpec
+}
+
+// take goes on with these imports.
+func (p *parted) take(imports []v1alpha1.Import, sizes []int) {
+	if p.halves != nil && identical(p.imports, imports) {
+		return
+	}
+	if slices.EqualFunc(p.imports, imports, func(a, b v1alpha1.Import) bool {
+		return a.Name == b.Name && a.Namespace == b.Namespace
+	}) {
+		for i := range p.hashed {
+			p.hashed[i].size = sizes[p.hashed[i].at]
+		}
+	} else {
+		p.hashed = hashesOf(imports, sizes)
+	}
+	p.imports, p.halves = imports, map[string]*v1alpha1.BundleSpec{}
+}
+
+// half returns what the Bundle of a half of all says.
+func (p *parted) half(all *v1alpha1.BundleSpec, half string) *v1alpha1.BundleSpec {
+	if p.halves[half] == nil {
+		p.halves[half] = halfOf(*all, p.hashed, half)
+	}
+	return p.halves[half]
 }
 
 // arrangement is what the Bundles of one importer should say of a shard, without revisions.
@@ -162,11 +197,13 @@ func layOut(all v1alpha1.BundleSpec, sizes []int, now laid) arrangement {
 	if !divides(now.listed) {
 		now.listed = nil // all is in the shard's own Bundle, or will be with this write
 	}
-	var imports []hashed
+	if now.parted == nil {
+		now.parted = new(parted)
+	}
 	var wanted []string
 	if now.reads && (len(now.listed)+len(now.there) > 0 || mayBeLarge(sizes, all)) {
-		imports = hashesOf(all.Imports, sizes)
-		wanted = divide(imports, conditionsSize(all.ExportConditions), now.listed, now.there)
+		now.parted.take(all.Imports, sizes)
+		wanted = divide(now.parted.hashed, conditionsSize(all.ExportConditions), now.listed, now.there)
 	}
 	kept := slices.Concat(now.listed, wanted)
 	if !now.answered {
@@ -174,12 +211,12 @@ func layOut(all v1alpha1.BundleSpec, sizes []int, now laid) arrangement {
 	}
 	slices.Sort(kept)
 	kept = slices.Compact(kept)
-	if imports == nil && len(kept) > 0 {
-		imports = hashesOf(all.Imports, sizes)
+	if len(kept) > 0 {
+		now.parted.take(all.Imports, sizes)
 	}
 	out.halves = make(map[string]*v1alpha1.BundleSpec, len(kept))
 	for _, half := range kept {
-		out.halves[half] = halfOf(all, imports, half)
+		out.halves[half] = now.parted.half(&all, half)
 	}
 	list := now.listed
 	if len(wanted) == 0 || !slices.ContainsFunc(wanted, func(half string) bool {

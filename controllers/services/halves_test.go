@@ -4,7 +4,9 @@ package services
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -212,4 +214,52 @@ func TestLayOut(t *testing.T) {
 // nameOf finds an import by its name.
 func nameOf(name string) func(v1alpha1.Import) bool {
 	return func(i v1alpha1.Import) bool { return i.Name == name }
+}
+
+// TestLayOutGoesOn: what is made with what was made before is what is made anew, whatever happens in between.
+func TestLayOutGoesOn(t *testing.T) {
+	before := new(parted)
+	kept := 0
+	for seed := range uint64(20) {
+		rnd := rand.New(rand.NewPCG(seed, 6))
+		imports, sizes := someImports(rnd, 0, 60, 900)
+		now := laid{reads: true}
+		for range 40 {
+			switch rnd.IntN(5) {
+			case 0: // services come or go
+				imports, sizes = someImports(rnd, rnd.IntN(5), rnd.IntN(120), 900)
+			case 1: // one changes
+				imports, sizes = slices.Clone(imports), slices.Clone(sizes)
+				if at := len(imports) / 2; at > 0 {
+					imports[at].Mode, sizes[at] = v1alpha1.ServiceModeClusterIP, 1+rnd.IntN(20_000)
+				}
+			case 2:
+				now.answered = !now.answered
+			case 3:
+				now.reads = rnd.IntN(4) > 0
+			}
+			all := v1alpha1.BundleSpec{Shard: 2, Imports: imports, ExportConditions: []v1alpha1.ExportCondition{}}
+			answers := map[string]bool{}
+			now.has = func(half string, _ *v1alpha1.BundleSpec) bool {
+				if _, asked := answers[half]; !asked {
+					answers[half] = rnd.IntN(4) > 0
+				}
+				return answers[half]
+			}
+			anew, goesOn := now, now
+			anew.parted, goesOn.parted = nil, before
+			want := layOut(all, sizes, anew)
+			if identical(before.imports, imports) {
+				kept++
+			}
+			got := layOut(all, sizes, goesOn)
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d: with what was made before\n%v, anew\n%v", seed, got, want)
+			}
+			now.listed, now.there = got.own.Halves, slices.Sorted(maps.Keys(got.halves))
+		}
+	}
+	if kept < 100 {
+		t.Errorf("the same imports were laid out %d times: the test has seen little", kept)
+	}
 }

@@ -19,21 +19,19 @@ import (
 // gatherHalves reads the Works of a shard's halves: those that its own Bundle lists, and all others that there are.
 func (r *Reconciler) gatherHalves(ctx context.Context, t *target, c *clusterv1alpha1.Cluster,
 	shard int32) (time.Duration, error) {
-	works, err := r.Works.HalvesOf(ctx, t.cluster, shard)
+	if t.mem.halves == nil {
+		t.mem.halves = map[string]*mailbox{}
+	}
+	box := func(half string) *mailbox { return t.mem.of(t.cluster, shard, half) }
+	works, err := r.Works.HalvesOf(ctx, t.cluster, shard, func(half string) string { return box(half).work })
 	if err != nil {
 		return 0, err
-	}
-	if t.mem.halves == nil {
-		t.mem.halves = make(map[string]*mailbox, len(works))
-	}
-	for half := range works {
-		t.mem.of(half)
 	}
 	listed := map[string]bool{}
 	if t.sent != nil && divides(t.sent.Halves) {
 		for _, half := range t.sent.Halves {
 			listed[half] = true
-			t.mem.of(half)
+			box(half)
 		}
 	}
 	t.halves = make(map[string]*sentBundle, len(t.mem.halves))
@@ -120,7 +118,7 @@ type letter struct {
 // letters are for all Bundles of a member in one shard, given all that it should have of that and the sizes of the
 // imports.
 func (t *target) letters(all v1alpha1.BundleSpec, sizes []int, compared comparison) []letter {
-	now := laid{reads: t.readsHalves, answered: t.answered()}
+	now := laid{reads: t.readsHalves, answered: t.answered(), parted: &t.mem.parted}
 	if t.sent != nil {
 		now.listed = t.sent.Halves
 	}
@@ -143,7 +141,7 @@ func (t *target) letters(all v1alpha1.BundleSpec, sizes []int, compared comparis
 	for _, half := range slices.Sorted(maps.Keys(a.halves)) {
 		b := t.halves[half]
 		if b == nil {
-			b = &sentBundle{half: half, box: t.mem.of(half)}
+			b = &sentBundle{half: half, box: t.mem.of(t.cluster, all.Shard, half)}
 		}
 		out = append(out, letter{b, all.Shard, a.halves[half]})
 	}

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/propagation"
@@ -20,8 +22,11 @@ type seenKey struct {
 // memory is what was written for a member in one shard and may not be in the cache, or not in the API any more.
 type memory struct {
 	mailbox // of the shard's own Bundle
-	// halves that were written or found.
+	// key of the Work of the shard's own Bundle.
+	key types.NamespacedName
+	// halves that were written or found, and what was made of the imports.
 	halves map[string]*mailbox
+	parted parted
 	record propagation.WriteBehind[v1alpha1.ExportRecord]
 	// answered is the newest revision that the member has answered. What answers an older one comes
 	// from the past, say from a restored backup.
@@ -39,6 +44,8 @@ type memory struct {
 
 // mailbox is one Bundle of a member.
 type mailbox struct {
+	// work is the name of a half's Work, which takes longer to make than to keep.
+	work   string
 	bundle propagation.WriteBehind[v1alpha1.BundleSpec]
 	echo   fleet.Echo
 	// held is what was read of the Work.
@@ -50,9 +57,10 @@ type mailbox struct {
 }
 
 // of returns the mailbox of a half.
-func (m *memory) of(half string) *mailbox {
+func (m *memory) of(cluster string, shard int32, half string) *mailbox {
 	if m.halves[half] == nil {
 		m.halves[half] = newMailbox()
+		m.halves[half].work = propagation.HalfKey(cluster, shard, half).Name
 	}
 	return m.halves[half]
 }
@@ -79,7 +87,8 @@ func (r *Reconciler) memory(record *v1alpha1.Member, shard int32) *memory {
 	}
 	k := seenKey{string(record.UID), shard}
 	if r.seen[k] == nil {
-		r.seen[k] = &memory{mailbox: mailbox{echo: fleet.NewEcho(fmt.Sprintf("%s/%d", k.uid, shard), 0)}}
+		r.seen[k] = &memory{mailbox: mailbox{echo: fleet.NewEcho(fmt.Sprintf("%s/%d", k.uid, shard), 0)},
+			key: propagation.BundleKey(record.Name, shard)}
 	}
 	return r.seen[k]
 }

@@ -24,12 +24,15 @@ type shelf struct {
 
 	mu      sync.Mutex
 	objects map[reflect.Type]map[client.ObjectKey]client.Object
+	// halves are Works by their namespace and what the index says of them.
+	halves  map[[2]string]map[client.ObjectKey]client.Object
 	version int
 	writes  map[string]int
 }
 
 func newShelf() *shelf {
-	return &shelf{objects: map[reflect.Type]map[client.ObjectKey]client.Object{}, writes: map[string]int{}}
+	return &shelf{objects: map[reflect.Type]map[client.ObjectKey]client.Object{},
+		halves: map[[2]string]map[client.ObjectKey]client.Object{}, writes: map[string]int{}}
 }
 
 func (s *shelf) Get(_ context.Context, key client.ObjectKey, out client.Object, opts ...client.GetOption) error {
@@ -54,16 +57,14 @@ func (s *shelf) List(_ context.Context, list client.ObjectList, opts ...client.L
 	items := reflect.ValueOf(list).Elem().FieldByName("Items")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, o := range s.objects[reflect.PointerTo(items.Type().Elem())] {
+	from := s.objects[reflect.PointerTo(items.Type().Elem())]
+	if options.FieldSelector != nil { // the one index that there is
+		from = s.halves[[2]string{options.Namespace, options.FieldSelector.Requirements()[0].Value}]
+	}
+	for key, o := range from {
 		if options.Namespace != "" && key.Namespace != options.Namespace ||
 			options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(o.GetLabels())) {
 			continue
-		}
-		if options.FieldSelector != nil { // the one index that there is
-			of := propagation.ShardsOfHalf(o)
-			if len(of) == 0 || options.FieldSelector.Requirements()[0].Value != of[0] {
-				continue
-			}
 		}
 		if options.UnsafeDisableDeepCopy == nil || !*options.UnsafeDisableDeepCopy {
 			o = o.DeepCopyObject().(client.Object)
@@ -98,6 +99,9 @@ func (s *shelf) Delete(_ context.Context, o client.Object, _ ...client.DeleteOpt
 	defer s.mu.Unlock()
 	s.version++
 	delete(s.objects[reflect.TypeOf(o)], client.ObjectKeyFromObject(o))
+	for _, works := range s.halves {
+		delete(works, client.ObjectKeyFromObject(o))
+	}
 	s.writes["deleted"]++
 	return nil
 }
@@ -120,6 +124,14 @@ func (s *shelf) put(o client.Object) {
 	if s.objects[t] == nil {
 		s.objects[t] = map[client.ObjectKey]client.Object{}
 	}
-	s.objects[t][client.ObjectKeyFromObject(o)] = o.DeepCopyObject().(client.Object)
+	stored := o.DeepCopyObject().(client.Object)
+	s.objects[t][client.ObjectKeyFromObject(o)] = stored
+	for _, value := range propagation.ShardsOfHalf(o) {
+		index := [2]string{o.GetNamespace(), value}
+		if s.halves[index] == nil {
+			s.halves[index] = map[client.ObjectKey]client.Object{}
+		}
+		s.halves[index][client.ObjectKeyFromObject(o)] = stored
+	}
 	s.writes[t.Elem().Name()]++
 }
