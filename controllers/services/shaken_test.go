@@ -140,3 +140,35 @@ func (i *importer) terminate(key types.NamespacedName) {
 	work.DeletionTimestamp = &deleted
 	i.shelf.put(&work)
 }
+
+// TestAMemberThatSaysThisAndThat: one whose agent says each time something else of whether it reads halves loses
+// nothing, and what that costs is bounded by what it has: its shard whole, or all halves of it.
+func TestAMemberThatSaysThisAndThat(t *testing.T) {
+	i := newImporter(t, 5, 100)
+	i.rest(0)
+	whole := 0
+	for _, work := range i.works() {
+		whole += len(work.Spec.Workload.Manifests[0].Raw)
+	}
+	for round := range 6 {
+		i.tells = round%2 == 1
+		i.tell()
+		before := map[string]string{}
+		for _, work := range i.works() {
+			before[work.Name] = string(work.Spec.Workload.Manifests[0].Raw)
+		}
+		i.rest(0.1)
+		written := 0
+		for _, work := range i.works() {
+			if raw := string(work.Spec.Workload.Manifests[0].Raw); raw != before[work.Name] {
+				written += len(raw)
+			}
+		}
+		if written > whole+whole/4 {
+			t.Errorf("round %d: %d bytes are written where all are %d", round, written, whole)
+		}
+		if halves := i.halves("after a change of mind", 100); len(halves) > 0 != i.tells {
+			t.Errorf("round %d: it is divided into %v", round, halves)
+		}
+	}
+}
