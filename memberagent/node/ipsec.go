@@ -70,6 +70,22 @@ func (a *Agent) ipsecStates(t plan.Tunnel, states map[cablePeer]kernel.PeerState
 	}
 }
 
+// associations with the remote gateways that are to be reached by IPsec.
+func (a *Agent) associations() []associations {
+	var out []associations
+	for _, r := range a.remotes {
+		if !r.gateway.IPsec {
+			continue
+		}
+		next := associations{cluster: r.cluster, slot: r.gateway.Slot % v1alpha1.NextKeySlots}
+		if a.ipsec != nil {
+			next.state, _ = a.ipsec.State(r.id())
+		}
+		out = append(out, next)
+	}
+	return out
+}
+
 // explainIPsec says what to look at where a cable by IPsec does not answer.
 func explainIPsec(c v1alpha1.Connection, peer kernel.PeerState) (reason, message string) {
 	if peer.LastHandshake.IsZero() {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/ipsec"
 	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
 )
@@ -27,9 +28,12 @@ type Metrics struct {
 	changes *prometheus.CounterVec
 	tunnels atomic.Pointer[[]Tunnel]
 	tracked atomic.Pointer[kernel.Tracked]
+	// associations are those of cables by IPsec.
+	associations atomic.Pointer[[]associations]
 
 	state, rtt, loss, received, sent, handshake, mtu *prometheus.Desc
 	trackedNow, trackedLimit, dropped                *prometheus.Desc
+	established, rekeys, opened, sealed              *prometheus.Desc
 
 	drops atomic.Pointer[func(context.Context) ([]kernel.Drops, error)]
 }
@@ -58,7 +62,11 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		sent:     desc("sealane_node_connection_sent_bytes_total", "Bytes sent through the tunnel."),
 		mtu: desc("sealane_node_connection_path_mtu_bytes",
 			"Size of the largest packet that passes through the tunnel, while larger ones are lost on the way."),
-		handshake: desc("sealane_node_connection_handshake_age_seconds", "Time since the last handshake."),
+		handshake:   desc("sealane_node_connection_handshake_age_seconds", "Time since the last handshake."),
+		established: desc("sealane_node_ipsec_established", "Whether there are security associations with a remote gateway."),
+		rekeys:      desc("sealane_node_ipsec_rekeys_total", "Security associations that have taken the place of others."),
+		opened:      desc("sealane_node_ipsec_received_bytes_total", "Bytes received within security associations."),
+		sealed:      desc("sealane_node_ipsec_sent_bytes_total", "Bytes sent within security associations."),
 		trackedNow: prometheus.NewDesc("sealane_node_conntrack_entries", "Connections that the node tracks, of any origin.",
 			nil, nil),
 		trackedLimit: prometheus.NewDesc("sealane_node_conntrack_limit",
@@ -114,10 +122,37 @@ func (m *Metrics) collectDrops(out chan<- prometheus.Metric) {
 	}
 }
 
+// associations of a cable by IPsec.
+type associations struct {
+	cluster string
+	slot    int
+	state   ipsec.State
+}
+
+func (m *Metrics) associated(a []associations) { m.associations.Store(&a) }
+
+func (m *Metrics) collectAssociations(out chan<- prometheus.Metric) {
+	all := m.associations.Load()
+	if all == nil {
+		return
+	}
+	for _, a := range *all {
+		labels, up := []string{a.cluster, strconv.Itoa(a.slot)}, 0.0
+		if a.state.Up {
+			up = 1
+		}
+		out <- prometheus.MustNewConstMetric(m.established, prometheus.GaugeValue, up, labels...)
+		for d, n := range map[*prometheus.Desc]int64{m.rekeys: int64(a.state.Rekeys), m.opened: a.state.Received,
+			m.sealed: a.state.Sent} {
+			out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+		}
+	}
+}
+
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{m.state, m.rtt, m.loss, m.received, m.sent, m.handshake, m.mtu,
-		m.trackedNow, m.trackedLimit, m.dropped} {
+		m.trackedNow, m.trackedLimit, m.dropped, m.established, m.rekeys, m.opened, m.sealed} {
 		out <- d
 	}
 }
@@ -129,6 +164,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(m.trackedLimit, prometheus.GaugeValue, float64(t.Limit))
 	}
 	m.collectDrops(out)
+	m.collectAssociations(out)
 	tunnels := m.tunnels.Load()
 	if tunnels == nil {
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sealane-io/sealane/dataplane/ipsec"
 	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
 )
@@ -51,4 +52,34 @@ func TestDropMetrics(t *testing.T) {
 		return []kernel.Drops{{Family: plan.IPv4, Chain: "guard", Packets: 7}, {Family: plan.IPv6, Chain: "host"}}, nil
 	})
 	expect("with it", map[string]float64{"ip guard": 7, "ip6 host": 0})
+}
+
+// TestAssociationMetrics are there for each gateway to be reached by IPsec.
+func TestAssociationMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.associated([]associations{{"c2", 1, ipsec.State{Up: true, Rekeys: 2, Received: 30, Sent: 40}}, {cluster: "c3"}})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, s := range f.GetMetric() {
+			value := s.GetGauge().GetValue() + s.GetCounter().GetValue()
+			got[f.GetName()+" "+s.GetLabel()[0].GetValue()+" "+s.GetLabel()[1].GetValue()] = value
+		}
+	}
+	want := map[string]float64{
+		"sealane_node_ipsec_established c2 1": 1, "sealane_node_ipsec_established c3 0": 0,
+		"sealane_node_ipsec_rekeys_total c2 1": 2, "sealane_node_ipsec_rekeys_total c3 0": 0,
+		"sealane_node_ipsec_received_bytes_total c2 1": 30, "sealane_node_ipsec_received_bytes_total c3 0": 0,
+		"sealane_node_ipsec_sent_bytes_total c2 1": 40, "sealane_node_ipsec_sent_bytes_total c3 0": 0,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
 }
