@@ -310,8 +310,9 @@ func (s *snapshot) tunnel(p *place, g *v1alpha1.Gateway, c *v1alpha1.Connection,
 	name := fmt.Sprintf("%s to %s of %s", g.Name, c.Gateway, c.Cluster)
 	if c.Status == v1alpha1.ConnectionConnected {
 		if c.Reason == v1alpha1.ReasonCableSilent {
-			return p.says(subjectConnections, verdictWarn, finding{expected: name + " to be by vxlan, as spec.cables has it",
-				found: c.Message, remedy: "let it pass, or give the pair the driver wireguard"}), true
+			return p.says(subjectConnections, verdictWarn, finding{
+				expected: name + " to be by the cable that spec.cables has for the pair",
+				found:    c.Message, remedy: "let that pass, or give the pair the driver wireguard"}), true
 		}
 		if c.LossPercent < lossWarned {
 			return checked{}, false

@@ -119,7 +119,7 @@ func connectionFlaws() []flaw {
 		}, verdictWarn, "7 %", "less than 5 %", "172.30.9.9:4500"},
 		{"a cable that is silent", connections, c1, func(t *testing.T, s *snapshot) {
 			tunnel(t, s).Reason, tunnel(t, s).Message = v1alpha1.ReasonCableSilent, "traffic goes by wireguard"
-		}, verdictWarn, "traffic goes by wireguard", "c1-gw to c2-gw of c2 to be by vxlan", "driver wireguard"},
+		}, verdictWarn, "traffic goes by wireguard", "c1-gw to c2-gw of c2 to be by the cable that", "driver wireguard"},
 		{"a silent gateway", connections, c1, func(t *testing.T, s *snapshot) {
 			at := metav1.NewTime(s.taken.Add(-time.Minute))
 			the[*v1alpha1.Gateway](t, s.member(c1), "c1-gw").Status.SilentSince = &at
