@@ -76,11 +76,11 @@ func (s session) do(command string, v values) error {
 		return err
 	}
 	answer, err := s.CommandRequest(command, m)
+	if err != nil && answer != nil {
+		return refusal{fmt.Errorf("charon: %s: %w", command, err)}
+	}
 	if err != nil {
 		return fmt.Errorf("charon: %s: %w", command, err)
-	}
-	if err := answer.Err(); err != nil {
-		return refusal{fmt.Errorf("charon: %s: %w", command, err)}
 	}
 	return nil
 }

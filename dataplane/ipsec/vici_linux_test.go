@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipsec
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"testing"
+)
+
+// TestRefused: that charon does not do something is said in its answer, and is one peer's trouble. That it does not
+// answer is everybody's.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		answer  []byte // of VICI, without its length; none ends the connection
+		refused bool
+		fails   bool
+	}{
+		{"done", answer("success", "yes"), false, false},
+		{"refused", answer("success", "no", "errmsg", "invalid value"), true, true},
+		{"no answer", nil, false, true},
+	} {
+		path := filepath.Join(t.TempDir(), "vici.sock")
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go answerOnce(l, c.answer)
+		s, err := dial(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.do("load-conn", values{"name": "one"})
+		var r refusal
+		if errors.As(err, &r) != c.refused || (err != nil) != c.fails || ofPeer(err) != (c.refused || !c.fails) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		_ = s.Close()
+		_ = l.Close()
+	}
+}
+
+// answer of VICI to a command, of keys and values.
+func answer(pairs ...string) []byte {
+	out := []byte{1}
+	for i := 0; i < len(pairs); i += 2 {
+		key, value := pairs[i], pairs[i+1]
+		out = append(append(out, 3, byte(len(key))), key...)
+		out = append(binary.BigEndian.AppendUint16(out, uint16(len(value))), value...)
+	}
+	return out
+}
+
+// answerOnce answers the first command of a session; its second connection, for events, is left alone.
+func answerOnce(l net.Listener, answer []byte) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer func() { _ = c.Close() }()
+			var size [4]byte
+			if _, err := io.ReadFull(c, size[:]); err != nil {
+				return
+			}
+			if _, err := io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint32(size[:]))); err != nil || answer == nil {
+				return
+			}
+			_, _ = c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(answer))), answer...))
+			_, _ = io.Copy(io.Discard, c)
+		}()
+	}
+}
