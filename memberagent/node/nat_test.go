@@ -362,7 +362,7 @@ func TestAnAgentThatRestartsDialsWhatWasRight(t *testing.T) {
 	a := published{n.site(t, "c1", 1).inside(t, "c1", 10), nil, nil}
 	b := published{n.gateway(t, "c2", publicHostNumber), at(nobody, nobodyElse, internet+".78", publicHost), nil}
 	meet(t, a, b)
-	first := eventually(t, 10*time.Second, "connected", func() bool { return joined(a.machine, b.machine) })
+	first := eventually(t, 30*time.Second, "connected", func() bool { return joined(a.machine, b.machine) })
 	eventually(t, 5*time.Second, "kept for a restart", func() bool {
 		text, err := os.ReadFile(a.path("endpoints.json"))
 		return err == nil && strings.Contains(string(text), publicHost)
@@ -381,7 +381,7 @@ func TestAnAgentThatRestartsDialsWhatWasRight(t *testing.T) {
 func seenBy(t *testing.T, a, b *published, third published) {
 	t.Helper()
 	meet(t, *a, *b, third)
-	eventually(t, 10*time.Second, "connected with the third", func() bool {
+	eventually(t, 30*time.Second, "connected with the third", func() bool {
 		return joined(a.machine, third.machine) && joined(b.machine, third.machine)
 	})
 	if s := a.connection(b.cluster).Status; s != v1alpha1.ConnectionConnecting {
