@@ -5,6 +5,7 @@ package controllers_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,20 +71,35 @@ func (f *fleet) importers(name string) string {
 	return strings.Join(out, ",")
 }
 
-// imported returns a member's import of sample/<name>, nil if there is none.
+// imported returns a member's import of sample/<name>, nil if there is none. What the broker moves from one Bundle to
+// another between two looks is looked for again.
 func (f *fleet) imported(cluster, name string) *v1alpha1.Import {
-	b := f.bundle(cluster, "sample", name)
-	if b != nil && len(b.Halves) > 0 {
-		b = f.half(cluster, b.Shard, v1alpha1.HalfOf(b.Halves, "sample", name))
-	}
-	if b != nil {
-		for i := range b.Imports {
-			if b.Imports[i].Name == name {
-				return &b.Imports[i]
-			}
+	for {
+		own := f.bundle(cluster, "sample", name)
+		if own == nil || len(own.Halves) == 0 {
+			return importOf(own, name)
+		}
+		half := f.half(cluster, own.Shard, v1alpha1.HalfOf(own.Halves, "sample", name))
+		found := importOf(half, name)
+		if found != nil {
+			return found
+		}
+		if again := f.bundle(cluster, "sample", name); again != nil && again.Revision == own.Revision {
+			return nil
 		}
 	}
-	return nil
+}
+
+// importOf returns the import of a service in a Bundle, nil if there is none.
+func importOf(b *v1alpha1.BundleSpec, name string) *v1alpha1.Import {
+	if b == nil {
+		return nil
+	}
+	i := slices.IndexFunc(b.Imports, func(i v1alpha1.Import) bool { return i.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &b.Imports[i]
 }
 
 func TestAServicePolicyNarrowsItsServiceAlone(t *testing.T) {
