@@ -9,6 +9,10 @@ export CGO_ENABLED ?= 0
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS     := -s -w -X github.com/sealane-io/sealane/internal/version.Version=$(VERSION)
 GOLANGCI    := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+# go test, which says at its end which tests have failed, and of unit tests why.
+GOTESTSUM   := go run gotest.tools/gotestsum@v1.13.0
+UNIT_TESTS  := $(GOTESTSUM) --format=standard-quiet --hide-summary=skipped --
+SCENARIO    := $(GOTESTSUM) --format=standard-verbose --hide-summary=skipped,output --
 
 SCENARIOS   ?= ./scenarios/...
 RUN         ?=
@@ -86,8 +90,8 @@ test: prerequisites verify test-unit test-e2e ## Check the tree, then run every 
 .PHONY: test-unit
 test-unit: prerequisites test-deps ## Run all tests but the end-to-end scenarios.
 	go list -export -test ./... >/dev/null # compiles: nothing does beside tests that look at the clock
-	go test -timeout 25m $(LONGEST) ./...
-	go test -C e2e -timeout 15m $$(go list -C e2e ./... | grep -v /scenarios/)
+	$(UNIT_TESTS) -timeout 25m $(LONGEST) ./...
+	cd e2e && $(UNIT_TESTS) -timeout 15m $$(go list ./... | grep -v /scenarios/)
 
 .PHONY: soak
 soak: prerequisites ## Let gateways and cables die and return, and who has global addresses, 500 times at random (STEPS=500 SEED=5100).
@@ -97,7 +101,7 @@ soak: prerequisites ## Let gateways and cables die and return, and who has globa
 .PHONY: test-e2e
 test-e2e: prerequisites test-deps ## Run the end-to-end scenarios (SCENARIOS=./scenarios/faults RUN=TestName LAB_TEST=.lab-test).
 	trap '$(LABCTL) down --quiet --name=$(abspath $(LAB_TEST))' EXIT; \
-	go test -C e2e -count=1 -p 1 -shuffle=on -timeout 60m -parallel 8 -v -run '$(RUN)' $(SCENARIOS) -args -keep -lab=$(abspath $(LAB_TEST))
+	cd e2e && $(SCENARIO) -count=1 -p 1 -shuffle=on -timeout 60m -parallel 8 -v -run '$(RUN)' $(SCENARIOS) -args -keep -lab=$(abspath $(LAB_TEST))
 
 .PHONY: bench
 bench: prerequisites lab-deps ## Run the benchmarks; results go to docs/benchmarks.
