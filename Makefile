@@ -101,7 +101,7 @@ soak: prerequisites ## Let gateways and cables die and return, and who has globa
 .PHONY: test-e2e
 test-e2e: prerequisites test-deps ## Run the end-to-end scenarios (SCENARIOS=./scenarios/faults RUN=TestName LAB_TEST=.lab-test).
 	trap '$(LABCTL) down --quiet --name=$(abspath $(LAB_TEST))' EXIT; \
-	cd e2e && $(SCENARIO) -count=1 -p 1 -shuffle=on -timeout 60m -parallel 8 -v -run '$(RUN)' $(SCENARIOS) -args -keep -lab=$(abspath $(LAB_TEST))
+	( cd e2e && $(SCENARIO) -count=1 -p 1 -shuffle=on -timeout 60m -parallel 8 -v -run '$(RUN)' $(SCENARIOS) -args -keep -lab=$(abspath $(LAB_TEST)) )
 
 .PHONY: bench
 bench: prerequisites lab-deps ## Run the benchmarks; results go to docs/benchmarks.
