@@ -29,7 +29,64 @@ const Undisturbed = time.Second
 // no fault touches, is measured at the same time, and its longest gap is added.
 func ConnectionSurvives(t *testing.T, after, gap time.Duration, fault func()) {
 	t.Helper()
-	Connection{"c1", "c1-worker", PodIP(t, "c2", "server-c2-worker") + ":8080"}.Survives(t, after, gap, fault)
+	fromC1ToC2(t).Survives(t, after, gap, fault)
+}
+
+// GatewayRestartSurvives is ConnectionSurvives while the agent of c1's gateway is restarted, when during says so. The
+// path is away for as long as the kubelet takes to start another agent, and that to take over; and TCP, which tries again
+// after a time that doubles, may notice only after twice as long.
+func GatewayRestartSurvives(t *testing.T, after time.Duration, during func(restart func())) {
+	t.Helper()
+	const cluster, node, takeOver = "c1", "c1-gw", 2 * time.Second
+	var begun time.Time
+	went, reference := fromC1ToC2(t).while(t, after, func() {
+		during(func() {
+			begun = time.Now()
+			RestartNodeAgent(t, cluster, node)
+		})
+	})
+	started := agentStarted(t, node).Sub(begun)
+	t.Logf("the agent was started anew after %s", started)
+	went.within(t, 2*(started+takeOver), reference)
+}
+
+// agentStarted is when the agent of a node was started.
+func agentStarted(t *testing.T, node string) time.Time {
+	t.Helper()
+	data, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uptime, err := time.ParseDuration(strings.Fields(string(data))[0] + "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	const ticks = 100 // a second, of /proc/<pid>/stat
+	var first time.Time
+	for _, pid := range agentsOf(t, node) {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Behind the name, which may have anything in it, is the third field; the start is the 22nd.
+		fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+		start, err := strconv.ParseInt(fields[22-3], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		age := uptime - time.Duration(start)*time.Second/ticks
+		if at := now.Add(-age); first.IsZero() || at.Before(first) {
+			first = at
+		}
+	}
+	return first
+}
+
+// fromC1ToC2 is from a worker of c1 to a pod on a worker of c2.
+func fromC1ToC2(t *testing.T) Connection {
+	t.Helper()
+	return Connection{"c1", "c1-worker", PodIP(t, "c2", "server-c2-worker") + ":8080"}
 }
 
 // Connection is one from the client on a node of a cluster to an address and port.
@@ -37,6 +94,13 @@ type Connection struct{ Cluster, Node, To string }
 
 // Survives is what ConnectionSurvives does, with another connection.
 func (c Connection) Survives(t *testing.T, after, gap time.Duration, fault func()) {
+	t.Helper()
+	went, reference := c.while(t, after, fault)
+	went.within(t, gap, reference)
+}
+
+// while holds a connection, and the one within the node, while a fault happens.
+func (c Connection) while(t *testing.T, after time.Duration, fault func()) (went, reference wentBy) {
 	t.Helper()
 	Eventually(t, Patience, func(ctx context.Context) error {
 		_, err := Ask(ctx, c.Cluster, "client-"+c.Node, "http://"+c.To)
@@ -51,20 +115,26 @@ func (c Connection) Survives(t *testing.T, after, gap time.Duration, fault func(
 	fault()
 	time.Sleep(after)
 	close(over)
-	went, reference := <-connection, <-control
+	went, reference = <-connection, <-control
 	if err := errors.Join(went.err, reference.err); err != nil {
 		t.Fatalf("the connection did not survive: %v", err)
 	}
-	t.Logf("longest gap %s, at most %s expected; within the node %s", went.longest, gap, reference.longest)
-	if went.longest > gap+reference.longest {
-		t.Errorf("longest gap %s, expected at most %s beyond the %s within the node", went.longest, gap, reference.longest)
-	}
+	return went, reference
 }
 
 // wentBy is how a TCP connection went.
 type wentBy struct {
 	longest time.Duration
 	err     error
+}
+
+// within checks that there was no gap longer than gap beyond that of the connection within the node.
+func (w wentBy) within(t *testing.T, gap time.Duration, reference wentBy) {
+	t.Helper()
+	t.Logf("longest gap %s, at most %s expected; within the node %s", w.longest, gap, reference.longest)
+	if w.longest > gap+reference.longest {
+		t.Errorf("longest gap %s, expected at most %s beyond the %s within the node", w.longest, gap, reference.longest)
+	}
 }
 
 // hold sends and receives on one TCP connection until all is over.

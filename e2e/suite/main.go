@@ -30,7 +30,8 @@ var installed *sealane.Sealane
 func Main(m *testing.M) int { return run(m, "", topology()) }
 
 // MainOn is Main on a lab of e2e/topologies/<name>.yaml, named like the shared one with the name as a suffix. -keep
-// leaves it only if it was up before: no other package uses it.
+// leaves it only if it was up before: no other package uses it. The shared one that -keep has left is removed first: two
+// labs at once are more than a small machine can run in the times that tests give it.
 func MainOn(m *testing.M, name string) int {
 	data, err := os.ReadFile(filepath.Join("..", "..", "topologies", name+".yaml"))
 	if err != nil {
@@ -55,6 +56,7 @@ func run(m *testing.M, suffix string, topology lab.Topology) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	signal.Ignore(syscall.SIGPIPE) // who reads this may end before the lab is removed
 	root, err := lab.SourceRoot(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "find the source tree:", err)
@@ -63,19 +65,30 @@ func run(m *testing.M, suffix string, topology lab.Topology) int {
 	if *name == "" {
 		*name = filepath.Join(root, defaultLab)
 	}
+	if _, err := lab.Open(*name); err == nil && suffix != "" && *keep {
+		if err := down(*name); err != nil {
+			return 1
+		}
+	}
 	*name += suffix
 	_, err = lab.Open(*name)
 	remove := err != nil && (suffix != "" || !*keep)
 	code := runOn(ctx, m, *name, topology)
-	if remove {
-		down, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-		defer cancel()
-		if err := lab.Down(down, *name, os.Stderr); err != nil {
-			fmt.Fprintln(os.Stderr, "remove the lab:", err)
-			return 1
-		}
+	if remove && down(*name) != nil {
+		return 1
 	}
 	return code
+}
+
+// down removes a lab, or says why it is there.
+func down(name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	err := lab.Down(ctx, name, os.Stderr)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "remove the lab:", err)
+	}
+	return err
 }
 
 // runOn boots or completes the lab, runs the tests, and checks that they left it as they found it and that Sealane's

@@ -50,7 +50,7 @@ func TestARestartedNodeAgentTakesUpWhereItLeft(t *testing.T) {
 			func() { suite.RestartNodeAgent(t, "c1", "c1-worker") })
 	})
 	t.Run("on a gateway", func(t *testing.T) {
-		suite.ConnectionSurvives(t, 10*time.Second, 5*time.Second, func() { suite.RestartNodeAgent(t, "c1", "c1-gw") })
+		suite.GatewayRestartSurvives(t, 10*time.Second, func(restart func()) { restart() })
 	})
 }
 
@@ -76,8 +76,8 @@ func TestOutagesDisturbNothing(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		suite.ConnectionSurvives(t, 5*time.Second, 5*time.Second, func() {
-			suite.Outage(t, "karmada-apiserver", 45*time.Second, func() { suite.RestartNodeAgent(t, "c1", "c1-gw") })
+		suite.GatewayRestartSurvives(t, 5*time.Second, func(restart func()) {
+			suite.Outage(t, "karmada-apiserver", 45*time.Second, restart)
 		})
 	})
 	waitCalled()
