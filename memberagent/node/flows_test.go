@@ -114,9 +114,13 @@ func begin(flows []*flow) stretch {
 	return s
 }
 
-// lasts waits until each flow has asked some questions more, of those that ask every 5 ms.
-func (s stretch) lasts(t *testing.T, questions int) {
+// asksEvery is how often a flow of datagrams asks.
+const asksEvery = 10 * time.Millisecond
+
+// lasts waits until each flow of datagrams has asked as often as it does within a time.
+func (s stretch) lasts(t *testing.T, d time.Duration) {
 	t.Helper()
+	questions := int(d / asksEvery)
 	eventually(t, time.Minute, "traffic goes on", func() bool {
 		return !slices.ContainsFunc(s.flows, func(f *flow) bool {
 			return strings.HasPrefix(f.name, "udp") && f.number() < s.from[slices.Index(s.flows, f)]+questions
@@ -145,7 +149,7 @@ func (s stretch) end() []seen {
 
 // allowed is what flows may see of a stretch.
 type allowed struct {
-	// lost datagrams of a flow that sends one every 5 ms, and its longest outage; a connection may be silent for twice as
+	// lost datagrams of a flow that asks every 10 ms, and its longest outage; a connection may be silent for twice as
 	// long, as TCP waits longer each time.
 	lost   int
 	outage time.Duration
@@ -269,7 +273,7 @@ func udpFlow(t *testing.T, from, to *exec.Cmd, listen, address string) *flow {
 	})
 	t.Cleanup(func() { _, _ = server.Close(), client.Close() })
 	go func() {
-		ticker := time.NewTicker(5 * time.Millisecond)
+		ticker := time.NewTicker(asksEvery)
 		defer ticker.Stop()
 		for t.Context().Err() == nil {
 			<-ticker.C

@@ -46,7 +46,7 @@ func TestKeysOfTwinsAreReplacedWithoutLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.begin()
-	f.stretch.lasts(t, 600)
+	f.stretch.lasts(t, 3*time.Second)
 	f.whole(t, "nothing happens")
 	before := map[*machine]wgtypes.Key{}
 	for _, m := range n.gateways() {
@@ -61,7 +61,7 @@ func TestKeysOfTwinsAreReplacedWithoutLoss(t *testing.T) {
 			t.Errorf("%s has its key of before", m.name)
 		}
 	}
-	f.stretch.lasts(t, 600)
+	f.stretch.lasts(t, 3*time.Second)
 	f.whole(t, "both have new keys")
 	if err := asks(held); err != nil {
 		t.Errorf("a connection to a service, by the gateway's choice of a backend: %v", err)

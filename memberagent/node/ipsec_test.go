@@ -204,7 +204,7 @@ func TestCablesChangeToIPsecAndBack(t *testing.T) {
 	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{})
 	n.sendBy(t, "sl-c0", v1alpha1.CableWireGuard)
 	f := newTraffic(t, n.worker1, n.worker2)
-	f.stretch.lasts(t, 100)
+	f.stretch.lasts(t, 500*time.Millisecond)
 	f.whole(t, "by WireGuard")
 
 	n.reachBy(t, byIPsec, "c1")
@@ -214,7 +214,7 @@ func TestCablesChangeToIPsecAndBack(t *testing.T) {
 	})
 	n.reachBy(t, byIPsec, "c2")
 	n.sendBy(t, "sl-ci0", byIPsec)
-	f.stretch.lasts(t, 200)
+	f.stretch.lasts(t, time.Second)
 	f.whole(t, "to IPsec")
 	for _, to := range []string{n.worker2.pods + ".10", n.worker2.pods6 + "::10"} {
 		size := map[bool]int{true: 1330 - 40 - 8, false: 1330 - 20 - 8}[strings.Contains(to, ":")]
@@ -227,7 +227,7 @@ func TestCablesChangeToIPsecAndBack(t *testing.T) {
 	f.begin()
 	for i := range 4 {
 		[]*machine{n.gw1, n.gw2}[i%2].rekey(t)
-		f.stretch.lasts(t, 100*(i+1))
+		f.stretch.lasts(t, time.Duration(i+1)*500*time.Millisecond)
 	}
 	f.whole(t, "new associations")
 
@@ -236,7 +236,7 @@ func TestCablesChangeToIPsecAndBack(t *testing.T) {
 		n.gw2.start(t)
 		n.sendBy(t, "sl-ci0", byIPsec)
 	}
-	f.stretch.lasts(t, 100)
+	f.stretch.lasts(t, 500*time.Millisecond)
 	f.whole(t, "an agent ends and starts")
 	n.sealed(t)
 
@@ -262,7 +262,7 @@ func TestOnlyIPsecCarriesWhatItIsToCarry(t *testing.T) {
 	again := func(what string, a allowed) {
 		t.Helper()
 		n.sendBy(t, "sl-ci0", byIPsec)
-		f.stretch.lasts(t, 100)
+		f.stretch.lasts(t, 500*time.Millisecond)
 		f.stretch.check(t, what, a)
 		f.begin()
 	}
@@ -287,7 +287,7 @@ func TestOnlyIPsecCarriesWhatItIsToCarry(t *testing.T) {
 	})
 	for _, m := range n.gateways() {
 		m.killCharon(t)
-		again("charon of "+m.name+" is killed", allowed{lost: 800, outage: 4 * time.Second})
+		again("charon of "+m.name+" is killed", allowed{lost: 400, outage: 4 * time.Second})
 	}
 
 	n.others = nil
@@ -335,9 +335,9 @@ func TestOnlyIPsecCarriesWhatItIsToCarry(t *testing.T) {
 		})
 	}
 	rebind(41000)
-	again("behind a NAT", allowed{lost: 1200, outage: 6 * time.Second})
+	again("behind a NAT", allowed{lost: 600, outage: 6 * time.Second})
 	rebind(41999)
-	again("the NAT forgets", allowed{lost: 1200, outage: 6 * time.Second})
+	again("the NAT forgets", allowed{lost: 600, outage: 6 * time.Second})
 
 	n.run(t, "nft flush chain bridge clear shut; nft add rule bridge clear shut udp dport 4534 drop")
 	silent("IPsec is shut")

@@ -155,7 +155,7 @@ func TestMesh(t *testing.T) {
 		}
 		n.worker1.reaches(t, `{"c2":1}`)
 		time.Sleep(time.Second)
-		check("cut", 400, 2*time.Second)
+		check("cut", 200, 2*time.Second)
 		if gateways() == before {
 			t.Error("nothing passes by gateways")
 		}
@@ -169,12 +169,12 @@ func TestMesh(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		n.worker1.start(t)
 		n.settledMesh(t)
-		check("killed and returned", 400, 2*time.Second)
+		check("killed and returned", 200, 2*time.Second)
 	})
 	t.Run("an agent ends, and its cables with it", func(t *testing.T) {
 		loseNothing(t, flows, func(s stretch) {
 			n.worker1.stop(t, syscall.SIGTERM)
-			s.lasts(t, 200)
+			s.lasts(t, time.Second)
 			n.worker1.start(t)
 			n.settledMesh(t)
 		})
@@ -203,8 +203,8 @@ func TestMesh(t *testing.T) {
 				return !strings.Contains(out, "mesh") && !strings.Contains(out, "5102")
 			})
 		}
-		check("by gateways", 400, 2*time.Second)
-		seen.lasts(t, 200)
+		check("by gateways", 200, 2*time.Second)
+		seen.lasts(t, time.Second)
 		check("for good, also what gateways translate", 20, time.Second)
 	})
 	t.Run("the mesh begins", func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestMesh(t *testing.T) {
 		n.tell(t, v1alpha1.MemberActive)
 		n.settledMesh(t)
 		begin()
-		seen.lasts(t, 200)
+		seen.lasts(t, time.Second)
 		check("straight, also what gateways translate", 20, time.Second)
 	})
 }

@@ -200,7 +200,7 @@ func TestKeysAreReplacedWithoutLoss(t *testing.T) {
 			r := n.passedOn(t)
 			defer r.close()
 			f := newTraffic(t, n.worker1, n.worker2)
-			f.stretch.lasts(t, 600)
+			f.stretch.lasts(t, 3*time.Second)
 			f.whole(t, "nothing happens")
 			before := map[*machine]wgtypes.Key{}
 			for _, clusters := range [][]string{{"c1"}, {"c1", "c2"}} {

@@ -52,7 +52,7 @@ func TestANewAgentTakesOver(t *testing.T) {
 	flows := []*flow{udpFlow(t, n.worker1.pod, n.gw2.pod, address, address),
 		tcpFlow(t, n.worker1.pod, n.gw2.pod, address, address),
 		connects(t, n.worker1.pod, n.gw2.pod, n.gw2.pods+".10:7100")}
-	undisturbed := allowed{lost: 100, outage: 500 * time.Millisecond}
+	undisturbed := allowed{lost: 50, outage: 500 * time.Millisecond}
 	for _, m := range []*machine{n.gw1, n.worker1} {
 		for name, signal := range map[string]syscall.Signal{"ends": syscall.SIGTERM, "is killed": syscall.SIGKILL} {
 			t.Run(m.name+" "+name, func(t *testing.T) {
@@ -68,8 +68,8 @@ func TestANewAgentTakesOver(t *testing.T) {
 				s := begin(flows)
 				m.stop(t, signal)
 				m.agent = next
-				s.lasts(t, 600)
-				s.check(t, "taken over", allowed{lost: 200, outage: time.Second})
+				s.lasts(t, 3*time.Second)
+				s.check(t, "taken over", allowed{lost: 100, outage: time.Second})
 			})
 		}
 	}

@@ -82,7 +82,7 @@ func TestCablesChangeUnderTraffic(t *testing.T) {
 		nft add chain bridge clear c '{ type filter hook prerouting priority 0; }'
 		nft add rule bridge clear c udp dport 4533 counter comment vxlan`)
 	f := newTraffic(t, n.worker1, n.worker2)
-	f.stretch.lasts(t, 200)
+	f.stretch.lasts(t, time.Second)
 	f.whole(t, "by WireGuard")
 
 	n.reachBy(t, byVXLAN, "c1")
@@ -91,7 +91,7 @@ func TestCablesChangeUnderTraffic(t *testing.T) {
 		return c.Reason == v1alpha1.ReasonCableSilent && c.Status == v1alpha1.ConnectionConnected &&
 			c.Cable == v1alpha1.CableWireGuard
 	})
-	f.stretch.lasts(t, 100)
+	f.stretch.lasts(t, 500*time.Millisecond)
 	f.whole(t, "only one end knows")
 	if !n.gw1.carries("10.9.0.0/16", "sl-c0") || n.gw2.command("ip link show sl-cv0").Run() == nil {
 		t.Error("the pair has another cable though only one end is told of it")
@@ -99,7 +99,7 @@ func TestCablesChangeUnderTraffic(t *testing.T) {
 
 	n.reachBy(t, byVXLAN, "c2")
 	n.sendBy(t, "sl-cv0", byVXLAN)
-	f.stretch.lasts(t, 200)
+	f.stretch.lasts(t, time.Second)
 	f.whole(t, "to VXLAN")
 
 	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
@@ -107,13 +107,13 @@ func TestCablesChangeUnderTraffic(t *testing.T) {
 		n.gw2.start(t)
 		n.sendBy(t, "sl-cv0", byVXLAN)
 	}
-	f.stretch.lasts(t, 100)
+	f.stretch.lasts(t, 500*time.Millisecond)
 	f.whole(t, "an agent ends and starts")
 
 	n.run(t, "nft insert rule bridge clear c udp dport 4533 drop")
 	n.sendBy(t, "sl-c0", v1alpha1.CableWireGuard)
-	f.stretch.lasts(t, 100)
-	f.stretch.check(t, "VXLAN is shut", allowed{lost: 200, outage: 2 * time.Second})
+	f.stretch.lasts(t, 500*time.Millisecond)
+	f.stretch.check(t, "VXLAN is shut", allowed{lost: 100, outage: 2 * time.Second})
 	f.begin()
 	n.run(t, `nft flush chain bridge clear c
 		nft add rule bridge clear c udp dport 4533 counter comment vxlan`)
@@ -134,7 +134,7 @@ func TestCablesChangeUnderTraffic(t *testing.T) {
 			return m.command("! ip -o link | grep -q sl-cv && ! nft list ruleset | grep -q vtep").Run() == nil
 		})
 	}
-	f.stretch.lasts(t, 100)
+	f.stretch.lasts(t, 500*time.Millisecond)
 	f.whole(t, "by WireGuard again")
 	if after := n.inClear(t); after != before {
 		t.Errorf("%d packets left in clear after both ends had heard", after-before)
@@ -155,7 +155,7 @@ func TestAnAddressThatAnotherClaims(t *testing.T) {
 	}
 	n.sendBy(t, "sl-cv0", byVXLAN)
 	f := newTraffic(t, n.worker1, n.worker2)
-	f.stretch.lasts(t, 100)
+	f.stretch.lasts(t, 500*time.Millisecond)
 	var o node.Objects
 	if err := n.gw1.read("cluster.json", &o); err != nil {
 		t.Fatal(err)
@@ -260,7 +260,7 @@ func TestTwoGatewaysByVXLAN(t *testing.T) {
 	f := newTraffic(t, n.worker1, n.worker2)
 	loseNothing(t, f.flows, func(s stretch) {
 		n.gw1.stop(t, syscall.SIGTERM)
-		s.lasts(t, 100)
+		s.lasts(t, 500*time.Millisecond)
 		n.gw1.start(t)
 		settled()
 	})

@@ -17,10 +17,10 @@ import (
 )
 
 var (
-	steps = flag.Int("steps", 30, "of the random walk")
+	steps = flag.Int("steps", 10, "of the random walk")
 	seed  = flag.Uint64("seed", 5100, "of the random walk")
 
-	translations = flag.Int("translations", 8, "steps of the random walk over translations")
+	translations = flag.Int("translations", 5, "steps of the random walk over translations")
 )
 
 // fault is something that is done to a gateway, and undone.
