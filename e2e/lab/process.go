@@ -165,11 +165,15 @@ func keepFilesPrivate() {
 }
 
 func (p processes) environment() []string {
-	return []string{
+	out := []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=/root",
 		mark + "=" + p.hostLink(),
 	}
+	if gc, ok := os.LookupEnv("GOGC"); ok { // how much memory whoever starts the lab gives for less work
+		out = append(out, "GOGC="+gc)
+	}
+	return out
 }
 
 // argv is the command line as seen from the host. nsenter and not ip-netns:

@@ -131,12 +131,17 @@ func runOn(ctx context.Context, m *testing.M, name string, topology lab.Topology
 	return code
 }
 
+// HealthCheck of the shared lab has a connection fail after a second without answers, and not after the fraction of one
+// that it is by default: on a busy machine each of its clusters may not run for half a second.
+var HealthCheck = map[string]int{"intervalMilliseconds": 100, "failureThreshold": 10}
+
 // topology differs between the members in all that users' clusters differ in: push and pull, kube-proxy's
 // mode, whether the CNI masquerades, and whether the gateway is a node of its own. All drop in FORWARD, as
 // container engines leave it.
 func topology() lab.Topology {
 	t := lab.DefaultTopology()
 	t.IPsec = true
+	t.ClusterSet = map[string]any{"healthCheck": HealthCheck}
 	t.Clusters[0].KubeProxyMode, t.Clusters[0].IPMasq = lab.ProxyIPTables, true
 	t.Clusters = append(t.Clusters, lab.Cluster{
 		Name: "c3", Mode: lab.ModePush,

@@ -32,6 +32,7 @@ import (
 // artifacts/monitoring reads c1 and c2. When the cables of c1 are cut it says so for both ends, and stops when they are
 // mended.
 func TestATunnelThatIsDownRaisesAnAlert(t *testing.T) {
+	suite.Long(t)
 	p := startPrometheus(t, "c1-gw", "c1", "c2")
 	for _, cluster := range []string{"c1", "c2"} {
 		suite.Eventually(t, suite.Patience, func(ctx context.Context) error { return p.readsAll(ctx, t, cluster) })

@@ -15,6 +15,7 @@ import (
 // TestBenchMeasuresBetweenTwoMembers: each kind gives figures of every path, also while others measure, and nothing is
 // left.
 func TestBenchMeasuresBetweenTwoMembers(t *testing.T) {
+	suite.Long(t)
 	t.Run("kinds", func(t *testing.T) {
 		for kind, want := range map[string]figures{
 			"throughput": {2, 1e6, 1e12},

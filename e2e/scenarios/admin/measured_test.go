@@ -37,8 +37,9 @@ func TestConnectionsOfAPullMember(t *testing.T) {
 		return nil
 	})
 	// That alone is reported within ten minutes; along with what else is new it is reported at once.
-	failureThreshold(t, "4")
-	t.Cleanup(func() { failureThreshold(t, "null") })
+	threshold := suite.HealthCheck["failureThreshold"]
+	failureThreshold(t, threshold+1)
+	t.Cleanup(func() { failureThreshold(t, threshold) })
 	row := regexp.MustCompile(`(?m)^c2 .* c1 .* Connected .* ~[\d.]+m?s +~0% .* ~\S*B/s +~[1-9]\S*B/s`)
 	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
 		out, err := exec.CommandContext(ctx, suite.PluginPath(), "show", "connections", "-o", "wide",
@@ -77,11 +78,11 @@ func carry(t *testing.T) {
 }
 
 // failureThreshold of the health checks is something that members answer anew.
-func failureThreshold(t *testing.T, value string) {
+func failureThreshold(t *testing.T, value int) {
 	t.Helper()
 	if _, err := suite.TryKubectl(context.WithoutCancel(t.Context()), "--context", lab.ContextKarmada, "patch",
 		"clusterset", "default", "--type=merge",
-		"-p", `{"spec":{"healthCheck":{"failureThreshold":`+value+`}}}`); err != nil {
+		"-p", fmt.Sprintf(`{"spec":{"healthCheck":{"failureThreshold":%d}}}`, value)); err != nil {
 		t.Error(err)
 	}
 }

@@ -38,6 +38,7 @@ func TestAMemberLeavesAndJoinsAgain(t *testing.T) {
 // TestAClusterUnjoinedWithoutLeaving: Karmada forgets it, its nodes clean themselves, the others release it, and
 // joined to Karmada again it is a member again.
 func TestAClusterUnjoinedWithoutLeaving(t *testing.T) {
+	suite.Long(t)
 	suite.RestoreAfter(t)
 	l := suite.Lab()
 	unjoin := exec.CommandContext(t.Context(), l.Tool("karmadactl"), "unjoin", "c1", "--kubeconfig="+l.Kubeconfig(),

@@ -54,6 +54,7 @@ func TestUninstallLeavesNothing(t *testing.T) {
 // TestTheControllerRunsAsADeployment in c1, which stands for the cluster that hosts Karmada. The controller has no
 // more rights on the Karmada API than its identity was given.
 func TestTheControllerRunsAsADeployment(t *testing.T) {
+	suite.Long(t)
 	suite.RestoreAfter(t, []string{"uninstall", "--host-context=c1"})
 	if err := suite.Lab().StopProcess(t.Context(), "sealane-controller"); err != nil {
 		t.Fatal(err)

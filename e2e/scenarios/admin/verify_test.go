@@ -21,8 +21,8 @@ import (
 	"github.com/sealane-io/sealane/e2e/suite"
 )
 
-// verifyBudget is how long verify may take for two clusters of an idle machine.
-const verifyBudget = 90 * time.Second
+// verifyBudget is how long verify may take for two clusters, on a machine of two processors that runs them and Karmada.
+const verifyBudget = 3 * time.Minute
 
 // way is what the tests read of a check of verify.
 type way struct {
@@ -156,6 +156,7 @@ func TestVerifyProvesAHealthyLab(t *testing.T) {
 
 // TestVerifyFindsWhatIsBroken: exactly the ways that are cut fail, of datagrams to one node and of a tunnel.
 func TestVerifyFindsWhatIsBroken(t *testing.T) {
+	suite.Long(t)
 	const table = "e2e_verify"
 	rules := "table inet " + table + " { chain c { type filter hook forward priority -400; udp dport 8460 drop; }; }"
 	if _, err := suite.Lab().InNode(t.Context(), "c2-worker", "nft", rules); err != nil {

@@ -25,17 +25,24 @@ import (
 	"github.com/sealane-io/sealane/e2e/suite"
 )
 
-const (
-	churnServices = 200
-	churnSteps    = 400
-)
+// churnOf is how many services come and go, and how often one does.
+func churnOf() (services, steps int) {
+	switch {
+	case suite.Thorough():
+		return 200, 400
+	case suite.Brief():
+		return 60, 120
+	}
+	return 120, 250
+}
 
 var churnSeed = flag.Uint64("seed", 0, "of the random order in TestManyServicesComeAndGo; 0 takes another each time")
 
 // churn is what a test did to many services.
 type churn struct {
 	suite.Namespace
-	random *rand.Rand
+	random   *rand.Rand
+	services int
 	// exported and backends of each service in each cluster.
 	exported map[string]map[string]bool
 	backends map[string]map[string][]string
@@ -50,9 +57,11 @@ func TestManyServicesComeAndGo(t *testing.T) {
 		Namespace: suite.NewNamespace(t), random: rand.New(rand.NewPCG(seed, 0)),
 		exported: map[string]map[string]bool{}, backends: map[string]map[string][]string{},
 	}
+	var steps int
+	c.services, steps = churnOf()
 	c.prepare()
 	begin := time.Now()
-	for step := range churnSteps {
+	for step := range steps {
 		switch {
 		case step%100 == 50:
 			c.killAgent(suite.Members()[c.random.IntN(len(suite.Members()))])
@@ -64,7 +73,7 @@ func TestManyServicesComeAndGo(t *testing.T) {
 			c.toggle()
 		}
 	}
-	t.Logf("%d steps in %s", churnSteps, time.Since(begin))
+	t.Logf("%d steps in %s", steps, time.Since(begin))
 	begin = time.Now()
 	for _, cluster := range suite.Members() {
 		c.atRest(cluster)
@@ -91,7 +100,7 @@ func (c *churn) prepare() {
 	}
 	var making errgroup.Group
 	making.SetLimit(8)
-	for n := range churnServices {
+	for n := range c.services {
 		name := fmt.Sprintf("churn-%03d", n)
 		for _, at := range c.random.Perm(len(suite.Members()))[:1+c.random.IntN(2)] {
 			cluster := suite.Members()[at]
@@ -179,7 +188,7 @@ func (c *churn) killController() {
 // serve. It is the rule of the choice of clusters in a few lines.
 func (c *churn) model(importer string) []string {
 	want := []string{}
-	for n := range churnServices {
+	for n := range c.services {
 		name := fmt.Sprintf("churn-%03d", n)
 		var exporters, serving []string
 		for _, cluster := range suite.Members() {

@@ -82,6 +82,7 @@ func TestAnAgentThatDoesNotStartChangesNothing(t *testing.T) {
 // first version that comes fails where it takes a gateway over: only the canary has it. The next one repairs that, and
 // then goes to the other clusters.
 func TestARollOut(t *testing.T) {
+	suite.Long(t)
 	rolledOut(t)
 	use := func(mark, readOnly string) {
 		template(t, fmt.Sprintf(`{"metadata":{"annotations":{"rolled":%q}},"spec":{"containers":[{"name":"node",
