@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-var effort = flag.String("effort", "usual", "brief leaves out the longest tests, as make test does where the machine is "+
-	"slow, and thorough tries all cases of tests that have many, as make soak does")
+var effort = flag.String("effort", "usual", "brief leaves out the longest tests, as make test does on a slow "+
+	"machine, and thorough tries all cases of tests that have many, as make soak does")
 
 // Thorough says that tests of many cases try all of them, and not some.
 func Thorough() bool { return *effort == "thorough" }

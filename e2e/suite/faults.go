@@ -33,8 +33,8 @@ func ConnectionSurvives(t *testing.T, after, gap time.Duration, fault func()) {
 }
 
 // GatewayRestartSurvives is ConnectionSurvives while the agent of c1's gateway is restarted, when during says so. The
-// path is away for as long as the kubelet takes to start another agent, and that to take over; and TCP, which tries again
-// after a time that doubles, may notice only after twice as long.
+// path is away for as long as the kubelet takes to start another agent, and that to take over; and TCP, which tries
+// again after a time that doubles, may notice only after twice as long.
 func GatewayRestartSurvives(t *testing.T, after time.Duration, during func(restart func())) {
 	t.Helper()
 	const cluster, node, takeOver = "c1", "c1-gw", 2 * time.Second

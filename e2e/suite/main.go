@@ -30,8 +30,8 @@ var installed *sealane.Sealane
 func Main(m *testing.M) int { return run(m, "", topology()) }
 
 // MainOn is Main on a lab of e2e/topologies/<name>.yaml, named like the shared one with the name as a suffix. -keep
-// leaves it only if it was up before: no other package uses it. The shared one that -keep has left is removed first: two
-// labs at once are more than a small machine can run in the times that tests give it.
+// leaves it only if it was up before: no other package uses it. The shared one that -keep has left is removed first:
+// two labs at once are more than a small machine can run in the times that tests give it.
 func MainOn(m *testing.M, name string) int {
 	data, err := os.ReadFile(filepath.Join("..", "..", "topologies", name+".yaml"))
 	if err != nil {

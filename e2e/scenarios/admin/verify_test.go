@@ -115,6 +115,7 @@ func stopped(t *testing.T, signal syscall.Signal) (namespace string) {
 // person stops before leaves nothing. What one leaves that is killed, no other removes while it may run still, and the
 // next one does after that.
 func TestVerifyProvesAHealthyLab(t *testing.T) {
+	suite.Long(t)
 	killed := stopped(t, syscall.SIGKILL)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
