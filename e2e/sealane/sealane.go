@@ -21,6 +21,17 @@ import (
 // controllerProcess is the lab's name for the controller.
 const controllerProcess = "sealane-controller"
 
+// startAgain runs a program for as long as it lives itself, as a Deployment does: a controller ends when the API does
+// not answer for as long as its Lease lasts.
+const startAgain = `
+trap 'kill $child; wait $child; exit' TERM
+while :; do
+	setpriv --pdeathsig KILL "$@" &
+	child=$!
+	wait $child
+	sleep 1
+done`
+
 // Sealane is an installation in a lab.
 type Sealane struct {
 	Lab *lab.Lab
@@ -64,7 +75,8 @@ func (s *Sealane) Install(ctx context.Context) error {
 	if err := s.configure(ctx); err != nil {
 		return fmt.Errorf("clusterSet of the topology: %w", err)
 	}
-	err = s.Lab.Run(controllerProcess, filepath.Join(s.Lab.Dir, "bin", "sealane-controller"),
+	err = s.Lab.Run(controllerProcess, "sh", "-c", startAgain, controllerProcess,
+		filepath.Join(s.Lab.Dir, "bin", "sealane-controller"),
 		"--kubeconfig="+kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0")
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
