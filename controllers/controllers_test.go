@@ -32,7 +32,7 @@ func facts(n int) v1alpha1.PeeringStatus {
 			PublicKey: base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{byte(n)}, 32)),
 			Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: fmt.Sprintf("192.168.%d.1", n)}},
 		}},
-		AgentVersion: "test", ReadsHalves: true,
+		AgentVersion: "test", ReadsParts: true,
 	}
 }
 
@@ -80,7 +80,7 @@ func TestMembersAreToldOfEachOther(t *testing.T) {
 	if got := p.RemoteClusters[0].Networks.PodCIDRs; len(got) != 1 || got[0] != "10.2.0.0/16" {
 		t.Errorf("c1 is told that c2 has %v", got)
 	}
-	f.eventually("it is recorded that c1 reads halves", func() bool { return f.member("c1").Status.ReadsHalves })
+	f.eventually("it is recorded that c1 reads halves", func() bool { return f.member("c1").Status.ReadsParts })
 	if len(p.RemoteClusters[0].Endpoints) != 1 || p.Networks.ServiceCIDRs[0] != "10.101.0.0/16" || p.Shards != 4 {
 		t.Errorf("c1 is told %+v", p)
 	}

@@ -169,6 +169,11 @@ type Import struct {
 	// Choice of clusters, from the service's ServicePolicy; nil is the default.
 	// +optional
 	Choice *ClusterChoice `json:"choice,omitempty"`
+	// Withheld says that the member reports to have no such namespace, so that no more of the import is here than its
+	// settings and the names of the clusters. An agent that finds the namespace lets be what there is of the import, and
+	// reports that it waits: that brings the rest.
+	// +optional
+	Withheld bool `json:"withheld,omitempty"`
 	// Clusters that export it, sorted by name. There are none while a name is kept for an export that moves.
 	// +listType=map
 	// +listMapKey=cluster
@@ -212,7 +217,8 @@ type ImportProblem struct {
 	// Names of the imports, sorted.
 	// +listType=atomic
 	Names []string `json:"names"`
-	// Reason in CamelCase: NamespaceMissing, NameTaken, Refused, Pending, or that of the ServiceImport's Ready condition.
+	// Reason in CamelCase: NamespaceMissing, Withheld, NameTaken, Refused, Pending, or that of the ServiceImport's Ready
+	// condition.
 	Reason string `json:"reason"`
 	// Message is for people, in the words of the member's API server where that refused something. It may be left out
 	// for want of room.

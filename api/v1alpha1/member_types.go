@@ -203,9 +203,9 @@ type MemberStatus struct {
 	// AgentVersion that the member runs.
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`
-	// ReadsHalves says that the member's agent finds imports in the halves that a Bundle lists.
+	// ReadsParts is what the member's agent reports as such.
 	// +optional
-	ReadsHalves bool `json:"readsHalves,omitempty"`
+	ReadsParts bool `json:"readsParts,omitempty"`
 	// Revision last sent and ObservedRevision last echoed.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`

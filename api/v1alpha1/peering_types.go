@@ -139,9 +139,10 @@ type PeeringStatus struct {
 	// AgentVersion that reports.
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`
-	// ReadsHalves says that the agent finds imports in the halves that a Bundle lists.
+	// ReadsParts says that the agent reads Bundles that have a part of what is imported: it finds imports in the halves
+	// that one lists, and waits for the rest of one that is withheld.
 	// +optional
-	ReadsHalves bool `json:"readsHalves,omitempty"`
+	ReadsParts bool `json:"readsParts,omitempty"`
 	// FailedRevisions of the node agents' DaemonSet (the label controller-revision-hash of its pods): an agent of each
 	// took its node over and has failed. Agents of the same revision that wait for their turn are held.
 	// +kubebuilder:validation:MaxItems=16
@@ -229,11 +230,13 @@ const (
 	ReasonExportsRefused = "ExportsRefused"
 	// Of PeeringImportsApplied, and of an ImportProblem: a ServiceImport of that name, or the Service or EndpointSlice
 	// that Sealane would derive from it, is somebody else's; the namespace is missing; the API server refused to make
-	// what an import needs; it is not made yet.
+	// what an import needs; it is not made yet; the namespace is there, but the broker does not know yet, so that the
+	// import is withheld.
 	ReasonNameTaken        = "NameTaken"
 	ReasonNamespaceMissing = "NamespaceMissing"
 	ReasonImportRefused    = "Refused"
 	ReasonImportPending    = "Pending"
+	ReasonImportWithheld   = "Withheld"
 	// Of MemberMCSAPI: the cluster serves only v1alpha1 of the MCS API.
 	ReasonMCSAPILimited = "Limited"
 )

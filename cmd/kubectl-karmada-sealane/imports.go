@@ -130,6 +130,9 @@ func wantedImport(m *fleetMember, b *v1alpha1.Bundle, im *v1alpha1.Import) *impo
 	for i := range im.Clusters {
 		c := &im.Clusters[i]
 		row.From = append(row.From, c.Cluster)
+		if im.Withheld {
+			continue
+		}
 		row.Endpoints[c.Cluster] = readyBackends(c.Backends)
 		if e := m.export(im.Namespace, im.Name); c.Cluster == m.Name && e != nil {
 			row.Endpoints[c.Cluster] = readyBackends(e.Backends)
@@ -149,6 +152,8 @@ func wantedImport(m *fleetMember, b *v1alpha1.Bundle, im *v1alpha1.Import) *impo
 		row.Message = "NamespaceMissing: create it there: kubectl --context " + m.Name + " create namespace " + im.Namespace
 	case !alive:
 		row.Message = "NamespaceTerminating: the import comes once the namespace is there anew"
+	case im.Withheld:
+		row.Message = "Withheld: the broker has not heard of the namespace yet"
 	default:
 		row.Message = "Pending: the cluster agent has not made the ServiceImport yet"
 	}

@@ -45,7 +45,7 @@ func play(t testing.TB, in Input) *played {
 	return playWith(t, in, false)
 }
 
-func playWith(t testing.TB, in Input, readsHalves bool) *played {
+func playWith(t testing.TB, in Input, readsParts bool) *played {
 	t.Helper()
 	s := newShelf()
 	p := &played{t: t, shelf: s, members: in.Members, shards: in.Shards, now: now}
@@ -70,7 +70,7 @@ func playWith(t testing.TB, in Input, readsHalves bool) *played {
 		record.Status.Networks = v1alpha1.Networks{PodCIDRs: text(m.Pods[0].String(), m.Pods[1].String()),
 			ServiceCIDRs: text(m.Services[0].String(), m.Services[1].String())}
 		record.Status.NodeCIDRs = text(m.Nodes[0].String())
-		record.Status.ReadsHalves = readsHalves
+		record.Status.ReadsParts = readsParts
 		s.put(record)
 		c := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: m.Cluster}}
 		c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue}}

@@ -63,6 +63,8 @@ type Member struct {
 	Record *v1alpha1.ExportRecordSpec
 	// Unusable are the imports that, as the member reports, do not exist or cannot be used there.
 	Unusable []v1alpha1.ImportProblem
+	// ReadsParts says that its agent waits for the rest of an import that is withheld.
+	ReadsParts bool
 	// Malformed counts those of its exports that could not be decoded.
 	Malformed int
 	// Refused says why the member's last report is not used at all; nil if it is, or there is none.
@@ -75,7 +77,8 @@ type Member struct {
 // Decision is what each member's Bundle should say. Its values share memory with each other and with the
 // Input: they are to be read only.
 type Decision struct {
-	// Bundles by cluster, one for every member, without a revision and as if all imports were in one.
+	// Bundles by cluster, one for every member, without a revision and as if all imports were in one. One that is withheld
+	// has its endpoints here, too.
 	Bundles map[string]v1alpha1.BundleSpec
 	// Sizes are the bytes in JSON of the imports of each Bundle, in their order.
 	Sizes map[string][]int
@@ -202,6 +205,7 @@ func Decide(in Input) Decision {
 	}
 	fit(members, services, follow)
 	for _, m := range members {
+		m.withhold()
 		slices.SortFunc(m.conditions, compareConditions)
 		d.Bundles[m.Cluster] = v1alpha1.BundleSpec{Shard: in.Shard, Imports: m.imports, ExportConditions: m.conditions}
 		d.Sizes[m.Cluster] = m.sizes

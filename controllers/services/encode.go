@@ -14,10 +14,16 @@ import (
 // by its list of clusters, as in a comparison.
 type encoder struct {
 	mu      sync.Mutex
-	imports map[*v1alpha1.ImportCluster][]byte
+	imports map[encodedImport][]byte
 }
 
-func newEncoder() *encoder { return &encoder{imports: map[*v1alpha1.ImportCluster][]byte{}} }
+// encodedImport is an import by its list of clusters.
+type encodedImport struct {
+	clusters *v1alpha1.ImportCluster
+	withheld bool
+}
+
+func newEncoder() *encoder { return &encoder{imports: map[encodedImport][]byte{}} }
 
 // bundle returns a spec in the form that propagation.Encode has.
 func (e *encoder) bundle(spec *v1alpha1.BundleSpec) ([]byte, error) {
@@ -50,17 +56,18 @@ func (e *encoder) bundle(spec *v1alpha1.BundleSpec) ([]byte, error) {
 
 func (e *encoder) imported(i *v1alpha1.Import) ([]byte, error) {
 	if len(i.Clusters) == 0 {
-		return propagation.Encode(i)
+		return propagation.Encode(onWire(i))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	raw, ok := e.imports[&i.Clusters[0]]
+	key := encodedImport{&i.Clusters[0], i.Withheld}
+	raw, ok := e.imports[key]
 	if !ok {
 		var err error
-		if raw, err = propagation.Encode(i); err != nil {
+		if raw, err = propagation.Encode(onWire(i)); err != nil {
 			return nil, err
 		}
-		e.imports[&i.Clusters[0]] = raw
+		e.imports[key] = raw
 	}
 	return raw, nil
 }

@@ -54,8 +54,8 @@ type target struct {
 	sentBundle // the shard's own
 	halves     map[string]*sentBundle
 	writable   bool
-	// readsHalves says that the member's agent does.
-	readsHalves bool
+	// readsParts says that the member's agent finds imports in halves, and waits for the rest of one that is withheld.
+	readsParts bool
 	// said is what the member reports, nil while that is unknown, and lost says that Karmada does not reach it.
 	said *report
 	lost bool
@@ -133,7 +133,7 @@ func memberOf(record *v1alpha1.Member) Member {
 		Cluster: record.Name, UID: record.UID, Accepted: acceptedSince(record),
 		Pods: prefixes(record.Status.Networks.PodCIDRs), Services: prefixes(record.Status.Networks.ServiceCIDRs),
 		Nodes:  prefixes(record.Status.NodeCIDRs),
-		Global: globalOf(record.Status),
+		Global: globalOf(record.Status), ReadsParts: record.Status.ReadsParts,
 	}
 }
 
@@ -164,10 +164,10 @@ func knownOf(state *fleet.State) known {
 func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1alpha1.Member,
 	shard int32) (Member, target, time.Duration, error) {
 	now := r.Now()
-	t := target{cluster: record.Name, mem: r.memory(record, shard), readsHalves: record.Status.ReadsHalves,
-		writable: known.applied[record.Name] == known.bindings}
+	t := target{cluster: record.Name, mem: r.memory(record, shard), writable: known.applied[record.Name] == known.bindings}
 	t.box = &t.mem.mailbox
 	m := memberOf(record)
+	t.readsParts = m.ReadsParts
 	c := known.clusters[record.Name]
 	if t.lost = fleet.Lost(c); c != nil {
 		m.Labels = c.Labels

@@ -142,7 +142,7 @@ func sameMember(a, b *Member) bool {
 	return a.Cluster == b.Cluster && a.UID == b.UID && a.Accepted.Equal(b.Accepted) && maps.Equal(a.Labels, b.Labels) &&
 		slices.Equal(a.Pods, b.Pods) && slices.Equal(a.Services, b.Services) && slices.Equal(a.Nodes, b.Nodes) &&
 		a.Global.same(&b.Global) && a.Known == b.Known && a.Malformed == b.Malformed &&
-		identical(a.Exports, b.Exports) && identical(a.Unusable, b.Unusable) &&
+		identical(a.Exports, b.Exports) && identical(a.Unusable, b.Unusable) && a.ReadsParts == b.ReadsParts &&
 		(a.Refused == nil) == (b.Refused == nil) && (a.Refused == nil || *a.Refused == *b.Refused) &&
 		(a.Known || sameLast(a.Last, b.Last))
 }
@@ -172,7 +172,7 @@ func identical[T any](a, b []T) bool {
 }
 
 // comparison is of the specs in force with those of a new decision. Members share imports, each of which is compared
-// once: it remembers of which two it knows whether they are the same, by their lists of clusters. No other import has
+// once: it remembers of which two it knows whether they say the same, by their lists of clusters. No other import has
 // either.
 type comparison map[[2]*v1alpha1.ImportCluster]bool
 
@@ -184,8 +184,19 @@ func (c comparison) bundles(a, b *v1alpha1.BundleSpec) bool {
 }
 
 func (c comparison) imports(a, b v1alpha1.Import) bool {
+	switch {
+	case a.Withheld != b.Withheld:
+		return false
+	case a.Withheld:
+		return sameRest(&a, &b)
+	}
+	return c.contents(a, b)
+}
+
+// contents compares what two imports say if none of them is withheld.
+func (c comparison) contents(a, b v1alpha1.Import) bool {
 	if len(a.Clusters) == 0 || len(b.Clusters) == 0 {
-		return sameImport(&a, &b)
+		return sameContents(&a, &b)
 	}
 	two := [2]*v1alpha1.ImportCluster{&a.Clusters[0], &b.Clusters[0]}
 	if two[0] == two[1] && len(a.Clusters) == len(b.Clusters) {
@@ -193,7 +204,7 @@ func (c comparison) imports(a, b v1alpha1.Import) bool {
 	}
 	same, known := c[two]
 	if !known {
-		same = sameImport(&a, &b)
+		same = sameContents(&a, &b)
 		c[two] = same
 	}
 	return same

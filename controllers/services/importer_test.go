@@ -36,6 +36,7 @@ type importer struct {
 	lies  int64 // is added to the revisions that it answers
 	// problems that it has with the imports of its Bundles, by their names.
 	problems map[string][]v1alpha1.ImportProblem
+	absent   bool   // that it has not the namespace
 	bundles  *shelf // what its API server has
 	// left are Bundles in the member that Karmada knows nothing of, by name.
 	left map[string]bool
@@ -66,7 +67,7 @@ func (i *importer) tell() {
 	if err := i.shelf.Get(i.t.Context(), client.ObjectKey{Name: importing}, &record); err != nil {
 		i.t.Fatal(err)
 	}
-	record.Status.ReadsHalves = i.tells
+	record.Status.ReadsParts = i.tells
 	i.shelf.put(&record)
 }
 
@@ -167,6 +168,14 @@ func (i *importer) look() {
 		at := slices.IndexFunc(b.Spec.Imports, func(o v1alpha1.Import) bool {
 			return o.Namespace == key.Namespace && o.Name == key.Name
 		})
+		if i.absent {
+			delete(i.imported, key)
+			delete(i.exported, key)
+			continue
+		}
+		if at >= 0 && b.Spec.Imports[at].Withheld {
+			continue
+		}
 		if at >= 0 {
 			i.imported[key] = b.Spec.Imports[at]
 			if len(b.Spec.Imports[at].Clusters) > 0 { // else the name alone is kept
@@ -195,8 +204,21 @@ func (i *importer) reply(work *workv1alpha1.Work) {
 // said is what the member's agent says of a Bundle.
 func (i *importer) said(b *v1alpha1.Bundle) []byte {
 	i.t.Helper()
-	data, err := json.Marshal(v1alpha1.BundleStatus{ObservedRevision: b.Spec.Revision + i.lies,
-		Imports: i.problems[b.Name]})
+	problems := i.problems[b.Name]
+	for _, imported := range b.Spec.Imports {
+		var reason string
+		switch {
+		case i.absent:
+			reason = v1alpha1.ReasonNamespaceMissing
+		case imported.Withheld:
+			reason = v1alpha1.ReasonImportWithheld
+		default:
+			continue
+		}
+		problems = append(problems, v1alpha1.ImportProblem{Namespace: imported.Namespace, Names: []string{imported.Name},
+			Reason: reason})
+	}
+	data, err := json.Marshal(v1alpha1.BundleStatus{ObservedRevision: b.Spec.Revision + i.lies, Imports: problems})
 	if err != nil {
 		i.t.Fatal(err)
 	}

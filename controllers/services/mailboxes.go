@@ -118,7 +118,7 @@ type letter struct {
 // letters are for all Bundles of a member in one shard, given all that it should have of that and the sizes of the
 // imports.
 func (t *target) letters(all v1alpha1.BundleSpec, sizes []int, compared comparison) []letter {
-	now := laid{reads: t.readsHalves, answered: t.answered(), parted: &t.mem.parted}
+	now := laid{reads: t.readsParts, answered: t.answered(), parted: &t.mem.parted}
 	if t.sent != nil {
 		now.listed = t.sent.Halves
 	}
@@ -132,18 +132,18 @@ func (t *target) letters(all v1alpha1.BundleSpec, sizes []int, compared comparis
 		if b == nil || !b.answered() {
 			return false
 		}
-		wanted := *spec
+		wanted := *b.unwithheld(spec, compared)
 		wanted.Revision = b.sent.Revision
 		return compared.bundles(b.sent, &wanted)
 	}
 	a := layOut(all, sizes, now)
-	out := []letter{{&t.sentBundle, all.Shard, &a.own}}
+	out := []letter{{&t.sentBundle, all.Shard, t.unwithheld(&a.own, compared)}}
 	for _, half := range slices.Sorted(maps.Keys(a.halves)) {
 		b := t.halves[half]
 		if b == nil {
 			b = &sentBundle{half: half, box: t.mem.of(t.cluster, all.Shard, half)}
 		}
-		out = append(out, letter{b, all.Shard, a.halves[half]})
+		out = append(out, letter{b, all.Shard, b.unwithheld(a.halves[half], compared)})
 	}
 	for _, half := range a.gone {
 		out = append(out, letter{t.halves[half], all.Shard, nil})

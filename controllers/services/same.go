@@ -34,7 +34,10 @@ func sameExport(a, b v1alpha1.Export) bool {
 		sameSettings(&a.Settings, &b.Settings) && sameBackends(a.Backends, b.Backends)
 }
 
-func sameImport(a, b *v1alpha1.Import) bool {
+func sameImport(a, b *v1alpha1.Import) bool { return a.Withheld == b.Withheld && sameContents(a, b) }
+
+// sameContents compares what two imports say if none of them is withheld.
+func sameContents(a, b *v1alpha1.Import) bool {
 	return a.Namespace == b.Namespace && a.Name == b.Name && a.Mode == b.Mode && samePointed(a.Choice, b.Choice) &&
 		sameSettings(&a.Settings, &b.Settings) && slices.EqualFunc(a.Clusters, b.Clusters, sameCluster)
 }

@@ -19,7 +19,8 @@ const (
 )
 
 // unusableIn says, for the Ready condition of a service's exports, which clusters report that they lack the import or
-// cannot use it, and why. What they say is anybody's text.
+// cannot use it, and why. What they say is anybody's text. One that waits for an import is not told of: it is about to
+// make it.
 func unusableIn(members []*member) map[key]string {
 	clusters := map[key][]string{}
 	for _, m := range members {
@@ -27,6 +28,9 @@ func unusableIn(members []*member) map[key]string {
 			continue
 		}
 		for _, p := range m.Unusable {
+			if p.Reason == v1alpha1.ReasonImportWithheld {
+				continue
+			}
 			text := ""
 			for _, name := range p.Names {
 				k := key{p.Namespace, name}

@@ -72,16 +72,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func decisive() predicate.Predicate {
 	type basis struct {
 		Member
-		set         string
-		takesPart   bool
-		readsHalves bool
+		set       string
+		takesPart bool
 	}
 	of := func(o client.Object) (basis, bool) {
 		record, ok := o.(*v1alpha1.Member)
 		if !ok {
 			return basis{}, false
 		}
-		return basis{memberOf(record), record.Spec.ClusterSet, takesPart(record), record.Status.ReadsHalves}, true
+		return basis{memberOf(record), record.Spec.ClusterSet, takesPart(record)}, true
 	}
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := of(e.ObjectOld)

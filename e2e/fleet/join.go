@@ -99,6 +99,18 @@ func (f *Fleet) others() int {
 	return count
 }
 
+// importersOf is how many clusters that are selected have the namespace of service i, but for its first exporter.
+func (f *Fleet) importersOf(i int) int {
+	namespace, _ := f.Size.service(i)
+	first, count := f.Size.exporters(i)[0], 0
+	for n := range f.Size.Clusters {
+		if n != first && f.joined(n) && f.members[f.Size.cluster(n)].has[namespace] {
+			count++
+		}
+	}
+	return count
+}
+
 // exported is how many services some cluster that is selected exports.
 func (f *Fleet) exported() int {
 	count := 0

@@ -11,7 +11,8 @@ import (
 	"github.com/sealane-io/sealane/propagation"
 )
 
-// ReplacePod replaces a pod of service i in its first exporter, and returns the change on its way to all others.
+// ReplacePod replaces a pod of service i in its first exporter, and returns the change on its way to all others that
+// have the namespace.
 func (f *Fleet) ReplacePod(i int) (*Arrival, error) {
 	return f.replacePod(i, true)
 }
@@ -25,7 +26,7 @@ func (f *Fleet) replacePod(i int, followed bool) (*Arrival, error) {
 	}
 	var a *Arrival
 	if followed {
-		a = f.Tally.expect(address, f.others())
+		a = f.Tally.expect(address, f.importersOf(i))
 	}
 	namespace, name := f.Size.service(i)
 	shard := v1alpha1.Shard(namespace, name, shards)
@@ -33,12 +34,15 @@ func (f *Fleet) replacePod(i int, followed bool) (*Arrival, error) {
 	return a, nil
 }
 
+// Changed is the service of which change k replaces a pod.
+func Changed(k int, s Size) int { return k * 7 % s.Services }
+
 // Change replaces a pod of one service after the other, each when the one before has arrived everywhere.
 func (f *Fleet) Change(ctx context.Context, count int) func() ([]*Arrival, error) {
 	return func() ([]*Arrival, error) {
 		var out []*Arrival
 		for k := range count {
-			a, err := f.ReplacePod(k * 7 % f.Size.Services)
+			a, err := f.ReplacePod(Changed(k, f.Size))
 			if err != nil {
 				return nil, err
 			}
@@ -59,7 +63,7 @@ func (f *Fleet) Churn(ctx context.Context, perSecond int, length time.Duration) 
 	return func() ([]*Arrival, error) {
 		var out []*Arrival
 		err := paced(ctx, perSecond, length, func(k int) error {
-			a, err := f.ReplacePod(k * 7 % f.Size.Services)
+			a, err := f.ReplacePod(Changed(k, f.Size))
 			out = append(out, a)
 			return err
 		})

@@ -108,7 +108,7 @@ func (m *member) report(c carried) ([]byte, error) {
 	defer m.mu.Unlock()
 	if c.kind == propagation.KindPeering {
 		status := m.facts
-		status.ObservedRevision, status.Cleaned, status.ReadsHalves = c.revision, c.leaves, true
+		status.ObservedRevision, status.Cleaned, status.ReadsParts = c.revision, c.leaves, true
 		return json.Marshal(status)
 	}
 	status := v1alpha1.BundleStatus{ObservedRevision: c.revision}

@@ -105,10 +105,17 @@ func (f *Fleet) completeFor(ctx context.Context, n int) error {
 
 // completeImport says whether an import has all its exporters, and all the pods of those that are elsewhere.
 func (f *Fleet) completeImport(n int, i *v1alpha1.Import) error {
+	has := f.members[f.Size.cluster(n)].has[i.Namespace]
+	if i.Withheld && has {
+		return fmt.Errorf("%s/%s is withheld from a cluster that has the namespace", i.Namespace, i.Name)
+	}
 	if want := f.exportersOf(i.Namespace, i.Name); len(i.Clusters) != want {
 		return fmt.Errorf("%s/%s comes from %d clusters, not from %d", i.Namespace, i.Name, len(i.Clusters), want)
 	}
 	for k := range i.Clusters {
+		if i.Withheld {
+			break
+		}
 		got := 0
 		for _, g := range i.Clusters[k].Backends {
 			got += len(g.Addresses)

@@ -75,6 +75,18 @@ func (s Size) present(n int) map[string]bool {
 	return out
 }
 
+// Importers is how many clusters have the namespace of service i, but for its first exporter.
+func (s Size) Importers(i int) int {
+	namespace, _ := s.service(i)
+	first, count := s.exporters(i)[0], 0
+	for n := range s.Clusters {
+		if n != first && s.present(n)[namespace] {
+			count++
+		}
+	}
+	return count
+}
+
 func pods(n int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n + 1), 0, 0}), 16)
 }

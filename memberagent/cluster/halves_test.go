@@ -61,7 +61,7 @@ func TestImportsInHalves(t *testing.T) {
 	m.namespace("sample")
 	m.peering(1)
 	m.reports("that the agent reads halves", func(s *v1alpha1.PeeringStatus) error {
-		return expect("reads halves", s.ReadsHalves, true)
+		return expect("reads halves", s.ReadsParts, true)
 	})
 	// By their hashes, web is in "10" and db in "0".
 	web, db := key("sample", "web"), key("sample", "db")

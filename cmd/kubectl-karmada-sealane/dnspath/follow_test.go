@@ -293,6 +293,9 @@ func cases() []struct {
 		{"no namespace for a headless service", cart,
 			func(f *Facts) { headlessCart(f); f.Namespaces, f.ServiceImport = nil, nil }},
 		{"no ServiceImport", cart, func(f *Facts) { f.ServiceImport = nil }},
+		{"no ServiceImport for a name of a cluster", "c2." + cart, func(f *Facts) { f.ServiceImport = nil }},
+		{"no ServiceImport for a headless service", cart, func(f *Facts) { headlessCart(f); f.ServiceImport = nil }},
+		{"a namespace that is new", cart, func(f *Facts) { f.ServiceImport, f.imports().Withheld = nil, true }},
 		{"somebody else's ServiceImport", cart, func(f *Facts) { f.ServiceImport.Labels = nil }},
 		{"ServiceImport not ready", cart, func(f *Facts) {
 			f.ServiceImport.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse,

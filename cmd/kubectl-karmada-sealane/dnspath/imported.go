@@ -157,25 +157,20 @@ func namespace(f *Facts) []Step {
 	case exists:
 		found, remedy = "it is being deleted", "wait until it is gone, and create it anew"
 	}
-	if f.clusterSetIP() {
-		return []Step{broken(stepNamespace, "namespace "+n+" in "+f.Cluster+", where the import belongs", found, remedy)}
-	}
-	return []Step{note(stepNamespace, "namespace %s in %s: %s; there is no ServiceImport, and the name works without", n,
-		f.Cluster, found)}
+	return []Step{broken(stepNamespace, "namespace "+n+" in "+f.Cluster+", where the import belongs", found, remedy)}
 }
 
-// serviceImport: it is there, Sealane's, ready, and has an address where the name needs one.
+// serviceImport: it is there and Sealane's, as no name exists without; and where the name leads to its address, it is
+// ready and has one.
 func serviceImport(f *Facts) []Step {
 	im := f.ServiceImport
 	expected := fmt.Sprintf("a ServiceImport %s/%s in %s", f.Name.Namespace, f.Name.Service, f.Cluster)
 	verdict := func(found, remedy string) []Step {
-		if f.clusterSetIP() {
-			return []Step{broken(stepServiceImport, expected, found, remedy)}
-		}
-		return []Step{note(stepServiceImport, "%s; the name works without", found)}
+		return []Step{broken(stepServiceImport, expected, found, remedy)}
 	}
-	if im == nil && !f.Namespaces[f.Name.Namespace] {
-		return nil
+	if im == nil && f.imported().Withheld {
+		return verdict("the broker has not heard yet that the namespace is there", "wait a second; then see "+
+			f.agentLogs())
 	}
 	if im == nil {
 		return verdict("the cluster agent has not made it", f.agentLogs())
@@ -185,7 +180,11 @@ func serviceImport(f *Facts) []Step {
 	}
 	c := meta.FindStatusCondition(im.Status.Conditions, string(mcsv1beta1.ServiceImportConditionReady))
 	if c != nil && c.Status != metav1.ConditionTrue {
-		return verdict("it is not ready: "+c.Reason+": "+c.Message,
+		found := "it is not ready: " + c.Reason + ": " + c.Message
+		if !f.clusterSetIP() {
+			return []Step{note(stepServiceImport, "%s; the name does not lead to its address", found)}
+		}
+		return verdict(found,
 			"see its conditions: "+f.Kubectl+" get serviceimport "+f.Name.Service+" -n "+f.Name.Namespace+" -o yaml")
 	}
 	if !f.clusterSetIP() {

@@ -13,6 +13,7 @@ import (
 // The scenarios by the names that the goals know them by.
 const (
 	converge = "converge from empty"
+	firstPod = "a pod of each of some services is replaced for the first time"
 	onePod   = "a pod is replaced"
 	slowRate = "10 pods a second"
 	fastRate = "100 pods a second"
@@ -60,6 +61,7 @@ func (t *table) measure(ctx context.Context, o options, program, dir string) err
 	for _, x := range []scenario{
 		{converge, func() ([]*fleet.Arrival, error) { return nil, f.Connect(ctx) }},
 		{"and the roll call after that", rollCall(ctx)},
+		{firstPod, f.Change(ctx, o.changes)},
 		{onePod, f.Change(ctx, o.changes)},
 		{slowRate, f.Churn(ctx, 10, o.churn)},
 		{fastRate, f.Churn(ctx, 100, o.churn)},

@@ -10,7 +10,8 @@ import (
 	"github.com/sealane-io/sealane/e2e/suite"
 )
 
-// TestANamespaceThatTheImporterLacks is reported, and no name of its services exists there. Once it is there, they are.
+// TestANamespaceThatTheImporterLacks is reported, no name of its services exists there, and their endpoints are
+// withheld when they change. Once it is there, they are what they are then.
 func TestANamespaceThatTheImporterLacks(t *testing.T) {
 	setIP, headless, perCluster := suite.NewNamespace(t, "c2"), suite.NewNamespace(t, "c2"), suite.NewNamespace(t, "c2")
 	setIP.Serve("c2")
@@ -19,17 +20,19 @@ func TestANamespaceThatTheImporterLacks(t *testing.T) {
 	headless.Export("c2")
 	perCluster.Serve("c2")
 	perCluster.Export("c2", annotated(v1alpha1.AnnotationServiceMode, "ClusterIP"))
-	pod := headless.Server("c2-gw").Addresses[0]
-	podName := headless.DNSName(strings.ReplaceAll(pod, ".", "-"), "c2")
-	// What the names answer, where they exist; the ClusterSetIP is each importer's own.
+	// What the names answer, where they exist, with a backend on a node; the ClusterSetIP is each importer's own.
 	answers := map[string]string{
-		headless.DNSName():       pod,
-		headless.DNSName("c2"):   pod,
-		podName:                  pod,
 		perCluster.DNSName():     perCluster.ClusterIP("c2"),
 		perCluster.DNSName("c2"): perCluster.ClusterIP("c2"),
 		setIP.DNSName("c2"):      setIP.ClusterIP("c2"),
 	}
+	dashed := func(pod string) string { return headless.DNSName(strings.ReplaceAll(pod, ".", "-"), "c2") }
+	onNode := func(node string) (pod string) {
+		pod = headless.Server(node).Addresses[0]
+		answers[headless.DNSName()], answers[headless.DNSName("c2")], answers[dashed(pod)] = pod, pod, pod
+		return pod
+	}
+	first := onNode("c2-gw")
 
 	all := []suite.Namespace{setIP, headless, perCluster}
 	peering := []string{"peering", "sealane"}
@@ -56,11 +59,20 @@ func TestANamespaceThatTheImporterLacks(t *testing.T) {
 	lack("c3")
 
 	for _, s := range all {
+		s.Backends("c2", s.Server("c2-worker"))
+	}
+	delete(answers, dashed(first))
+	onNode("c2-worker")
+	const isWithheld = "{range .items[*].spec.imports[?(@.withheld==true)]}{.namespace} {end}"
+	suite.WaitContains(t, "c1", isWithheld, []string{"bundles"}, setIP.Name, headless.Name) // a ClusterIP stays the same
+
+	for _, s := range all {
 		s.CreateIn("c1")
 		s.WaitImported(suite.ExportedBy("c2"), "c1")
 	}
 	suite.WaitContains(t, "c1", suite.ConditionText("ImportsApplied"), peering, "True/Applied")
 	resolve("c1")
+	suite.NoSuchName(t, "c1", dashed(first))
 	suite.AnsweredBy(t, "c1", suite.ClientOf("c1"), setIP.DNSName(), "c2")
 	lack("c3")
 }

@@ -74,8 +74,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // retryRefused is when to ask again for what was refused: no event tells of a quota that has room again.
 const retryRefused = 15 * time.Second
 
-// gather returns nil where nothing may be changed: what the broker wants is unknown, the namespace is
-// missing or terminating, or the names belong to somebody else.
+// gather returns nil where nothing may be changed: what the broker wants is unknown or has not come yet, the namespace
+// is missing or terminating, or the names belong to somebody else.
 func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*Input, error) {
 	in := &Input{Key: key, Limited: r.Limited, NodeHints: !r.dropsNodeHints.Load(), Now: time.Now()}
 	peering, err := index.Peering(ctx, r)
@@ -92,6 +92,9 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*Inp
 	}
 	if alive, err := r.namespaceAlive(ctx, key.Namespace); err != nil || !alive {
 		return nil, err
+	}
+	if in.Import != nil && in.Import.Withheld && !in.Leaving {
+		return nil, nil
 	}
 	if err := r.observe(ctx, in); err != nil {
 		return nil, err

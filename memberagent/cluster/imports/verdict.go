@@ -112,14 +112,16 @@ func refusal(err error) (Verdict, bool) {
 	return Verdict{v1alpha1.ReasonImportRefused, text}, true
 }
 
-// Judge returns the Verdict on an import, from the ServiceImport of its name, nil if there is none, and what was
-// refused.
-func Judge(key types.NamespacedName, namespaceExists bool, have *mcs.ServiceImport, refused Verdict,
+// Judge returns the Verdict on an import that is wanted, from the ServiceImport of its name, nil if there is none, and
+// what was refused.
+func Judge(wanted *v1alpha1.Import, namespaceExists bool, have *mcs.ServiceImport, refused Verdict,
 	limited bool) Verdict {
 	switch {
 	case !namespaceExists:
 		return Verdict{v1alpha1.ReasonNamespaceMissing, fmt.Sprintf("there is no namespace %s; create it to use the services",
-			key.Namespace)}
+			wanted.Namespace)}
+	case wanted.Withheld:
+		return Verdict{v1alpha1.ReasonImportWithheld, "the namespace is there, and the endpoints are on their way"}
 	case have != nil && v1alpha1.Propagated(have):
 		return Verdict{v1alpha1.ReasonNameTaken, "Karmada propagates a ServiceImport of that name; delete it on the " +
 			"Karmada API"}
@@ -141,6 +143,11 @@ func Judge(key types.NamespacedName, namespaceExists bool, have *mcs.ServiceImpo
 		return Verdict{ready.Reason, ready.Message}
 	}
 	return Verdict{}
+}
+
+// BeingMade says that nothing is wrong with an import but that it is not there yet.
+func (v Verdict) BeingMade() bool {
+	return v.Reason == v1alpha1.ReasonImportPending || v.Reason == v1alpha1.ReasonImportWithheld
 }
 
 // Problems groups Verdicts by namespace, reason and message, sorted by these. Fine imports are not in it.

@@ -42,7 +42,7 @@ func judge(ctx context.Context, c client.Reader, refusals *imports.Refusals, lim
 		for j := range bundles[i].Spec.Imports {
 			wanted := &bundles[i].Spec.Imports[j]
 			key := types.NamespacedName{Namespace: wanted.Namespace, Name: wanted.Name}
-			if v := imports.Judge(key, there[key.Namespace], have[key], refusals.Of(key), limited); v != (imports.Verdict{}) {
+			if v := imports.Judge(wanted, there[key.Namespace], have[key], refusals.Of(key), limited); v != (imports.Verdict{}) {
 				out[key] = v
 			}
 		}

@@ -68,7 +68,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		Endpoints:        endpoints(in),
 		Connections:      connections(in),
 		AgentVersion:     in.Version,
-		ReadsHalves:      true,
+		ReadsParts:       true,
 		FailedRevisions:  in.FailedRevisions,
 		Conditions:       slices.Clone(in.Peering.Status.Conditions),
 	}
@@ -251,7 +251,7 @@ func applied(problems []v1alpha1.ImportProblem) metav1.Condition {
 // urgency orders the reasons of problems; the lowest comes first.
 func urgency(reason string) int {
 	order := []string{v1alpha1.ReasonNameTaken, v1alpha1.ReasonImportRefused, v1alpha1.ReasonImportPending,
-		v1alpha1.ReasonNamespaceMissing}
+		v1alpha1.ReasonImportWithheld, v1alpha1.ReasonNamespaceMissing}
 	if at := slices.Index(order, reason); at >= 0 {
 		return at
 	}

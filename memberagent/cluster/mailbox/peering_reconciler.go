@@ -264,10 +264,10 @@ func (r *Peering) problems(ctx context.Context) (problems []v1alpha1.ImportProbl
 	}
 	now := r.Now()
 	maps.DeleteFunc(r.making, func(key types.NamespacedName, _ time.Time) bool {
-		return verdicts[key].Reason != v1alpha1.ReasonImportPending
+		return !verdicts[key].BeingMade()
 	})
 	for key, v := range verdicts {
-		if v.Reason != v1alpha1.ReasonImportPending {
+		if !v.BeingMade() {
 			continue
 		}
 		if _, ok := r.making[key]; !ok {

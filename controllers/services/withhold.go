@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"slices"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+// withhold marks the imports that the member reports to have no namespace for. Nothing is made of them there, and each
+// change of an endpoint would cost a write.
+func (m *member) withhold() {
+	if !m.ReadsParts || !m.Known {
+		return
+	}
+	absent := map[key]bool{}
+	for _, p := range m.Unusable {
+		if p.Reason != v1alpha1.ReasonNamespaceMissing {
+			continue
+		}
+		for _, name := range p.Names {
+			absent[key{p.Namespace, name}] = true
+		}
+	}
+	if len(absent) == 0 {
+		return
+	}
+	for i := range m.imports {
+		m.imports[i].Withheld = absent[keyOf(&m.imports[i])]
+	}
+}
+
+func keyOf(i *v1alpha1.Import) key { return key{i.Namespace, i.Name} }
+
+// unwithheld returns a spec in which nothing is withheld of an import that was sent as it is now: nothing is written
+// only to take something away.
+func (b *sentBundle) unwithheld(spec *v1alpha1.BundleSpec, compared comparison) *v1alpha1.BundleSpec {
+	if b.sent == nil {
+		return spec
+	}
+	out := spec
+	for i := range spec.Imports {
+		wanted := &spec.Imports[i]
+		if !wanted.Withheld {
+			continue
+		}
+		at, ok := slices.BinarySearchFunc(b.sent.Imports, keyOf(wanted), func(i v1alpha1.Import, k key) int {
+			return compareKeys(keyOf(&i), k)
+		})
+		if !ok || b.sent.Imports[at].Withheld || !compared.contents(b.sent.Imports[at], *wanted) {
+			continue
+		}
+		if out == spec {
+			c := *spec
+			c.Imports = slices.Clone(spec.Imports)
+			out = &c
+		}
+		out.Imports[i].Withheld = false
+	}
+	return out
+}
+
+// onWire is an import as it is written.
+func onWire(i *v1alpha1.Import) *v1alpha1.Import {
+	if !i.Withheld {
+		return i
+	}
+	out := *i
+	out.Choice = nil
+	out.Clusters = make([]v1alpha1.ImportCluster, len(i.Clusters))
+	for n := range i.Clusters {
+		out.Clusters[n] = v1alpha1.ImportCluster{Cluster: i.Clusters[n].Cluster, CreatedAt: i.Clusters[n].CreatedAt,
+			Ports: []string{}, ClusterIPs: []string{}, Backends: []v1alpha1.Backends{}}
+	}
+	return &out
+}
+
+// sameRest says that two imports that are withheld say the same on the wire.
+func sameRest(a, b *v1alpha1.Import) bool {
+	return keyOf(a) == keyOf(b) && a.Mode == b.Mode && sameSettings(&a.Settings, &b.Settings) &&
+		slices.EqualFunc(a.Clusters, b.Clusters, func(a, b v1alpha1.ImportCluster) bool {
+			return a.Cluster == b.Cluster && a.CreatedAt.Equal(&b.CreatedAt)
+		})
+}
