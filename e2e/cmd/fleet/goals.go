@@ -36,14 +36,6 @@ func goalsOf(tables []table) []goal {
 		each := float64(r.Writes) / float64(r.Changes)
 		return fmt.Sprintf("%.1f", each), each <= float64(t.Size.Clusters-1)
 	}
-	toImporters := func(t *table, r *fleet.Row) (string, bool) {
-		want := 0
-		for k := range r.Changes {
-			want += t.Size.Importers(fleet.Changed(k, t.Size))
-		}
-		return fmt.Sprintf("%.1f of %.1f", float64(r.Writes)/float64(r.Changes), float64(want)/float64(r.Changes)),
-			r.Writes <= int64(want)
-	}
 	var out []goal
 	for _, g := range []struct {
 		text, scenario string
@@ -90,4 +82,14 @@ func goalsOf(tables []table) []goal {
 		out = append(out, found)
 	}
 	return out
+}
+
+// toImporters compares the writes of replaced pods with how many clusters have the namespaces.
+func toImporters(t *table, r *fleet.Row) (string, bool) {
+	want := 0
+	for k := range r.Changes {
+		want += t.Size.Importers(fleet.Changed(k, t.Size))
+	}
+	return fmt.Sprintf("%.1f of %.1f", float64(r.Writes)/float64(r.Changes), float64(want)/float64(r.Changes)),
+		r.Writes <= int64(want)
 }
