@@ -3,13 +3,16 @@
 package controllers_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -62,14 +65,19 @@ func TestForeignAddressSpaceIsRefused(t *testing.T) {
 	}
 
 	// What is said of services, which is more than is written within seconds, does not hold that up.
-	const policies = 300
-	for i := range policies {
-		f.steer(fmt.Sprintf("nothing-%d", i), v1alpha1.ServicePolicySpec{})
-	}
-	flood := func() (told int) {
+	f.namespace("sample")
+	told := func() int {
 		var events corev1.EventList
 		f.must(f.client.List(t.Context(), &events, client.InNamespace("sample")))
 		return len(events.Items)
+	}
+	made := 0
+	for ahead := 0; ahead < 100; ahead = made - told() {
+		if made == 2000 {
+			t.Fatalf("of %d policies that had an event each, only %d wait to be written: this shows nothing", made, ahead)
+		}
+		f.policies("sample", made, 50)
+		made += 50
 	}
 	moved := facts(2)
 	moved.Networks.PodCIDRs = append(moved.Networks.PodCIDRs, "10.32.0.0/16")
@@ -82,9 +90,22 @@ func TestForeignAddressSpaceIsRefused(t *testing.T) {
 				strings.Contains(e.Message, "10.32.0.0/16")
 		})
 	})
-	if told := flood(); told == 0 || told >= policies {
-		t.Errorf("the event came after %d of %d of services: this shows nothing", told, policies)
+	if n := told(); n == 0 || n >= made {
+		t.Errorf("the event came after %d of %d of services", n, made)
 	} else {
-		t.Logf("after %d of %d events of services", told, policies)
+		t.Logf("after %d of %d events of services", n, made)
 	}
+}
+
+// policies makes so many ServicePolicies at once that select nothing, numbered from one on.
+func (f *fleet) policies(namespace string, first, count int) {
+	f.t.Helper()
+	var all errgroup.Group
+	for i := range count {
+		p := &v1alpha1.ServicePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+			Name: fmt.Sprintf("nothing-%d", first+i)}}
+		f.t.Cleanup(func() { f.must(client.IgnoreNotFound(f.client.Delete(context.Background(), p))) })
+		all.Go(func() error { return f.client.Create(f.t.Context(), p) })
+	}
+	f.must(all.Wait())
 }

@@ -230,7 +230,7 @@ func TestUnexportReturnsWhenKarmadaIsDone(t *testing.T) {
 		}
 	}
 
-	k.fails(t, []string{"it is still in: c1", "--wait=false"}, "unexport", "web", "-n", "waits", "--timeout=1s")
+	k.fails(t, []string{"it is still in: c1", "--wait=false"}, "unexport", "web", "-n", "waits", "--timeout=5s")
 	k.succeeds(t, "unexport", "web", "-n", "waits", "--wait=false")
 	done := k.finish(t, "unexport", "web", "-n", "waits")
 	for _, object := range []client.Object{binding, work} {

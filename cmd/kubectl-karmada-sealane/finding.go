@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -20,3 +22,16 @@ func (f *finding) Error() string {
 
 // indent lines up the further lines of a text with its first.
 func indent(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n         ") }
+
+// outOfTime says what to do about an error that is only that the time was up.
+func outOfTime(err error, timeout string) error {
+	var said *finding
+	if errors.As(err, &said) || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &finding{
+		expected: "to be answered in time, and to be done within --timeout=" + timeout,
+		found:    err.Error(),
+		remedy:   "run it again, which goes on from here; with a longer --timeout if that is what it took",
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -145,7 +146,7 @@ func TestInstallTwiceLeavesTheClusterSetAlone(t *testing.T) {
 
 func TestInstallDeploysTheControllerOnTheHost(t *testing.T) {
 	k := newKarmada(t)
-	install := []string{"install", "--host-context=lost-member", "--timeout=5s",
+	install := []string{"install", "--host-context=lost-member", "--timeout=15s",
 		"--controller-image=localhost/controller:dev", "--agent-image=localhost/agent:dev"}
 	k.fails(t, []string{"--karmada-server"}, install...)
 	k.fails(t, []string{"the controller to become available", "describe pods"},
@@ -192,7 +193,11 @@ func TestInstallWaitsForTheMembers(t *testing.T) {
 	}
 	k.report(t, []string{"c1", "c2"},
 		condition(v1alpha1.MemberAccepted, metav1.ConditionFalse, v1alpha1.ReasonCIDROverlap, "10.8.0.0/16 belongs to c1"))
+	began := time.Now()
 	k.fails(t, []string{"refused: 10.8.0.0/16 belongs to c1"}, install...)
+	took := time.Since(began)
 	k.report(t, []string{"c1", "c2"}, connected()[:3]...)
-	k.fails(t, []string{"waiting for its cluster DNS to forward"}, append(install, "--timeout=2s")...)
+	k.fails(t, []string{"waiting for its cluster DNS to forward"}, append(install, "--timeout="+(3*took).String())...)
+	k.fails(t, []string{"deadline exceeded", "within --timeout=", "a longer --timeout"},
+		append(install, "--timeout="+(took/3).String())...)
 }

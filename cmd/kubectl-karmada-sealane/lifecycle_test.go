@@ -43,13 +43,13 @@ func TestJoinAndLeave(t *testing.T) {
 	if member.Annotations[v1alpha1.AnnotationForceLeave] != "true" {
 		t.Errorf("leave --force did not mark the member: %v", member.Annotations)
 	}
-	k.fails(t, []string{"c2: waiting for the controller", "leave --force"}, "leave", "c2", "--timeout=2s")
+	k.fails(t, []string{"c2: waiting for the controller", "leave --force"}, "leave", "c2", "--timeout=5s")
 	if err := k.Delete(t.Context(), member); err != nil {
 		t.Fatal(err)
 	}
 	k.succeeds(t, "leave", "c2")
 	k.fails(t, []string{"nowhere", "[default]"}, "join", "c2", "--clusterset=nowhere")
-	if out := k.succeeds(t, "leave", "c3", "--timeout=10s"); strings.Contains(out, "c3: left") ||
+	if out := k.succeeds(t, "leave", "c3", "--timeout=30s"); strings.Contains(out, "c3: left") ||
 		!strings.Contains(out, "c3: is no member") {
 		t.Errorf("leave of a cluster that is no member: %s", out)
 	}

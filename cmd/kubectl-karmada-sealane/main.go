@@ -39,7 +39,7 @@ func run(args []string, streams genericiooptions.IOStreams) int {
 	root := newRoot(args[0], streams)
 	root.SetArgs(args[1:])
 	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintf(streams.ErrOut, "error: %v\n", err)
+		fmt.Fprintf(streams.ErrOut, "error: %v\n", outOfTime(err, root.PersistentFlags().Lookup("timeout").Value.String()))
 		return 1
 	}
 	return 0
