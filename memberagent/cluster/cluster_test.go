@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -149,9 +150,17 @@ func (m *member) run(name string, part func(t *testing.T)) {
 	})
 }
 
+// create an object, as soon as its kind is served: that of the MCS API the agent adds while it starts.
 func (m *member) create(o client.Object) {
 	m.t.Helper()
-	if err := m.Create(m.t.Context(), o); err != nil {
+	var err error
+	m.within(time.Minute, fmt.Sprintf("the kind of %s is served", o.GetName()), func(ctx context.Context) error {
+		if err = m.Create(ctx, o); meta.IsNoMatchError(err) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
 		m.t.Fatal(err)
 	}
 }
