@@ -3,6 +3,8 @@
 package lab
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -135,6 +137,13 @@ func (t Topology) complete() (Topology, error) {
 		done.Clusters[i] = c
 	}
 	return done, done.validate()
+}
+
+// same says whether two topologies are written the same. What is made in Go has other types than what is read of it.
+func (t Topology) same(other Topology) bool {
+	a, errA := json.Marshal(t)
+	b, errB := json.Marshal(other)
+	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
 func (c *Cluster) setDefaults(index int) {

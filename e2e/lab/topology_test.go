@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -162,4 +163,25 @@ func FuzzParseTopology(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestATopologyIsTheSameWhenItIsRead as it was when it was made, and another one is not.
+func TestATopologyIsTheSameWhenItIsRead(t *testing.T) {
+	made := DefaultTopology()
+	made.ClusterSet = map[string]any{"healthCheck": map[string]int{"intervalMilliseconds": 100}}
+	text, err := json.Marshal(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := ParseTopology(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !read.same(made) {
+		t.Errorf("made %+v, read %+v", made, read)
+	}
+	read.ClusterSet = map[string]any{"healthCheck": map[string]int{"intervalMilliseconds": 101}}
+	if read.same(made) {
+		t.Error("another health check is the same topology")
+	}
 }

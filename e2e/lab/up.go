@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"time"
 
@@ -128,7 +127,7 @@ func claimLab(ctx context.Context, options Options, t tools) (*Lab, error) {
 		}
 	}
 	if openErr == nil {
-		if !reflect.DeepEqual(old.Topology, topology) {
+		if !old.Topology.same(topology) {
 			return nil, fmt.Errorf("lab %s exists with another topology: remove it first", dir)
 		}
 		if !old.stale() {

@@ -38,6 +38,7 @@ const sample = " -n sample"
 // TestWhatTheDocumentsTellToRunRuns: every command of every shell block, as it stands but for placeholders, the
 // namespace of the reader's own service, how long is measured, and what only the reader's own machine can do.
 func TestWhatTheDocumentsTellToRunRuns(t *testing.T) {
+	suite.Long(t)
 	root, err := lab.SourceRoot(t.Context())
 	if err != nil {
 		t.Fatal(err)

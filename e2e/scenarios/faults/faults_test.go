@@ -57,6 +57,7 @@ func TestARestartedNodeAgentTakesUpWhereItLeft(t *testing.T) {
 // TestOutagesDisturbNothing: first a member's API server is away, then Karmada's, while a node agent restarts. After
 // them the broker hears all members again, though Karmada's writes of their reports fail for up to a minute.
 func TestOutagesDisturbNothing(t *testing.T) {
+	suite.Long(t)
 	t.Cleanup(func() { suite.WaitForAPI(t, "c2") })
 	t.Run("of a member's API server", func(t *testing.T) {
 		suite.ConnectionSurvives(t, 5*time.Second, suite.Undisturbed, func() {
