@@ -32,6 +32,6 @@ func outOfTime(err error, timeout string) error {
 	return &finding{
 		expected: "to be answered in time, and to be done within --timeout=" + timeout,
 		found:    err.Error(),
-		remedy:   "run it again, which goes on from here; with a longer --timeout if that is what it took",
+		remedy:   "run it again, with a longer --timeout if that is what it takes",
 	}
 }
