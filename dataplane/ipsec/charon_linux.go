@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// lookEvery is how often the directory is looked at, and charon's link is looked for.
-	lookEvery = 200 * time.Millisecond
+	// lookEvery is how often the directory is looked at, and lookForLink how often charon's link is looked for.
+	lookEvery, lookForLink = 200 * time.Millisecond, 20 * time.Millisecond
 	// restartFirst and restartMost bound the wait before charon is started again; the wait doubles, and begins anew after
 	// one that lived for calm.
 	restartFirst, restartMost, calm = 50 * time.Millisecond, 10 * time.Second, time.Minute
@@ -151,7 +151,11 @@ func (c Charon) watch(ctx context.Context, stop func(), pid int, port uint16) {
 				told = renameio.WriteFile(filepath.Join(c.Dir, deviceFile), []byte(name), 0o600) == nil
 			}
 		}
-		pause(ctx, lookEvery)
+		every := lookEvery
+		if !told {
+			every = lookForLink
+		}
+		pause(ctx, every)
 	}
 }
 

@@ -32,7 +32,7 @@ const (
 	waitForOther = 2 * time.Second
 	// tryFor is how long one address of a peer is tried.
 	tryFor = 4 * time.Second
-	// tryAgain is after what time the next one is tried, where something refused.
+	// tryAgain is after what time the next one is tried, where something refused, or nothing came of it.
 	tryAgain = time.Second
 	// mostChildren is how many pairs of security associations a peer may have: one, and beside it those that follow. It is
 	// the peer that makes more.
@@ -103,11 +103,15 @@ type peer struct {
 	Peer
 	state  State
 	loaded bool
+	// lost says that charon had associations with it, and may be another one, which has none: who has lost them knows, and
+	// the peer, which may be the one that begins, does not.
+	lost bool
 	// next is the candidate to dial, and tried when one was dialled last.
 	next  int
 	tried time.Time
-	// pending says that associations are being made, or unmade.
-	pending bool
+	// pending says that associations are being made, or unmade, and bare that there is one of IKE by itself: its child
+	// could not be installed, or was taken away.
+	pending, bare bool
 	// seen are its associations as they were last, by SPI: those of another charon have others.
 	seen map[string]child
 }
@@ -238,6 +242,9 @@ func (d *Daemon) tend(ctx context.Context, s *session) error {
 		d.changed()
 	}
 	if err == nil && len(want.Peers) > 0 {
+		if carrier == "" { // charon could install no child
+			return errors.New("charon has made no link for what it encrypts, or not yet")
+		}
 		err = d.sync(*s, want)
 	}
 	if (err != nil || len(want.Peers) == 0) && s.Session != nil {
@@ -289,7 +296,7 @@ func (d *Daemon) forget(want Config) {
 		}
 		p.loaded, p.tried = false, time.Time{}
 		if p.state.Up {
-			p.state.Up, p.state.Since = false, time.Now()
+			p.state.Up, p.state.Since, p.lost = false, time.Now(), true
 		}
 	}
 }
@@ -366,14 +373,17 @@ func (e secretError) Unwrap() error { return e.error }
 // note what charon says of a peer.
 func (p *peer) note(all []association, now time.Time) {
 	up, seen, fresh, stays := false, map[string]child{}, 0, false
-	p.pending = false
+	p.pending, p.bare = false, false
 	for _, a := range all {
 		if a.name != name(p.ID) {
 			continue
 		}
-		if a.up {
+		switch {
+		case a.up:
 			up, p.state.Remote = true, a.remote
-		} else {
+		case a.bare:
+			p.bare = true
+		default:
 			p.pending = true
 		}
 		for _, c := range a.children {
@@ -392,6 +402,7 @@ func (p *peer) note(all []association, now time.Time) {
 	if up != p.state.Up {
 		p.state.Up, p.state.Since = up, now
 	}
+	p.lost = p.lost && !up
 	p.seen = seen
 }
 
@@ -412,10 +423,10 @@ func (d *Daemon) dial(s session, want Config, p *peer, now time.Time) error {
 	}
 	wait := tryFor
 	if !p.pending {
-		wait = tryAgain // it was refused
+		wait = tryAgain // it was refused, or is bare
 	}
 	begins := !p.state.Up && len(p.Candidates) > 0 && now.Sub(p.tried) > wait &&
-		(before(want.Own, p.ID) || renew || now.Sub(p.state.Since) > waitForOther)
+		(before(want.Own, p.ID) || renew || p.lost || now.Sub(p.state.Since) > waitForOther)
 	if p.loaded && !begins {
 		return nil
 	}
@@ -434,7 +445,7 @@ func (d *Daemon) dial(s session, want Config, p *peer, now time.Time) error {
 	if !begins {
 		return nil
 	}
-	if p.pending {
+	if p.pending || p.bare {
 		if err := s.terminate(name(p.ID)); err != nil { // what was begun at the address before
 			return err
 		}

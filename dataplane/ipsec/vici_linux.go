@@ -151,6 +151,7 @@ func (s session) initiate(name string) error {
 type association struct {
 	name     string
 	up       bool // and its child is installed
+	bare     bool // established, and has no child
 	remote   netip.AddrPort
 	children []child
 }
@@ -183,16 +184,19 @@ func associationOf(name string, ike *vici.Message) association {
 	if addr, err := netip.ParseAddr(text(ike, "remote-host")); err == nil {
 		a.remote = netip.AddrPortFrom(addr, uint16(port))
 	}
+	established := text(ike, "state") == "ESTABLISHED"
 	children, ok := ike.Get("child-sas").(*vici.Message)
 	if !ok {
+		a.bare = established
 		return a
 	}
+	a.bare = established && len(children.Keys()) == 0
 	for _, key := range children.Keys() {
 		c, ok := children.Get(key).(*vici.Message)
 		if !ok || text(c, "spi-in") == "" {
 			continue
 		}
-		a.up = a.up || text(ike, "state") == "ESTABLISHED" && text(c, "state") == "INSTALLED"
+		a.up = a.up || established && text(c, "state") == "INSTALLED"
 		a.children = append(a.children, child{text(c, "spi-in"), number(c, "bytes-in"), number(c, "bytes-out")})
 	}
 	return a

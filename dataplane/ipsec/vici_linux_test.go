@@ -76,3 +76,29 @@ func answerOnce(l net.Listener, answer []byte) {
 		}()
 	}
 }
+
+// TestAssociation: one is up whose child is installed, bare if it has none at all, and else on its way.
+func TestAssociation(t *testing.T) {
+	child := func(state string) values {
+		return values{"ula-1": values{"spi-in": "c0ffee", "state": state, "bytes-in": "10", "bytes-out": "20"}}
+	}
+	for what, c := range map[string]struct {
+		ike      values
+		up, bare bool
+	}{
+		"connecting":             {values{"state": "CONNECTING"}, false, false},
+		"established by two":     {values{"state": "ESTABLISHED", "child-sas": child("INSTALLED")}, true, false},
+		"its child comes":        {values{"state": "ESTABLISHED", "child-sas": child("INSTALLING")}, false, false},
+		"none of it could be":    {values{"state": "ESTABLISHED"}, false, true},
+		"none of it is left":     {values{"state": "ESTABLISHED", "child-sas": values{}}, false, true},
+		"deleted, child and all": {values{"state": "DELETING", "child-sas": child("INSTALLED")}, false, false},
+	} {
+		m, err := message(c.ike)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := associationOf("one", m); a.up != c.up || a.bare != c.bare {
+			t.Errorf("%s: up %v, bare %v, want %v, %v", what, a.up, a.bare, c.up, c.bare)
+		}
+	}
+}
