@@ -34,7 +34,7 @@ type CableSpec struct {
 	// +optional
 	Unencrypted bool `json:"unencrypted,omitempty"`
 
-	// Port is the UDP port of gateway slot 0; slot j listens on Port+j. Cables by vxlan have Port+33, by ipsec
+	// Port is the UDP port for peers of slot 0; those of slot j dial Port+j. Cables by vxlan have Port+33, by ipsec
 	// Port+34.
 	// +kubebuilder:default=4500
 	// +kubebuilder:validation:Minimum=1

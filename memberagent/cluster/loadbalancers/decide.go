@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package loadbalancers leads load balancers to gateways: of a Service without a selector that a gateway's node names,
-// it keeps the EndpointSlices. One Service does for all gateways of a cluster, as each has UDP ports of its own.
+// it keeps the EndpointSlices. Each gateway needs a Service of its own: the port at which it is dialled tells who
+// dials, not who is dialled.
 package loadbalancers
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,11 +27,30 @@ const prefix = "sl-gateway-"
 
 // input is all that decides where load balancers lead.
 type input struct {
-	// port of the cables of slot 0; 0 while the cluster has none.
-	port     int32
+	// port of the cables with gateways of slot 0; 0 while the cluster has none.
+	port int32
+	// dialled are the ports at which gateways of other clusters dial those of this one.
+	dialled  []int32
 	gateways []v1alpha1.Gateway
 	nodes    map[string]*corev1.Node
 	services map[string]*corev1.Service
+}
+
+// dialled returns the ports at which the gateways of other clusters dial: each at that of its own slot.
+func dialled(spec *v1alpha1.PeeringSpec) []int32 {
+	var out []int32
+	for _, c := range spec.RemoteClusters {
+		for _, e := range c.Endpoints {
+			if e.Slot >= 0 && e.Slot <= v1alpha1.MaxSlot {
+				out = append(out, spec.Cable.Port+e.Slot)
+			}
+		}
+		if c.Cable == v1alpha1.CableIPsec {
+			out = append(out, spec.Cable.Port+netfacts.IPsecOffset)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // decision is what is wanted.
@@ -37,23 +60,35 @@ type decision struct {
 	problems map[string]string
 }
 
-// decide makes an EndpointSlice for each gateway, load balancer and family of the node's addresses.
+// decide makes an EndpointSlice for each gateway, load balancer and family of the node's addresses. A Service that is
+// named for several gateways leads to that of the lowest slot.
 func decide(in input) decision {
 	out := decision{slices: map[string]*discoveryv1.EndpointSlice{}, problems: map[string]string{}}
 	if in.port == 0 {
 		return out
 	}
-	for i := range in.gateways {
-		g := &in.gateways[i]
+	taken := map[string]string{} // gateways, by the Service
+	for _, g := range slices.SortedFunc(slices.Values(in.gateways), func(a, b v1alpha1.Gateway) int {
+		return cmp.Or(cmp.Compare(a.Spec.Slot, b.Spec.Slot), cmp.Compare(a.Name, b.Name))
+	}) {
 		node := in.nodes[g.Name]
 		if node == nil {
 			continue
 		}
 		var problems []string
 		for _, name := range netfacts.LoadBalancers(sources(node)) {
-			ports, err := portsOf(in.services[name], name, in.port+g.Spec.Slot)
+			if other, ok := taken[name]; ok && other != g.Name {
+				problems = append(problems, fmt.Sprintf("expected a Service for this gateway alone, found that %s/%s leads to "+
+					"gateway %s: make one for each, and name it in the annotation %s of its node", v1alpha1.Namespace, name, other,
+					v1alpha1.AnnotationPublicIP))
+				continue
+			}
+			taken[name] = g.Name
+			ports, err := in.portsOf(name)
 			if err != nil {
 				problems = append(problems, err.Error())
+			}
+			if len(ports) == 0 {
 				continue
 			}
 			for _, s := range slicesOf(name, g.Spec.Slot, node, ports) {
@@ -67,31 +102,49 @@ func decide(in input) decision {
 	return out
 }
 
-// portsOf returns the ports of a Service that are a gateway's: that of its cables, and that of those with its next key.
-func portsOf(s *corev1.Service, name string, port int32) ([]discoveryv1.EndpointPort, error) {
+// portsOf returns the ports of a Service that are cables': of those with gateways of each slot, by IPsec, and with a
+// next key. The error may be that of these some are dialled that the Service has not; the others serve all the same.
+func (in *input) portsOf(name string) ([]discoveryv1.EndpointPort, error) {
+	s := in.services[name]
 	name = "Service " + v1alpha1.Namespace + "/" + name
 	switch {
 	case s == nil || s.DeletionTimestamp != nil:
 		return nil, fmt.Errorf("expected %s, of which the node's annotation %s speaks, found none: make it, without a "+
 			"selector", name, v1alpha1.AnnotationPublicIP)
 	case len(s.Spec.Selector) > 0:
-		return nil, fmt.Errorf("expected %s without a selector, found one: remove it, so that it leads to gateways "+
+		return nil, fmt.Errorf("expected %s without a selector, found one: remove it, so that it leads to a gateway "+
 			"alone", name)
 	}
 	var out []discoveryv1.EndpointPort
-	first := false
+	has := map[int32]bool{}
 	for _, p := range s.Spec.Ports {
-		if p.Protocol == corev1.ProtocolUDP && (p.Port == port || p.Port == port+v1alpha1.NextKeySlots) {
+		if p.Protocol == corev1.ProtocolUDP && in.ofCables(p.Port) {
 			out = append(out, discoveryv1.EndpointPort{Name: ptr.To(p.Name), Protocol: ptr.To(p.Protocol),
 				Port: ptr.To(p.Port)})
-			first = first || p.Port == port
+			has[p.Port] = true
 		}
 	}
-	if !first {
-		return nil, fmt.Errorf("expected UDP port %d, of this gateway, among the ports of %s, found none: add it, and %d, "+
-			"which takes its place while keys are replaced", port, name, port+v1alpha1.NextKeySlots)
+	var missing []string
+	for _, p := range in.dialled {
+		if !has[p] {
+			missing = append(missing, strconv.Itoa(int(p)))
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return out, fmt.Errorf("expected UDP port %s, at which gateways of other clusters dial, among the ports of %s, "+
+			"found none: add it, and for each 16 more, which takes its place while keys are replaced",
+			strings.Join(missing, ", "), name)
+	case len(out) == 0:
+		return nil, fmt.Errorf("expected UDP port %d, or others of cables, among the ports of %s, found none: add as many "+
+			"as the largest other member has gateways", in.port, name)
 	}
 	return out, nil
+}
+
+// ofCables says whether a port may be one of cables.
+func (in *input) ofCables(port int32) bool {
+	return port >= in.port && port < in.port+2*v1alpha1.NextKeySlots || port == in.port+netfacts.IPsecOffset
 }
 
 // slicesOf a gateway: one for each family of its node's addresses.

@@ -88,7 +88,7 @@ func (r *Reconciler) read(ctx context.Context) (input, error) {
 		return in, err
 	}
 	if peering != nil && peering.Spec.Phase != v1alpha1.MemberLeaving {
-		in.port = peering.Spec.Cable.Port
+		in.port, in.dialled = peering.Spec.Cable.Port, dialled(&peering.Spec)
 	}
 	var gateways v1alpha1.GatewayList
 	if err := r.List(ctx, &gateways, client.UnsafeDisableDeepCopy); err != nil {
