@@ -60,7 +60,7 @@ func fit(members []*member, services []*service, follow *rules) {
 		m.fitOthers(services)
 	}
 	unusable := map[*accepted]string{}
-	told := unusableIn(members)
+	told := unusableIn(members, services)
 	for _, s := range services {
 		live := s.live()
 		for i := range live {

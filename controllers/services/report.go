@@ -23,6 +23,8 @@ const (
 	// maxReported is how many exports are decoded of one report: small ones would take a hundred times
 	// their size in memory.
 	maxReported = 10 * maxExports
+	// maxImportProblems is how many bytes of problems with imports are read of one report. An agent writes half as many.
+	maxImportProblems = 256 << 10
 	// maxInflation is how many bytes of memory one byte of JSON may take, as what is decoded is held. Nothing that is
 	// valid takes as much; "{}" can take a hundred.
 	maxInflation = 8
@@ -103,8 +105,11 @@ func readHalf(raw []byte, before *report, room int) (*report, error) {
 	return out, nil
 }
 
-// readImports decodes what is not usable. What cannot be decoded is no reason to ignore the rest.
+// readImports decodes what is not usable. What cannot be decoded, or is too much, is no reason to ignore the rest.
 func (out *report) readImports(raw json.RawMessage, before *report) {
+	if len(raw) > maxImportProblems {
+		return
+	}
 	out.rawImports = raw
 	if before != nil && bytes.Equal(raw, before.rawImports) {
 		out.imports = before.imports

@@ -19,14 +19,19 @@ const (
 )
 
 // unusableIn says, for the Ready condition of a service's exports, which clusters report that they lack the import or
-// cannot use it, and why. What they say is anybody's text. One that waits for an import is not told of: it is about to
-// make it.
-func unusableIn(members []*member) map[key]string {
+// cannot use it, and why. What they say is anybody's text, of services that they see alone. One that waits for an import
+// is not told of: it is about to make it.
+func unusableIn(members []*member, services []*service) map[key]string {
+	known := make(map[key]*service, len(services))
+	for _, s := range services {
+		known[s.key] = s
+	}
 	clusters := map[key][]string{}
-	for _, m := range members {
+	for i, m := range members {
 		if !m.Known {
 			continue
 		}
+		counted := map[*service]bool{}
 		for _, p := range m.Unusable {
 			if p.Reason == v1alpha1.ReasonImportWithheld {
 				continue
@@ -34,6 +39,11 @@ func unusableIn(members []*member) map[key]string {
 			text := ""
 			for _, name := range p.Names {
 				k := key{p.Namespace, name}
+				s := known[k]
+				if s == nil || s.views[i] == nil || counted[s] {
+					continue
+				}
+				counted[s] = true
 				if len(clusters[k]) >= maxUnusable {
 					clusters[k] = append(clusters[k], "") // counted, and not named
 					continue

@@ -14,20 +14,22 @@ func (m *member) withhold() {
 	if !m.ReadsParts || !m.Known {
 		return
 	}
-	absent := map[key]bool{}
+	var imported map[key]*v1alpha1.Import
 	for _, p := range m.Unusable {
 		if p.Reason != v1alpha1.ReasonNamespaceMissing {
 			continue
 		}
-		for _, name := range p.Names {
-			absent[key{p.Namespace, name}] = true
+		if imported == nil {
+			imported = make(map[key]*v1alpha1.Import, len(m.imports))
+			for i := range m.imports {
+				imported[keyOf(&m.imports[i])] = &m.imports[i]
+			}
 		}
-	}
-	if len(absent) == 0 {
-		return
-	}
-	for i := range m.imports {
-		m.imports[i].Withheld = absent[keyOf(&m.imports[i])]
+		for _, name := range p.Names {
+			if i := imported[key{p.Namespace, name}]; i != nil {
+				i.Withheld = true
+			}
+		}
 	}
 }
 
