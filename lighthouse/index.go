@@ -86,6 +86,11 @@ func (x *index) setBundle(b *v1alpha1.Bundle) (rejected int) {
 	if now.exports == nil {
 		now.exports = last.exports
 	}
+	for _, key := range now.withheld {
+		if s := x.had(b.Name, key); s != nil {
+			now.imports[key] = s
+		}
+	}
 	for key, s := range now.imports {
 		if old := last.imports[key]; old == nil || !old.equal(s) {
 			x.dirty[key] = struct{}{}
@@ -111,6 +116,21 @@ func (x *index) setBundle(b *v1alpha1.Bundle) (rejected int) {
 		x.touchHalves(b.Name)
 	}
 	return now.rejected
+}
+
+// had returns what an import was last that a Bundle withholds: of that nothing is known any more, which is no reason to
+// take away what there is. It is nil if there was nothing.
+func (x *index) had(bundle, key string) *service {
+	if s := x.bundles[bundle].imports[key]; s != nil {
+		return s
+	}
+	// It may have been in the Bundle in force until now.
+	from, _ := ownBundle(bundle)
+	if halves := x.bundles[from].halves; len(halves) > 0 {
+		name, namespace, _ := strings.Cut(key, ".")
+		from = v1alpha1.HalfName(from, v1alpha1.HalfOf(halves, namespace, name))
+	}
+	return x.bundles[from].imports[key]
 }
 
 // forgetHalf forgets a half that is gone, if it means nothing: any other Bundle that is gone stays.

@@ -70,6 +70,46 @@ func TestHalves(t *testing.T) {
 	}
 }
 
+// TestWhatIsWithheldStays: as long as there is its ServiceImport, names of an import that is withheld answer what they
+// did, in a half that takes it over, too; and no more than that without one.
+func TestWhatIsWithheldStays(t *testing.T) {
+	const name, host = "hs.sample.svc.clusterset.local.", "hs-0.c2.hs.sample.svc.clusterset.local."
+	full := headless("hs", withBackends("c2", ready("10.9.1.1", "hs-0")))
+	withheld := headless("hs", v1alpha1.ImportCluster{Cluster: "c2"})
+	withheld.Withheld = true
+	half := func(i v1alpha1.Import) *v1alpha1.Bundle {
+		bits := v1alpha1.HalfOf([]string{"0", "1"}, i.Namespace, i.Name)
+		return bundle(v1alpha1.HalfName("sealane-0", bits), i)
+	}
+	again, divided := bundle("sealane-0", withheld), bundle("sealane-0")
+	divided.Spec.Halves = []string{"0", "1"}
+	for what, c := range map[string]struct {
+		then []*v1alpha1.Bundle
+		want string
+	}{
+		"withheld":                 {[]*v1alpha1.Bundle{again}, "10.9.1.1"},
+		"twice":                    {[]*v1alpha1.Bundle{again, again}, "10.9.1.1"},
+		"in a half":                {[]*v1alpha1.Bundle{half(withheld), divided}, "10.9.1.1"},
+		"in a half, and back":      {[]*v1alpha1.Bundle{half(withheld), divided, again}, "10.9.1.1"},
+		"withheld, then withdrawn": {[]*v1alpha1.Bundle{again, bundle("sealane-0")}, ""},
+	} {
+		x := sample()
+		made(x, bundle("sealane-0", full))
+		for _, b := range c.then {
+			x.setBundle(b)
+		}
+		for _, n := range []string{name, host} {
+			if got := addressesOf(ask(t, serve(t, x), n, dns.TypeA)); got != c.want {
+				t.Errorf("%s: %s is %q, want %q", what, n, got, c.want)
+			}
+		}
+		x.deleteServiceImport("hs", "sample")
+		if m := ask(t, serve(t, x), name, dns.TypeA); len(m.Answer) > 0 {
+			t.Errorf("%s: without a ServiceImport: %v", what, m.Answer)
+		}
+	}
+}
+
 // TestHalvesComeFirst: of a list of Bundles that one is taken over last which says what counts.
 func TestHalvesComeFirst(t *testing.T) {
 	x := sample()

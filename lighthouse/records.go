@@ -22,6 +22,8 @@ type bundleRecords struct {
 	exports map[string]*export
 	// halves of the shard that have its imports instead.
 	halves []string
+	// withheld are the keys of imports of which only that is said.
+	withheld []string
 	// rejected entries.
 	rejected int
 }
@@ -41,6 +43,9 @@ func parseBundle(b *v1alpha1.Bundle) bundleRecords {
 		r.rejected += rejected
 		if s != nil {
 			r.imports[s.key] = s
+			if b.Spec.Imports[i].Withheld {
+				r.withheld = append(r.withheld, s.key)
+			}
 		}
 	}
 	if b.Status.ObservedRevision == 0 && len(b.Status.Exports) == 0 {
