@@ -355,7 +355,22 @@ func testSliceWrites(t *testing.T, admin, agent client.Client, users *discoveryv
 	stripped := derivedSlice(derived+"-01234567-1", "")
 	stripped.Labels = nil
 	create(t, admin, stripped)
+	balanced := func(name, service, namespace string, protocol corev1.Protocol) *discoveryv1.EndpointSlice {
+		s := derivedSlice(name, service)
+		s.Namespace, s.Ports = namespace, []discoveryv1.EndpointPort{{Name: ptr.To("dns"), Port: ptr.To(int32(4500)),
+			Protocol: &protocol}}
+		return s
+	}
+	const balancer = "sl-gateway-lb-0-ipv4"
 	expect(t, agent, []write{
+		{"a load balancer's slice", done, creates(t, balanced(balancer, "lb", v1alpha1.Namespace, corev1.ProtocolUDP))},
+		{"its end", done, deletes(t, balanced(balancer, "lb", v1alpha1.Namespace, corev1.ProtocolUDP))},
+		{"one of TCP", byPolicy, creates(t, balanced(balancer, "lb", v1alpha1.Namespace, corev1.ProtocolTCP))},
+		{"one of a user's Service", byPolicy, creates(t, balanced(balancer, "lb", "default", corev1.ProtocolUDP))},
+		{
+			"one that leads DNS astray", byPolicy,
+			creates(t, balanced(balancer, "sealane-dns", v1alpha1.Namespace, corev1.ProtocolUDP)),
+		},
 		{"a slice of a derived Service", done, creates(t, own)},
 		{
 			"its endpoints", done,

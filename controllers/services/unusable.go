@@ -19,8 +19,8 @@ const (
 )
 
 // unusableIn says, for the Ready condition of a service's exports, which clusters report that they lack the import or
-// cannot use it, and why. What they say is anybody's text, of services that they see alone. One that waits for an import
-// is not told of: it is about to make it.
+// cannot use it, and why. What they say is anybody's text, of services that they see alone. One that waits for an
+// import is not told of: it is about to make it.
 func unusableIn(members []*member, services []*service) map[key]string {
 	known := make(map[key]*service, len(services))
 	for _, s := range services {

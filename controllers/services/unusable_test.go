@@ -17,7 +17,8 @@ func TestClustersThatCannotUseAnImportAreNamed(t *testing.T) {
 		{key: key{"shop", "new"}, views: seen}}
 	for _, name := range []string{"c1", "c2", "c3", "c4", "hidden"} {
 		m := &member{Member: &Member{Cluster: name, Known: true, Unusable: []v1alpha1.ImportProblem{
-			{Namespace: "shop", Names: []string{"cart", "pay", "cart", "nobody's"}, Reason: "Refused", Message: strings.Repeat("x", 1000)},
+			{Namespace: "shop", Names: []string{"cart", "pay", "cart", "nobody's"}, Reason: "Refused",
+				Message: strings.Repeat("x", 1000)},
 		}}}
 		members = append(members, m)
 	}
@@ -31,7 +32,8 @@ func TestClustersThatCannotUseAnImportAreNamed(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	members[1].Known = true
-	if text := unusableIn(members, services)[key{"shop", "cart"}]; !strings.HasSuffix(text, " and 1 more") || len(text) > 700 {
+	text := unusableIn(members, services)[key{"shop", "cart"}]
+	if !strings.HasSuffix(text, " and 1 more") || len(text) > 700 {
 		t.Errorf("got %s", text)
 	}
 	members[1].Unusable[0].Message = strings.Repeat("ö", 500)
