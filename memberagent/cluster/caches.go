@@ -44,7 +44,8 @@ func strip(in any) (any, error) {
 }
 
 func stripService(in any) (any, error) {
-	if s, ok := in.(*corev1.Service); ok {
+	// Of those in the agent's own namespace it is read whether load balancers have an address.
+	if s, ok := in.(*corev1.Service); ok && s.Namespace != v1alpha1.Namespace {
 		s.Status = corev1.ServiceStatus{}
 	}
 	return strip(in)

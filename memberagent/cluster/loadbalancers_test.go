@@ -83,6 +83,10 @@ func TestALoadBalancerLeadsToGateways(t *testing.T) {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: name},
 			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: ports}}
 		m.create(s)
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}
+		if err := m.Status().Update(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
 		return s
 	}
 	first := balancer("first", udp("zero", 4500))

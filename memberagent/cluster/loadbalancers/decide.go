@@ -84,10 +84,8 @@ func decide(in input) decision {
 				continue
 			}
 			taken[name] = g.Name
-			ports, err := in.portsOf(name)
-			if err != nil {
-				problems = append(problems, err.Error())
-			}
+			ports, wrong := in.portsOf(name)
+			problems = append(problems, wrong...)
 			if len(ports) == 0 {
 				continue
 			}
@@ -103,19 +101,22 @@ func decide(in input) decision {
 }
 
 // portsOf returns the ports of a Service that are cables': of those with gateways of each slot, by IPsec, and with a
-// next key. The error may be that of these some are dialled that the Service has not; the others serve all the same.
-func (in *input) portsOf(name string) ([]discoveryv1.EndpointPort, error) {
+// next key, and what is wrong with it. There may be both: that some are dialled that it has not is no reason to be
+// reached by none.
+func (in *input) portsOf(name string) (out []discoveryv1.EndpointPort, wrong []string) {
 	s := in.services[name]
 	name = "Service " + v1alpha1.Namespace + "/" + name
 	switch {
 	case s == nil || s.DeletionTimestamp != nil:
-		return nil, fmt.Errorf("expected %s, of which the node's annotation %s speaks, found none: make it, without a "+
-			"selector", name, v1alpha1.AnnotationPublicIP)
+		return nil, []string{fmt.Sprintf("expected %s, of which the node's annotation %s speaks, found none: make it, "+
+			"without a selector", name, v1alpha1.AnnotationPublicIP)}
+	case s.Spec.Type != corev1.ServiceTypeLoadBalancer:
+		return nil, []string{fmt.Sprintf("expected %s of type LoadBalancer, found %s: change it, or name another in the "+
+			"node's annotation %s", name, cmp.Or(s.Spec.Type, corev1.ServiceTypeClusterIP), v1alpha1.AnnotationPublicIP)}
 	case len(s.Spec.Selector) > 0:
-		return nil, fmt.Errorf("expected %s without a selector, found one: remove it, so that it leads to a gateway "+
-			"alone", name)
+		return nil, []string{fmt.Sprintf("expected %s without a selector, found one: remove it, so that it leads to a "+
+			"gateway alone", name)}
 	}
-	var out []discoveryv1.EndpointPort
 	has := map[int32]bool{}
 	for _, p := range s.Spec.Ports {
 		if p.Protocol == corev1.ProtocolUDP && in.ofCables(p.Port) {
@@ -132,14 +133,18 @@ func (in *input) portsOf(name string) ([]discoveryv1.EndpointPort, error) {
 	}
 	switch {
 	case len(missing) > 0:
-		return out, fmt.Errorf("expected UDP port %s, at which gateways of other clusters dial, among the ports of %s, "+
-			"found none: add it, and for each 16 more, which takes its place while keys are replaced",
-			strings.Join(missing, ", "), name)
+		wrong = append(wrong, fmt.Sprintf("expected UDP port %s, at which gateways of other clusters dial, among the ports "+
+			"of %s, found none: add it, and of WireGuard's those 16 higher, at which they dial while keys are replaced",
+			strings.Join(missing, ", "), name))
 	case len(out) == 0:
-		return nil, fmt.Errorf("expected UDP port %d, or others of cables, among the ports of %s, found none: add as many "+
-			"as the largest other member has gateways", in.port, name)
+		wrong = append(wrong, fmt.Sprintf("expected UDP port %d, or others of cables, among the ports of %s, found none: "+
+			"add as many as the largest other member has gateways", in.port, name))
 	}
-	return out, nil
+	if len(s.Status.LoadBalancer.Ingress) == 0 {
+		wrong = append(wrong, fmt.Sprintf("expected an address in the status of %s, found none: what makes load balancers "+
+			"for this cluster has not answered yet; its Events may say why", name))
+	}
+	return out, wrong
 }
 
 // ofCables says whether a port may be one of cables.

@@ -18,7 +18,8 @@ import (
 )
 
 func service(ports ...int32) *corev1.Service {
-	s := &corev1.Service{}
+	s := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}
 	for _, p := range ports {
 		s.Spec.Ports = append(s.Spec.Ports,
 			corev1.ServicePort{Name: fmt.Sprint("p", p), Protocol: corev1.ProtocolUDP, Port: p})
@@ -43,6 +44,8 @@ func gateway(name string, slot int32) v1alpha1.Gateway {
 func TestDecide(t *testing.T) {
 	overTCP := service(4500)
 	overTCP.Spec.Ports[0].Protocol = corev1.ProtocolTCP
+	waits, plain := service(4500), service(4500)
+	waits.Status.LoadBalancer.Ingress, plain.Spec.Type = nil, ""
 	one, both := []string{"192.0.2.1"}, []string{"192.0.2.1", "2001:db8::1", "192.0.2.9", "nonsense"}
 	for name, c := range map[string]struct {
 		sources   string
@@ -62,7 +65,10 @@ func TestDecide(t *testing.T) {
 			map[string]*corev1.Service{"a": service(4500)}, []string{"a-3-ipv4 4500"}, "UDP port 4501, 4534"},
 		"none of cables": {"lb:a", one, 4500, nil,
 			map[string]*corev1.Service{"a": service(4499, 4532)}, nil, "UDP port 4500"},
-		"a port of TCP":    {"lb:a", one, 4500, nil, map[string]*corev1.Service{"a": overTCP}, nil, "UDP port 4500"},
+		"a port of TCP": {"lb:a", one, 4500, nil, map[string]*corev1.Service{"a": overTCP}, nil, "UDP port 4500"},
+		"without an address": {"lb:a", one, 4500, nil, map[string]*corev1.Service{"a": waits},
+			[]string{"a-3-ipv4 4500"}, "an address in the status"},
+		"of another type":  {"lb:a", one, 4500, nil, map[string]*corev1.Service{"a": plain}, nil, "found ClusterIP"},
 		"no cables":        {"lb:a", one, 0, nil, map[string]*corev1.Service{"a": service(4500)}, nil, ""},
 		"no name":          {"lb:", one, 4500, nil, nil, nil, ""},
 		"no load balancer": {"ipv4:192.0.2.1", one, 4500, nil, nil, nil, ""},
