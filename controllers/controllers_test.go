@@ -32,7 +32,7 @@ func facts(n int) v1alpha1.PeeringStatus {
 			PublicKey: base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{byte(n)}, 32)),
 			Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: fmt.Sprintf("192.168.%d.1", n)}},
 		}},
-		AgentVersion: "test", ReadsParts: true,
+		AgentVersion: "test", ReadsParts: true, ReadsText: true,
 	}
 }
 

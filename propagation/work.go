@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
@@ -105,19 +107,20 @@ func (w Writer) ApplyPeering(ctx context.Context, cluster string, spec v1alpha1.
 	if err != nil {
 		return fmt.Errorf("encode the Peering for %s: %w", cluster, err)
 	}
-	_, err = w.apply(ctx, cluster, KindPeering, v1alpha1.PeeringName, map[string]string{LabelKind: KindPeering}, raw)
+	_, err = w.apply(ctx, cluster, KindPeering, v1alpha1.PeeringName, map[string]string{LabelKind: KindPeering}, Written{},
+		raw)
 	return err
 }
 
 // ApplyBundle writes the Work of one of a cluster's Bundles, a shard's own one or that of a half, given its spec in the
-// form that Encode has.
-func (w Writer) ApplyBundle(ctx context.Context, cluster string, shard int32, half string,
+// form that Encode has, and what was last written of it, if anything is known to be.
+func (w Writer) ApplyBundle(ctx context.Context, cluster string, shard int32, half string, last Written,
 	spec []byte) (Written, error) {
 	labels := map[string]string{LabelKind: KindBundle, LabelShard: fmt.Sprint(shard)}
 	if half != "" {
 		labels[LabelHalf] = half
 	}
-	return w.apply(ctx, cluster, KindBundle, bundleName(shard, half), labels, spec)
+	return w.apply(ctx, cluster, KindBundle, bundleName(shard, half), labels, last, spec)
 }
 
 // fieldHalves is the index of the Works of halves, by their shard.
@@ -174,7 +177,7 @@ func (w Writer) DeleteHalf(ctx context.Context, cluster string, shard int32, hal
 	return nil
 }
 
-func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels map[string]string,
+func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels map[string]string, last Written,
 	spec []byte) (Written, error) {
 	key := WorkKey(cluster, kind, name)
 	labels[LabelManagedBy] = v1alpha1.ManagedBy
@@ -188,7 +191,7 @@ func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels ma
 		},
 		Finalizers: []string{util.ExecutionControllerFinalizer},
 	}
-	carrier := &carrier{Writer: w, spec: spec}
+	carrier := &carrier{Writer: w, spec: spec, last: last}
 	err := ctrlutil.CreateOrUpdateWork(ctx, carrier, objectMeta, envelope(kind, name))
 	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 		// It came or went, and the cache did not show it yet.
@@ -205,9 +208,13 @@ func (w Writer) apply(ctx context.Context, cluster, kind, name string, labels ma
 type carrier struct {
 	Writer
 	spec []byte
-	// read says that the Work was read before: it is not as the cache has it.
-	read    bool
-	written Written
+	// last is what is known to have been written of the Work, which the cache may not show yet.
+	last Written
+	// found is the metadata that was read of the Work, current that nothing is known to have been written since, and read
+	// that it was read before: it is not as the cache has it.
+	found         metav1.ObjectMeta
+	current, read bool
+	written       Written
 }
 
 // Get implements client.Reader.
@@ -225,6 +232,10 @@ func (c *carrier) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 		return err
 	}
 	*out = workv1alpha1.Work{ObjectMeta: *found.ObjectMeta.DeepCopy()}
+	c.found, c.current = found.ObjectMeta, true
+	if c.last.UID == c.found.UID && c.last.Generation > c.found.Generation {
+		c.found.Generation, c.current = c.last.Generation, false
+	}
 	return nil
 }
 
@@ -235,7 +246,61 @@ func (c *carrier) Create(ctx context.Context, obj client.Object, opts ...client.
 
 // Update implements client.Writer.
 func (c *carrier) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	return c.send(obj, func() error { return c.Client.Update(ctx, obj, opts...) })
+	return c.send(obj, func() error {
+		work, ok := obj.(*workv1alpha1.Work)
+		if !ok || !sameMetadata(&work.ObjectMeta, &c.found) {
+			return c.Client.Update(ctx, obj, opts...)
+		}
+		if c.current {
+			// This is what costs the API server least.
+			sent := work.DeepCopy()
+			if err := c.Client.Update(ctx, sent, opts...); !apierrors.IsConflict(err) {
+				*work = *sent
+				return err
+			}
+		}
+		return c.replace(ctx, work)
+	})
+}
+
+// replace writes the manifest of a Work whose metadata stays as it is, on condition that nobody has written its spec
+// since. An update has the condition that nobody has written anything: while the member reports, that is a conflict,
+// and to read the Work and write it again costs the API server twice as much as this.
+func (c *carrier) replace(ctx context.Context, work *workv1alpha1.Work) error {
+	patch, err := json.Marshal([]operation{
+		{"test", "/metadata/uid", c.found.UID},
+		{"test", "/metadata/generation", c.found.Generation},
+		{"replace", "/spec/workload", work.Spec.Workload},
+	})
+	if err != nil {
+		return err
+	}
+	err = c.Patch(ctx, work, client.RawPatch(types.JSONPatchType, patch))
+	if !apierrors.IsInvalid(err) {
+		return err
+	}
+	// That may be the conditions or the rest.
+	var now workv1alpha1.Work
+	if failed := c.Live.Get(ctx, client.ObjectKeyFromObject(work), &now); failed != nil {
+		return failed
+	}
+	if now.UID == c.found.UID && now.Generation == c.found.Generation {
+		return err
+	}
+	return apierrors.NewConflict(workv1alpha1.Resource("works"), work.Name, err)
+}
+
+// operation of a JSON patch (RFC 6902).
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// sameMetadata compares what a client may write.
+func sameMetadata(a, b *metav1.ObjectMeta) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		slices.Equal(a.Finalizers, b.Finalizers)
 }
 
 func (c *carrier) send(obj client.Object, write func() error) error {

@@ -4,8 +4,14 @@ package propagation
 
 import "time"
 
-// CacheLag is how long a write may take to show in an informer's cache.
-const CacheLag = 2 * time.Second
+const (
+	// CacheLag is how long a write may take to show in an informer's cache, where nothing else tells whether it does.
+	CacheLag = 2 * time.Second
+	// MaxCacheLag is how long it may take where the generation tells: the API server counts on, so that an older one is
+	// the past, unless Karmada was restored from a backup. An API server that is at its limit sends the events of a write
+	// half a minute after it.
+	MaxCacheLag = time.Minute
+)
 
 // WriteBehind remembers the last value of an object that was written or read, so that a controller goes by its
 // own write while the cache does not show it yet. The zero value is ready for use, by one goroutine at a time.
@@ -20,7 +26,13 @@ func (w *WriteBehind[T]) Wrote(value *T, now time.Time) { w.value, w.at = value,
 // Latest returns the value in force, given what the cache has (nil: nothing): that, unless a write that newer
 // calls newer is at most CacheLag old; then that write, and after how long to look again.
 func (w *WriteBehind[T]) Latest(cached *T, newer func(written, cached *T) bool, now time.Time) (*T, time.Duration) {
-	left := w.at.Add(CacheLag).Sub(now)
+	return w.LatestWithin(CacheLag, cached, newer, now)
+}
+
+// LatestWithin does so with another lag.
+func (w *WriteBehind[T]) LatestWithin(lag time.Duration, cached *T, newer func(written, cached *T) bool,
+	now time.Time) (*T, time.Duration) {
+	left := w.at.Add(lag).Sub(now)
 	if w.value != nil && left > 0 && (cached == nil || newer(w.value, cached)) {
 		return w.value, left
 	}

@@ -26,7 +26,8 @@ type ServicePort struct {
 	AppProtocol *string         `json:"appProtocol,omitempty"`
 }
 
-// BackendPort is a port that backends listen on, matched to a ServicePort by name.
+// BackendPort is a port that backends listen on, matched to a ServicePort by name. In JSON it is text, such as
+// "http 8080/TCP" (MarshalJSON).
 type BackendPort struct {
 	// +optional
 	Name     string          `json:"name,omitempty"`
@@ -34,7 +35,8 @@ type BackendPort struct {
 	Port     int32           `json:"port"`
 }
 
-// Backend is one address behind an exported service.
+// Backend is one address behind an exported service. In JSON it is text, such as "10.1.0.7 node=worker-1 zone=a"
+// (MarshalJSON).
 type Backend struct {
 	// IP of the pod or external host.
 	IP string `json:"ip"`
@@ -61,9 +63,14 @@ type Backend struct {
 
 // Backends are addresses that share one list of ports.
 type Backends struct {
-	// +listType=atomic
+	// Ports as "http 8080/TCP", or "8080/TCP" if it has no name.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
 	Ports []BackendPort `json:"ports"`
-	// +listType=atomic
+	// Addresses, each with what is known of it: "10.1.0.7 node=worker-1 zone=a hostname=db-0 globalIP=242.0.0.7 notReady
+	// notServing terminating". What is not said is that it is ready and serves.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
 	Addresses []Backend `json:"addresses"`
 }
 
@@ -201,7 +208,7 @@ type BundleSpec struct {
 	Imports []Import `json:"imports"`
 	// Halves of this shard that have its imports instead, in Bundles of their own: prefixes of a service's hash, as bits,
 	// none of which begins with another. A Bundle that is not listed by its shard's means nothing.
-	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:MaxItems=2048
 	// +kubebuilder:validation:items:Pattern=`^[01]{1,16}$`
 	// +listType=set
 	// +optional

@@ -203,9 +203,11 @@ type MemberStatus struct {
 	// AgentVersion that the member runs.
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`
-	// ReadsParts is what the member's agent reports as such.
+	// ReadsParts and ReadsText are what the member's agent reports as such.
 	// +optional
 	ReadsParts bool `json:"readsParts,omitempty"`
+	// +optional
+	ReadsText bool `json:"readsText,omitempty"`
 	// Revision last sent and ObservedRevision last echoed.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`

@@ -143,6 +143,9 @@ type PeeringStatus struct {
 	// that one lists, and waits for the rest of one that is withheld.
 	// +optional
 	ReadsParts bool `json:"readsParts,omitempty"`
+	// ReadsText says that the agent reads backends that are text.
+	// +optional
+	ReadsText bool `json:"readsText,omitempty"`
 	// FailedRevisions of the node agents' DaemonSet (the label controller-revision-hash of its pods): an agent of each
 	// took its node over and has failed. Agents of the same revision that wait for their turn are held.
 	// +kubebuilder:validation:MaxItems=16

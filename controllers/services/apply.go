@@ -3,11 +3,11 @@
 package services
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -16,65 +16,101 @@ import (
 	"github.com/sealane-io/sealane/propagation"
 )
 
-// changes are the writes of the records and Bundles that differ.
-func (r *Reconciler) changes(targets []target, d Decision) []func(context.Context) error {
-	var writes []func(context.Context) error
-	compared, encoded := comparison{}, newEncoder()
+// changes are the writes of the records and Bundles that differ, and when to look again for those that wait (0: never).
+func (r *Reconciler) changes(targets []target, d Decision) (writes []write, again time.Duration) {
+	news := news{targets, rates(targets, r.Now()), comparison{}, newEncoder()}
 	for _, t := range targets {
 		if record, ok := d.Records[t.cluster]; ok &&
 			(t.record == nil || !sameRecord(&t.record.Spec, &record)) {
-			writes = append(writes, func(ctx context.Context) error { return r.applyRecord(ctx, t, record) })
+			if wait := t.recordWaits(&record, r.Now()); wait > 0 {
+				again = sooner(again, wait)
+			} else {
+				writes = append(writes, write{do: func(ctx context.Context) error {
+					return r.applyRecord(ctx, t, record)
+				}})
+			}
 		}
 		if spec, ok := d.Bundles[t.cluster]; ok && t.writable {
-			for _, l := range t.letters(spec, d.Sizes[t.cluster], compared) {
-				writes = append(writes, r.post(t, l, targets, compared, encoded)...)
+			for _, l := range t.letters(spec, d.Sizes[t.cluster], news.compared) {
+				posted, after := r.post(t, l, news)
+				writes, again = append(writes, posted...), sooner(again, after)
 			}
 		}
 	}
 	decided(targets)
-	return writes
+	return writes, again
 }
 
-// post returns what is to be written of one Bundle, if anything is.
-func (r *Reconciler) post(t target, l letter, targets []target, compared comparison,
-	encoded *encoder) []func(context.Context) error {
+// news is what the writes of one decision have in common.
+type news struct {
+	targets []target
+	// rates of the exporters' changes.
+	rates    map[string]float64
+	compared comparison
+	encoded  *encoder
+}
+
+// post returns what is to be written of one Bundle, if anything is, and when to look again if that is to wait.
+func (r *Reconciler) post(t target, l letter, news news) ([]write, time.Duration) {
 	b := l.bundle
 	if b.terminating {
-		return nil // the event that it is gone brings the next decision
+		return nil, 0 // the event that it is gone brings the next decision
 	}
 	if l.spec == nil {
-		return []func(context.Context) error{func(ctx context.Context) error {
+		return []write{{do: func(ctx context.Context) error {
+			uid := cmp.Or(b.box.held.sentUID, b.box.held.uid)
 			if err := r.Works.DeleteHalf(ctx, t.cluster, l.shard, b.half); err != nil {
 				return err
 			}
-			*b.box = mailbox{work: b.box.work, held: held{half: true}}
+			*b.box = mailbox{work: b.box.work, held: held{half: true}, deleted: uid}
 			return nil
-		}}
+		}}}, 0
 	}
 	spec := *l.spec
 	if b.sent != nil && !b.missing && !b.refresh {
 		spec.Revision = b.sent.Revision
-		if compared.bundles(b.sent, &spec) {
+		if news.compared.bundles(b.sent, &spec) {
 			b.box.held.matches(b.sent, &spec)
 			b.box.unsent = time.Time{}
-			return nil
+			return nil, 0
 		}
 	}
+	b.box.unsent = t.carries(b, &spec, news.targets, news.compared)
+	if wait := b.waits(r.Now()); wait > 0 {
+		return nil, wait
+	}
+	w := write{due: cmp.Or(b.box.unsent, b.box.written)}
+	if b.sent != nil {
+		w.due = dueAfter(w.due, calmest(b.sent, &spec, news.rates, news.compared))
+	}
 	spec.Revision = b.next(r.Now())
-	b.box.unsent = t.carries(b, &spec, targets, compared)
-	return []func(context.Context) error{func(ctx context.Context) error {
-		return r.applyBundle(ctx, t, b, spec, encoded)
-	}}
+	w.do = func(ctx context.Context) error { return r.applyBundle(ctx, t, b, spec, news.encoded) }
+	return []write{w}, 0
 }
 
-// write carries out writes. One that fails is no reason to leave the others out.
-func (r *Reconciler) write(ctx context.Context, writes []func(context.Context) error) error {
-	var g errgroup.Group
-	g.SetLimit(parallelWrites)
-	for _, write := range writes {
-		g.Go(func() error { return write(ctx) })
+const (
+	// maxUnanswered is how many writes of one Bundle are under way at once: what a rolling update changes, that one pod
+	// goes and the next one comes, is two.
+	maxUnanswered = 2
+	// unansweredPace is how long further ones wait for an answer, and unseenPace for the cache to show those before.
+	unansweredPace = time.Second
+	unseenPace     = 10 * time.Second
+)
+
+// waits is how long another write of a Bundle waits for the member to answer those before. What changes meanwhile is
+// one write then. A member answers as fast as the API server and Karmada carry it there and back, so that these set the
+// pace where many Bundles change, and none is written that would wait in their queues.
+func (b *sentBundle) waits(now time.Time) time.Duration {
+	pace := unansweredPace
+	switch {
+	case b.sent == nil || b.missing || b.refresh:
+		return 0
+	case b.unseen:
+		pace = unseenPace
+	case b.sent.Revision-b.observed < maxUnanswered:
+		return 0
 	}
-	return g.Wait()
+	return max(b.box.written.Add(pace).Sub(now), 0)
 }
 
 // next is the revision to write: the answer to it tells that it has arrived. A half begins with one that no half of
@@ -91,11 +127,11 @@ func (b *sentBundle) next(now time.Time) int64 {
 
 func (r *Reconciler) applyBundle(ctx context.Context, t target, b *sentBundle, spec v1alpha1.BundleSpec,
 	encoded *encoder) error {
-	raw, err := encoded.bundle(&spec)
+	raw, err := encoded.bundle(&spec, t.readsText)
 	if err != nil {
 		return fmt.Errorf("encode Bundle %d for %s: %w", spec.Shard, t.cluster, err)
 	}
-	written, err := r.Works.ApplyBundle(ctx, t.cluster, spec.Shard, b.half, raw)
+	written, err := r.Works.ApplyBundle(ctx, t.cluster, spec.Shard, b.half, b.box.held.last(), raw)
 	if err != nil {
 		return err
 	}
@@ -105,6 +141,7 @@ func (r *Reconciler) applyBundle(ctx context.Context, t target, b *sentBundle, s
 	}
 	b.box.wrote(spec.Revision)
 	b.box.bundle.Wrote(&spec, r.Now())
+	b.box.written = r.Now()
 	r.Metrics.Wrote(propagation.KindBundle)
 	log.FromContext(ctx).V(1).Info("bundle written", "cluster", t.cluster, "shard", spec.Shard, "half", b.half,
 		"revision", spec.Revision)
@@ -115,6 +152,18 @@ func (r *Reconciler) applyBundle(ctx context.Context, t target, b *sentBundle, s
 			propagation.LabelManagedBy, v1alpha1.ManagedBy)
 	}
 	return nil
+}
+
+// recordPace is how often a record is written that differs in backends alone.
+const recordPace = 10 * time.Second
+
+// recordWaits is how long the write of a member's record waits. Nothing goes by it while the member reports, and each
+// pod that is replaced would be one more write.
+func (t *target) recordWaits(record *v1alpha1.ExportRecordSpec, now time.Time) time.Duration {
+	if t.record == nil || t.said == nil || t.lost || !sameRecordBy(sameButBackends, &t.record.Spec, record) {
+		return 0
+	}
+	return max(t.mem.recorded.Add(recordPace).Sub(now), 0)
 }
 
 func (r *Reconciler) applyRecord(ctx context.Context, t target, spec v1alpha1.ExportRecordSpec) error {
@@ -134,5 +183,6 @@ func (r *Reconciler) applyRecord(ctx context.Context, t target, spec v1alpha1.Ex
 		return fmt.Errorf("write the ExportRecord of %s, shard %d: %w", t.cluster, spec.Shard, err)
 	}
 	t.mem.record.Wrote(record, r.Now())
+	t.mem.recorded = r.Now()
 	return nil
 }

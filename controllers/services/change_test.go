@@ -70,7 +70,7 @@ func playWith(t testing.TB, in Input, readsParts bool) *played {
 		record.Status.Networks = v1alpha1.Networks{PodCIDRs: text(m.Pods[0].String(), m.Pods[1].String()),
 			ServiceCIDRs: text(m.Services[0].String(), m.Services[1].String())}
 		record.Status.NodeCIDRs = text(m.Nodes[0].String())
-		record.Status.ReadsParts = readsParts
+		record.Status.ReadsParts, record.Status.ReadsText = readsParts, true
 		s.put(record)
 		c := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: m.Cluster}}
 		c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue}}
@@ -215,7 +215,7 @@ func BenchmarkOneEndpoint(b *testing.B) {
 						b.Fatalf("%d writes for %d importers", len(got.writes), clusters-1)
 					}
 					timed(what == "writes", func() {
-						if err := p.write(b.Context(), got.writes); err != nil {
+						if _, err := p.carryOut(b.Context(), got.writes); err != nil {
 							b.Fatal(err)
 						}
 					})
@@ -414,6 +414,15 @@ func (a altering) Update(ctx context.Context, o client.Object, opts ...client.Up
 		*raw = bytes.ReplaceAll(*raw, []byte(`"name":"web-`), []byte(`"name":"bew-`))
 	}
 	return a.shelf.Update(ctx, o, opts...)
+}
+
+func (a altering) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	raw, err := patch.Data(o)
+	if err != nil {
+		return err
+	}
+	raw = bytes.ReplaceAll(raw, []byte(`"name":"web-`), []byte(`"name":"bew-`))
+	return a.shelf.Patch(ctx, o, client.RawPatch(patch.Type(), raw), opts...)
 }
 
 // TestAWebhookThatChangesWorksIsTold: with each write, and the Work is not written again and again.

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// parallelWrites of Works; the client's own rate limit is the real bound.
+	// parallelWrites of Works are under way at once at most, of all shards.
 	parallelWrites = 16
 	// parallelShards are decided at once; nothing is shared between two of them.
 	parallelShards = 4
@@ -43,6 +43,8 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
+	gate gate
+
 	mu   sync.Mutex
 	seen map[seenKey]*memory
 	// unlabelled are the shards in which no scope depends on the labels of clusters.
@@ -61,15 +63,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, e
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.write(ctx, p.writes); err != nil {
+	all, err := r.carryOut(ctx, p.writes)
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if !all {
+		p.again = time.Millisecond
 	}
 	return ctrl.Result{RequeueAfter: p.again}, nil
 }
 
 // plan is what to write of a shard, and when to look again (0: never).
 type plan struct {
-	writes []func(context.Context) error
+	writes []write
 	again  time.Duration
 }
 
@@ -110,7 +116,9 @@ func (r *Reconciler) plan(ctx context.Context, shard Shard) (plan, error) {
 			"message", p.Message)
 	}
 	r.Problems.set(ctx, shard, fleetWide(&in, &d))
-	return plan{r.changes(targets, d), sooner(again, d.Again)}, nil
+	r.gate.adapt(late(targets, r.Now()))
+	writes, after := r.changes(targets, d)
+	return plan{writes, sooner(sooner(again, after), d.Again)}, nil
 }
 
 // sooner returns the shorter of two delays, of which 0 is never.

@@ -17,16 +17,17 @@ type encoder struct {
 	imports map[encodedImport][]byte
 }
 
-// encodedImport is an import by its list of clusters.
+// encodedImport is an import by its list of clusters, and how it is written.
 type encodedImport struct {
-	clusters *v1alpha1.ImportCluster
-	withheld bool
+	clusters       *v1alpha1.ImportCluster
+	withheld, text bool
 }
 
 func newEncoder() *encoder { return &encoder{imports: map[encodedImport][]byte{}} }
 
-// bundle returns a spec in the form that propagation.Encode has.
-func (e *encoder) bundle(spec *v1alpha1.BundleSpec) ([]byte, error) {
+// bundle returns a spec in the form that propagation.Encode has, for an agent that reads backends that are text or for
+// one that does not.
+func (e *encoder) bundle(spec *v1alpha1.BundleSpec, text bool) ([]byte, error) {
 	conditions, err := propagation.Encode(spec.ExportConditions)
 	if err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func (e *encoder) bundle(spec *v1alpha1.BundleSpec) ([]byte, error) {
 	}
 	out = append(out, `,"imports":[`...)
 	for i := range spec.Imports {
-		raw, err := e.imported(&spec.Imports[i])
+		raw, err := e.imported(&spec.Imports[i], text)
 		if err != nil {
 			return nil, err
 		}
@@ -54,20 +55,63 @@ func (e *encoder) bundle(spec *v1alpha1.BundleSpec) ([]byte, error) {
 	return fmt.Appendf(out, `],"revision":%d,"shard":%d}`, spec.Revision, spec.Shard), nil
 }
 
-func (e *encoder) imported(i *v1alpha1.Import) ([]byte, error) {
+func (e *encoder) imported(i *v1alpha1.Import, text bool) ([]byte, error) {
+	encode := func() ([]byte, error) {
+		if text {
+			return propagation.Encode(onWire(i))
+		}
+		return propagation.Encode(inObjects(onWire(i)))
+	}
 	if len(i.Clusters) == 0 {
-		return propagation.Encode(onWire(i))
+		return encode()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	key := encodedImport{&i.Clusters[0], i.Withheld}
+	key := encodedImport{&i.Clusters[0], i.Withheld, text}
 	raw, ok := e.imports[key]
 	if !ok {
 		var err error
-		if raw, err = propagation.Encode(onWire(i)); err != nil {
+		if raw, err = encode(); err != nil {
 			return nil, err
 		}
 		e.imports[key] = raw
 	}
 	return raw, nil
+}
+
+// The types of an import in JSON without any text, which older agents read: the same but for the methods.
+type (
+	objectImport struct {
+		*v1alpha1.Import
+		Clusters []objectCluster `json:"clusters"`
+	}
+	objectCluster struct {
+		*v1alpha1.ImportCluster
+		Backends []objectBackends `json:"backends"`
+	}
+	objectBackends struct {
+		Ports     []objectPort    `json:"ports"`
+		Addresses []objectBackend `json:"addresses"`
+	}
+	objectPort    v1alpha1.BackendPort
+	objectBackend v1alpha1.Backend
+)
+
+func inObjects(i *v1alpha1.Import) objectImport {
+	out := objectImport{Import: i, Clusters: make([]objectCluster, len(i.Clusters))}
+	for n := range i.Clusters {
+		c := objectCluster{ImportCluster: &i.Clusters[n], Backends: make([]objectBackends, len(i.Clusters[n].Backends))}
+		for k, from := range i.Clusters[n].Backends {
+			to := objectBackends{make([]objectPort, len(from.Ports)), make([]objectBackend, len(from.Addresses))}
+			for j, p := range from.Ports {
+				to.Ports[j] = objectPort(p)
+			}
+			for j, b := range from.Addresses {
+				to.Addresses[j] = objectBackend(b)
+			}
+			c.Backends[k] = to
+		}
+		out.Clusters[n] = c
+	}
+	return out
 }

@@ -16,7 +16,7 @@ func TestEncoder(t *testing.T) {
 		if cluster == "c2" {
 			spec.Halves = []string{"0", "10", "11"}
 		}
-		got, err := e.bundle(&spec)
+		got, err := e.bundle(&spec, true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,6 +38,8 @@ type sentBundle struct {
 	// cannot be written.
 	terminating bool
 	refresh     bool
+	// unseen says that sent was written, and that the cache does not show it yet.
+	unseen bool
 	// observed is the revision that the member has answered; 0 while that is unknown.
 	observed int64
 }
@@ -56,6 +58,8 @@ type target struct {
 	writable   bool
 	// readsParts says that the member's agent finds imports in halves, and waits for the rest of one that is withheld.
 	readsParts bool
+	// readsText says that it reads backends that are text.
+	readsText bool
 	// said is what the member reports, nil while that is unknown, and lost says that Karmada does not reach it.
 	said *report
 	lost bool
@@ -167,7 +171,7 @@ func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1al
 	t := target{cluster: record.Name, mem: r.memory(record, shard), writable: known.applied[record.Name] == known.bindings}
 	t.box = &t.mem.mailbox
 	m := memberOf(record)
-	t.readsParts = m.ReadsParts
+	t.readsParts, t.readsText = m.ReadsParts, record.Status.ReadsText
 	c := known.clusters[record.Name]
 	if t.lost = fleet.Lost(c); c != nil {
 		m.Labels = c.Labels
@@ -187,7 +191,8 @@ func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1al
 		cached = t.mem.held.spec
 	}
 	var after time.Duration
-	t.sent, after = t.mem.bundle.Latest(cached, newerBundle, now)
+	t.sent, after = t.mem.latest(work, cached, now)
+	t.unseen = after > 0
 	again = sooner(again, after)
 	if work == nil {
 		if t.sent == nil {

@@ -12,15 +12,15 @@ import (
 
 const (
 	// maxHalf is the size of a Work's manifest from which on what it carries is halved, if that is more than one service.
-	maxHalf = 32 << 10
+	maxHalf = 16 << 10
 	// minHalves is what two halves have together that become one. It is far below maxHalf, so that few changes of
 	// services move any.
 	minHalves = maxHalf / 4
 	// aroundImports is what a manifest has beside its imports, at most about.
 	aroundImports = 1 << 10
 	// maxBits is the length of the longest prefix, and maxHalves how many the CRD allows. No two services need more:
-	// 512 KiB have at most 64 parts of minHalves, at each of the lengths.
-	maxBits, maxHalves = 16, 1024
+	// 512 KiB have at most 128 parts of minHalves, at each of the lengths.
+	maxBits, maxHalves = 16, 2048
 )
 
 // hashed is one import, where it is in the list of all, its size, and the hash that says which half it is in.

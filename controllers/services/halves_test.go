@@ -63,12 +63,12 @@ func TestDivide(t *testing.T) {
 	var halves []string
 	moved := 0
 	for step := range 400 {
-		// Up to 512 KiB and down to nothing, in steps of some services.
+		// Up to 256 KiB and down to nothing, in steps of some services.
 		count := (step * 7 % 1100)
 		if count > 550 {
 			count = 1100 - count
 		}
-		list, sizes := someImports(rnd, 0, count, 900)
+		list, sizes := someImports(rnd, 0, count, 450)
 		imports := hashesOf(list, sizes)
 		next := divide(imports, 0, halves, nil)
 		checkDivided(t, imports, next)
@@ -89,19 +89,19 @@ func TestDivide(t *testing.T) {
 		others, halves int
 		before, there  []string
 	}{
-		{"what fits", 30, 1000, 0, 0, nil, nil},
-		{"what does not", 40, 1000, 0, 2, nil, nil},
-		{"what has become less", 12, 1000, 0, 2, []string{"0", "1"}, nil},
-		{"what has become little", 6, 1000, 0, 0, []string{"0", "1"}, nil},
+		{"what fits", 30, 500, 0, 0, nil, nil},
+		{"what does not", 40, 500, 0, 2, nil, nil},
+		{"what has become less", 12, 500, 0, 2, []string{"0", "1"}, nil},
+		{"what has become little", 6, 500, 0, 0, []string{"0", "1"}, nil},
 		{"what has become nothing, in many", 0, 1, 0, 0, []string{"00", "010", "011", "1"}, nil},
 		{"one that is too large", 1, 100_000, 0, 0, nil, nil},
-		{"few beside many conditions", 10, 1000, 200_000, 0, nil, nil},
-		{"some beside many conditions", 24, 1000, 200_000, 2, nil, nil},
-		{"what is becoming halves", 20, 1000, 0, 2, nil, []string{"0", "1"}},
-		{"what is becoming more", 20, 1000, 0, 4, nil, []string{"00", "01", "1", "11", "10", "000"}},
-		{"what another has left", 20, 1000, 0, 0, nil, []string{"0", "10", "110", "0001"}},
-		{"what is becoming one", 20, 1000, 0, 2, []string{"00", "01", "1"}, []string{"0", "00", "01", "1"}},
-		{"what is not becoming one any more", 40, 1000, 0, 3, []string{"00", "01", "1"}, []string{"0", "00", "01", "1"}},
+		{"few beside many conditions", 10, 500, 200_000, 0, nil, nil},
+		{"some beside many conditions", 24, 500, 200_000, 2, nil, nil},
+		{"what is becoming halves", 20, 500, 0, 2, nil, []string{"0", "1"}},
+		{"what is becoming more", 20, 500, 0, 4, nil, []string{"00", "01", "1", "11", "10", "000"}},
+		{"what another has left", 20, 500, 0, 0, nil, []string{"0", "10", "110", "0001"}},
+		{"what is becoming one", 20, 500, 0, 2, []string{"00", "01", "1"}, []string{"0", "00", "01", "1"}},
+		{"what is not becoming one any more", 40, 500, 0, 3, []string{"00", "01", "1"}, []string{"0", "00", "01", "1"}},
 	} {
 		list, sizes := someImports(rnd, 0, c.count, c.size)
 		if got := divide(hashesOf(list, sizes), c.others, c.before, c.there); len(got) != c.halves {
@@ -140,8 +140,8 @@ func TestDivides(t *testing.T) {
 		}
 	}
 	var many []string
-	for i := range 2048 {
-		many = append(many, fmt.Sprintf("%011b", i))
+	for i := range 4096 {
+		many = append(many, fmt.Sprintf("%012b", i))
 	}
 	if divides(many) {
 		t.Error("more halves divide a shard than a Bundle may list")
@@ -151,7 +151,7 @@ func TestDivides(t *testing.T) {
 // TestLayOut: one step at a time, from each of the states that a controller may find.
 func TestLayOut(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
-	many, sizes := someImports(rnd, 0, 60, 900)
+	many, sizes := someImports(rnd, 0, 60, 450)
 	all := v1alpha1.BundleSpec{Shard: 2, Imports: many, ExportConditions: []v1alpha1.ExportCondition{{Name: "web"}}}
 	few := v1alpha1.BundleSpec{Shard: 2, Imports: many[:5], ExportConditions: all.ExportConditions}
 	wanted := divide(hashesOf(many, sizes), 0, nil, nil)
@@ -222,7 +222,7 @@ func TestLayOutGoesOn(t *testing.T) {
 	kept := 0
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 6))
-		imports, sizes := someImports(rnd, 0, 60, 900)
+		imports, sizes := someImports(rnd, 0, 60, 450)
 		now := laid{reads: true}
 		for range 40 {
 			switch rnd.IntN(5) {

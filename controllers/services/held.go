@@ -83,6 +83,11 @@ func (h *held) wrote(spec *v1alpha1.BundleSpec, written propagation.Written) {
 	h.sent, h.sentUID, h.sentGeneration = spec, written.UID, written.Generation
 }
 
+// last is what was last written.
+func (h *held) last() propagation.Written {
+	return propagation.Written{UID: h.sentUID, Generation: h.sentGeneration}
+}
+
 // matches notes that what a Work says is what was decided, which shares its memory with the next decision.
 func (h *held) matches(sent, decided *v1alpha1.BundleSpec) {
 	if h.spec == sent {

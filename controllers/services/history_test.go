@@ -67,6 +67,8 @@ func TestWhatIsRememberedDecidesNothing(t *testing.T) {
 			if p.shelf.version != before {
 				decisions++
 			}
+			p.now = p.now.Add(recordPace)
+			p.decide(0)
 			// Of a second look nothing is to be written that the first has left.
 			got, err := p.plan(t.Context(), shard)
 			if err != nil {

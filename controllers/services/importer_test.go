@@ -67,7 +67,7 @@ func (i *importer) tell() {
 	if err := i.shelf.Get(i.t.Context(), client.ObjectKey{Name: importing}, &record); err != nil {
 		i.t.Fatal(err)
 	}
-	record.Status.ReadsParts = i.tells
+	record.Status.ReadsParts, record.Status.ReadsText = i.tells, true
 	i.shelf.put(&record)
 }
 
@@ -276,7 +276,7 @@ func (i *importer) rest(crash float64) {
 		}
 		i.rnd.Shuffle(len(p.writes), func(a, b int) { p.writes[a], p.writes[b] = p.writes[b], p.writes[a] })
 		for _, write := range p.writes {
-			if err := write(i.t.Context()); err != nil {
+			if err := write.do(i.t.Context()); err != nil {
 				i.t.Fatal(err)
 			}
 			if i.rnd.Float64() < crash {
@@ -315,6 +315,8 @@ func (i *importer) halves(what string, services int) []string {
 			i.t.Errorf("%s: the Work of %s has %d bytes", what, b.Name, size)
 		}
 	}
+	i.now = i.now.Add(recordPace)
+	i.rest(0)
 	i.restart()
 	if p, err := i.plan(i.t.Context(), Shard{"blue", 0}); err != nil || len(p.writes) > 0 {
 		i.t.Errorf("%s: a controller that starts writes %d Works, %v", what, len(p.writes), err)

@@ -73,13 +73,19 @@ type exported struct {
 	digest uint64
 	// changed is when the broker first saw the change that the next decision is about; zero if there is none.
 	changed time.Time
+	// changes were made of late, as of counted.
+	changes float64
+	counted time.Time
 }
 
 // note compares with what was found before, if that is known: after a start of the controller it is not, and what has
 // changed meanwhile is no change that was seen.
 func (e *exported) note(digest uint64, seen time.Time) {
-	if e.known && e.digest != digest && e.changed.IsZero() {
-		e.changed = seen
+	if e.known && e.digest != digest {
+		e.count(seen)
+		if e.changed.IsZero() {
+			e.changed = seen
+		}
 	}
 	e.known, e.digest = true, digest
 }

@@ -313,13 +313,13 @@ func shortened(t testing.TB, i v1alpha1.Import) map[string]any {
 // workAround is the size of a Bundle's manifest without imports and conditions.
 func workAround(t testing.TB) int {
 	t.Helper()
-	raw, err := newEncoder().bundle(&v1alpha1.BundleSpec{})
+	raw, err := newEncoder().bundle(&v1alpha1.BundleSpec{}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := newShelf()
 	works := propagation.Writer{Client: s, Live: s}
-	written, err := works.ApplyBundle(t.Context(), "c1", 0, "", raw)
+	written, err := works.ApplyBundle(t.Context(), "c1", 0, "", propagation.Written{}, raw)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,13 +56,17 @@ func (r *Reconciler) gatherHalves(ctx context.Context, t *target, c *clusterv1al
 func (r *Reconciler) gatherHalf(b *sentBundle, work *workv1alpha1.Work,
 	c *clusterv1alpha1.Cluster) (there bool, again time.Duration) {
 	work, b.terminating = lasting(work)
+	if work != nil && work.UID == b.box.deleted {
+		work, b.terminating = nil, true // which the cache does not show yet
+	}
 	var cached *v1alpha1.BundleSpec
 	if work != nil {
 		b.box.held.read(work)
 		cached = b.box.held.spec
 	}
 	now := r.Now()
-	b.sent, again = b.box.bundle.Latest(cached, newerBundle, now)
+	b.sent, again = b.box.latest(work, cached, now)
+	b.unseen = again > 0
 	if work == nil {
 		if there = b.sent != nil && !b.terminating; !there {
 			b.sent, b.missing = b.box.bundle.Remembered(), true

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -27,7 +28,9 @@ type memory struct {
 	// halves that were written or found, and what was made of the imports.
 	halves map[string]*mailbox
 	parted parted
-	record propagation.WriteBehind[v1alpha1.ExportRecord]
+	// record in force, and when it was last written by this controller.
+	record   propagation.WriteBehind[v1alpha1.ExportRecord]
+	recorded time.Time
 	// answered is the newest revision that the member has answered. What answers an older one comes
 	// from the past, say from a restored backup.
 	answered int64
@@ -50,6 +53,9 @@ type mailbox struct {
 	echo   fleet.Echo
 	// held is what was read of the Work.
 	held held
+	// written is when it was last written by this controller, and deleted the Work that this has deleted.
+	written time.Time
+	deleted types.UID
 	// Of changes of others' exports, unsent is when the first was seen that is to be written for the member, and underWay
 	// are those that were and are not answered.
 	unsent   time.Time
@@ -68,9 +74,18 @@ func (m *memory) of(cluster string, shard int32, half string) *mailbox {
 // newMailbox is of a half: nobody calls for an answer, as the member reports nothing there that others need.
 func newMailbox() *mailbox { return &mailbox{held: held{half: true}} }
 
-// newerBundle says whether a write supersedes what the cache has.
-func newerBundle(written, cached *v1alpha1.BundleSpec) bool {
-	return written.Revision > cached.Revision
+// latest returns the spec in force, given the Work that the cache has and what that carries (nil: none), and after how
+// long to look again where that is a write that the cache does not show yet.
+func (m *mailbox) latest(work *workv1alpha1.Work, cached *v1alpha1.BundleSpec,
+	now time.Time) (*v1alpha1.BundleSpec, time.Duration) {
+	lag := propagation.MaxCacheLag
+	if work != nil && work.UID != m.held.sentUID {
+		lag = propagation.CacheLag
+	}
+	return m.bundle.LatestWithin(lag, cached, func(written, cached *v1alpha1.BundleSpec) bool {
+		shown := work.UID == m.held.sentUID && work.Generation >= m.held.sentGeneration
+		return written.Revision > cached.Revision && !shown
+	}, now)
 }
 
 // newerRecord says so of records. Of another UID is what was created after the cached one was deleted.

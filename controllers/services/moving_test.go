@@ -71,7 +71,7 @@ func TestOneChangeIsOneHalf(t *testing.T) {
 	for _, work := range i.works() {
 		before[work.Name] = string(work.Spec.Workload.Manifests[0].Raw)
 	}
-	if err := i.write(t.Context(), p.writes); err != nil {
+	if _, err := i.carryOut(t.Context(), p.writes); err != nil {
 		t.Fatal(err)
 	}
 	changed := 0
@@ -219,7 +219,7 @@ func TestHalvesThatGoWrong(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := i.Works.ApplyBundle(t.Context(), importing, 0, "", raw); err != nil {
+		if _, err := i.Works.ApplyBundle(t.Context(), importing, 0, "", propagation.Written{}, raw); err != nil {
 			t.Fatal(err)
 		}
 		for todo := i.behind(); len(todo) > 0; todo = i.behind() {
@@ -246,7 +246,7 @@ func TestHalvesThatGoWrong(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := i.Works.ApplyBundle(t.Context(), importing, 0, "", raw); err != nil {
+			if _, err := i.Works.ApplyBundle(t.Context(), importing, 0, "", propagation.Written{}, raw); err != nil {
 				t.Fatal(err)
 			}
 			i.rest(0)

@@ -26,8 +26,8 @@ const (
 	// maxImportProblems is how many bytes of problems with imports are read of one report. An agent writes half as many.
 	maxImportProblems = 256 << 10
 	// maxInflation is how many bytes of memory one byte of JSON may take, as what is decoded is held. Nothing that is
-	// valid takes as much; "{}" can take a hundred.
-	maxInflation = 8
+	// valid takes as much, be it a short address without anything else; "{}" can take a hundred.
+	maxInflation = 12
 )
 
 // report is what a member says of one shard.

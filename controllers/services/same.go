@@ -15,10 +15,13 @@ import (
 // imports of a whole shard with those in force, and nearly always they are the same.
 
 // sameRecord says that two records say the same.
-func sameRecord(a, b *v1alpha1.ExportRecordSpec) bool {
+func sameRecord(a, b *v1alpha1.ExportRecordSpec) bool { return sameRecordBy(sameExport, a, b) }
+
+// sameRecordBy compares their exports by what is given.
+func sameRecordBy(same func(a, b v1alpha1.Export) bool, a, b *v1alpha1.ExportRecordSpec) bool {
 	return a.Cluster == b.Cluster && a.MemberUID == b.MemberUID && a.Shard == b.Shard &&
 		(identical(a.Seen, b.Seen) || slices.EqualFunc(a.Seen, b.Seen, sameSeen)) &&
-		(identical(a.Exports, b.Exports) || slices.EqualFunc(a.Exports, b.Exports, sameExport))
+		(identical(a.Exports, b.Exports) || slices.EqualFunc(a.Exports, b.Exports, same))
 }
 
 func sameSeen(a, b v1alpha1.SeenExport) bool {
@@ -28,10 +31,14 @@ func sameSeen(a, b v1alpha1.SeenExport) bool {
 }
 
 func sameExport(a, b v1alpha1.Export) bool {
+	return sameButBackends(a, b) && sameBackends(a.Backends, b.Backends)
+}
+
+func sameButBackends(a, b v1alpha1.Export) bool {
 	return a.Namespace == b.Namespace && a.Name == b.Name && a.CreatedAt.Equal(&b.CreatedAt) && a.Mode == b.Mode &&
 		a.GlobalIP == b.GlobalIP && a.GlobalIPv6 == b.GlobalIPv6 && slices.Equal(a.Remarks, b.Remarks) &&
 		slices.Equal(a.ClusterIPs, b.ClusterIPs) && samePointed(a.Scope, b.Scope) &&
-		sameSettings(&a.Settings, &b.Settings) && sameBackends(a.Backends, b.Backends)
+		sameSettings(&a.Settings, &b.Settings)
 }
 
 func sameImport(a, b *v1alpha1.Import) bool { return a.Withheld == b.Withheld && sameContents(a, b) }

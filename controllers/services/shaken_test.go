@@ -22,7 +22,7 @@ func (i *importer) step() {
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	if err := i.write(i.t.Context(), p.writes); err != nil {
+	if _, err := i.carryOut(i.t.Context(), p.writes); err != nil {
 		i.t.Fatal(err)
 	}
 	i.answer(2, 0)
@@ -80,7 +80,7 @@ func TestAHalfThatNobodyKnewGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, half := range []string{"0", halves[0] + "0"} {
-		if _, err := i.Works.ApplyBundle(t.Context(), importing, 0, half, raw); err != nil {
+		if _, err := i.Works.ApplyBundle(t.Context(), importing, 0, half, propagation.Written{}, raw); err != nil {
 			t.Fatal(err)
 		}
 	}

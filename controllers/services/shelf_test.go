@@ -4,14 +4,18 @@ package services
 
 import (
 	"context"
+	"encoding/json"
+	"net/http"
 	"reflect"
 	"strconv"
 	"sync"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/propagation"
@@ -76,6 +80,9 @@ func (s *shelf) List(_ context.Context, list client.ObjectList, opts ...client.L
 
 func (s *shelf) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
 	o.SetGeneration(1)
+	if o.GetUID() == "" {
+		o.SetUID(uuid.NewUUID())
+	}
 	s.put(o)
 	return nil
 }
@@ -88,6 +95,38 @@ func (s *shelf) Update(_ context.Context, o client.Object, _ ...client.UpdateOpt
 			work.Status = before.Status // a subresource
 		}
 		s.mu.Unlock()
+	}
+	s.put(o)
+	return nil
+}
+
+// Patch applies a JSON patch to a Work.
+func (s *shelf) Patch(_ context.Context, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	s.mu.Lock()
+	stored, ok := s.objects[reflect.TypeOf(o)][client.ObjectKeyFromObject(o)]
+	s.mu.Unlock()
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{}, o.GetName())
+	}
+	raw, err := json.Marshal(stored)
+	if err != nil {
+		return err
+	}
+	data, err := patch.Data(o)
+	if err != nil {
+		return err
+	}
+	operations, err := jsonpatch.DecodePatch(data)
+	if err != nil {
+		return err
+	}
+	if raw, err = operations.Apply(raw); err != nil {
+		return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(),
+			0, false)
+	}
+	reflect.ValueOf(o).Elem().SetZero()
+	if err := json.Unmarshal(raw, o); err != nil {
+		return err
 	}
 	s.put(o)
 	return nil

@@ -69,6 +69,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		Connections:      connections(in),
 		AgentVersion:     in.Version,
 		ReadsParts:       true,
+		ReadsText:        true,
 		FailedRevisions:  in.FailedRevisions,
 		Conditions:       slices.Clone(in.Peering.Status.Conditions),
 	}

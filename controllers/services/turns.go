@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+)
+
+const (
+	// turn is how long the writes of one decision are begun. Then what has come meanwhile is decided on, and what is left
+	// has its place among that.
+	turn = 500 * time.Millisecond
+	// leastOfATurn are begun in any case.
+	leastOfATurn = 8
+	// memoryOfChanges is how long a change of exports counts towards its exporter's rate: by then it is a third.
+	memoryOfChanges = 10 * time.Second
+	// promptly is when the event of a write is there at the latest, if the API server keeps up.
+	promptly = 250 * time.Millisecond
+	// waitForEach of these changes the next one may wait, and maxWait for all of them.
+	waitForEach, maxWait = 100 * time.Millisecond, 10 * time.Second
+)
+
+// write is one to be carried out, and when it is due.
+type write struct {
+	do  func(context.Context) error
+	due time.Time
+}
+
+// dueAfter is when a write is due that is about something of a time, given how many changes the calmest of the
+// exporters has made of late whose exports it is about. While the API server keeps up that means nothing, as all writes
+// are carried out. Where it does not, an exporter that changes all the time is written as often as there is room for,
+// and delays others by little.
+func dueAfter(since time.Time, rate float64) time.Time {
+	return since.Add(min(time.Duration(rate*float64(waitForEach)), maxWait))
+}
+
+// inTurn sorts writes.
+func inTurn(writes []write) {
+	slices.SortStableFunc(writes, func(a, b write) int { return a.due.Compare(b.due) })
+}
+
+// carryOut carries out writes for a turn, and says whether all were begun. One that fails is no reason to leave the
+// others out.
+func (r *Reconciler) carryOut(ctx context.Context, writes []write) (all bool, _ error) {
+	inTurn(writes)
+	ends := r.Now().Add(turn)
+	var g errgroup.Group
+	g.SetLimit(parallelWrites)
+	var left atomic.Bool
+	for i, w := range writes {
+		g.Go(func() error {
+			r.gate.enter()
+			defer r.gate.leave()
+			if i >= leastOfATurn && r.Now().After(ends) {
+				left.Store(true)
+				return nil
+			}
+			return w.do(ctx)
+		})
+	}
+	err := g.Wait()
+	return !left.Load(), err
+}
+
+// gate lets some writes through at once, of all shards. The zero value is ready for use.
+//
+// An API server at its limit answers no sooner what is sent to it all at once, and is late with the events of what was
+// written: what sends these has the share of the processors of one request. All that is decided then is decided by
+// what was half a minute ago. So fewer are let through where events are late, and more again where they are not.
+type gate struct {
+	mu   sync.Mutex
+	room sync.Cond
+	// under way, and closed of the places that there are.
+	under, closed int
+}
+
+func (g *gate) enter() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.room.L = &g.mu
+	for g.under >= parallelWrites-g.closed {
+		g.room.Wait()
+	}
+	g.under++
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.under--
+	g.room.L = &g.mu
+	g.room.Signal()
+}
+
+// adapt closes half of the places that are open where events are late, and opens one where they are not.
+func (g *gate) adapt(late bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if late {
+		g.closed += (parallelWrites - g.closed) / 2
+	} else if g.closed > 0 {
+		g.closed--
+	}
+	g.room.L = &g.mu
+	g.room.Broadcast()
+}
+
+// late says that the event of something that was written is.
+func late(targets []target, now time.Time) bool {
+	return slices.ContainsFunc(targets, func(t target) bool {
+		return slices.ContainsFunc(t.all(), func(b *sentBundle) bool {
+			return b.unseen && now.Sub(b.box.written) > promptly
+		})
+	})
+}
+
+// rates are how many changes of its exports each cluster has made of late.
+func rates(targets []target, now time.Time) map[string]float64 {
+	out := make(map[string]float64, len(targets))
+	for _, t := range targets {
+		out[t.cluster] = t.mem.exported.rate(now)
+	}
+	return out
+}
+
+// calmest is the least of the rates of those exporters who have changed what a Bundle says, 0 where that is not a
+// matter of exports.
+func calmest(sent, spec *v1alpha1.BundleSpec, rates map[string]float64, compared comparison) float64 {
+	least := math.Inf(1)
+	concerns := func(clusters, others []v1alpha1.ImportCluster) {
+		for _, c := range clusters {
+			same := func(other v1alpha1.ImportCluster) bool { return sameCluster(c, other) }
+			if rate, ok := rates[c.Cluster]; ok && !slices.ContainsFunc(others, same) {
+				least = min(least, rate)
+			}
+		}
+	}
+	a, b := sent.Imports, spec.Imports
+	for len(a) > 0 || len(b) > 0 {
+		var order int
+		switch {
+		case len(a) == 0:
+			order = 1
+		case len(b) == 0:
+			order = -1
+		default:
+			order = compareKeys(keyOf(&a[0]), keyOf(&b[0]))
+		}
+		switch {
+		case order < 0:
+			concerns(a[0].Clusters, nil)
+			a = a[1:]
+		case order > 0:
+			concerns(b[0].Clusters, nil)
+			b = b[1:]
+		default:
+			if !compared.imports(a[0], b[0]) {
+				concerns(a[0].Clusters, b[0].Clusters)
+				concerns(b[0].Clusters, a[0].Clusters)
+			}
+			a, b = a[1:], b[1:]
+		}
+	}
+	if math.IsInf(least, 1) {
+		return 0
+	}
+	return least
+}
+
+// count counts a change.
+func (e *exported) count(now time.Time) {
+	e.changes, e.counted = e.rate(now)+1, now
+}
+
+// rate is how many changes there were of late.
+func (e *exported) rate(now time.Time) float64 {
+	return e.changes * math.Exp(-float64(now.Sub(e.counted))/float64(memoryOfChanges))
+}
