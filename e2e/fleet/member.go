@@ -28,6 +28,9 @@ const (
 	oneWayMost  = 100 * time.Millisecond
 )
 
+// reporters is how many statuses are written at once. Karmada's controllers have five workers for each kind of thing.
+const reporters = 10
+
 func oneWay() time.Duration { return oneWayLeast + rand.N(oneWayMost-oneWayLeast) }
 
 // member is a cluster that exists on the wire alone.
@@ -109,6 +112,7 @@ func (m *member) report(c carried) ([]byte, error) {
 	if c.kind == propagation.KindPeering {
 		status := m.facts
 		status.ObservedRevision, status.Cleaned, status.ReadsParts = c.revision, c.leaves, true
+		status.ReadsText = true
 		return json.Marshal(status)
 	}
 	status := v1alpha1.BundleStatus{ObservedRevision: c.revision}
@@ -252,6 +256,8 @@ func (a *answering) answer(ctx context.Context, f *Fleet) error {
 	}
 	work := &workv1alpha1.Work{}
 	work.Namespace, work.Name = a.key.Namespace, a.key.Name
+	f.reporters <- struct{}{}
+	defer func() { <-f.reporters }()
 	f.Tally.reports(raw, time.Now())
 	err = f.client.Status().Patch(ctx, work, client.RawPatch(types.MergePatchType, patch))
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -46,7 +47,9 @@ type Fleet struct {
 	works   cache.Cache
 	members map[string]*member
 	stop    context.CancelFunc
-	running sync.WaitGroup
+	// reporters has an element for each report that is being written.
+	reporters chan struct{}
+	running   sync.WaitGroup
 
 	mu      sync.Mutex
 	answers map[client.ObjectKey]*answering
@@ -73,7 +76,7 @@ func Launch(ctx context.Context, size Size) (*Fleet, error) {
 		return nil, err
 	}
 	f := &Fleet{Size: size, Tally: newTally(), api: api, members: map[string]*member{}, stop: func() {},
-		answers: map[client.ObjectKey]*answering{}, away: map[int]bool{}}
+		answers: map[client.ObjectKey]*answering{}, away: map[int]bool{}, reporters: make(chan struct{}, reporters)}
 	if err := f.populate(ctx); err != nil {
 		f.Stop()
 		return nil, err
@@ -297,4 +300,16 @@ func (f *Fleet) raw(ctx context.Context, path string) ([]byte, error) {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	return get(ctx, httpClient, f.api.Config.Host+path)
+}
+
+// Profile takes a profile of the API server's processor time of so many seconds, for `go tool pprof`.
+func (f *Fleet) Profile(ctx context.Context, path string, length time.Duration) error {
+	body, err := f.raw(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", length.Seconds()))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, body, 0o644); err != nil {
+		return fmt.Errorf("write the profile: %w", err)
+	}
+	return nil
 }

@@ -116,16 +116,15 @@ func (t *Tally) saw(work *workv1alpha1.Work, now time.Time) {
 	})
 }
 
-// each calls do for every address in an object in JSON by which somebody waits.
+// each calls do for every address in JSON by which somebody waits: a text, or the first word of one.
 func (t *Tally) each(raw []byte, do func(string, *Arrival)) {
-	label := []byte(`"ip":"`)
 	for len(t.arrivals) > 0 {
-		at := bytes.Index(raw, label)
+		at := bytes.IndexByte(raw, '"')
 		if at < 0 {
 			return
 		}
-		raw = raw[at+len(label):]
-		end := bytes.IndexByte(raw, '"')
+		raw = raw[at+1:]
+		end := bytes.IndexAny(raw, "\" ")
 		if end < 0 {
 			return
 		}

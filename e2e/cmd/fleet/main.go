@@ -32,6 +32,7 @@ type options struct {
 	churn    time.Duration
 	slow     time.Duration
 	out      string
+	profiles string
 	// only the scenarios whose names match, and the first.
 	only *regexp.Regexp
 }
@@ -47,6 +48,8 @@ func main() {
 	flag.DurationVar(&o.slow, "slow", 200*time.Millisecond, "what each request takes more where the API is slow")
 	flag.StringVar(&o.out, "out", "docs/benchmarks/fleet.md", "where the figures go, relative to the source tree, and "+
 		"the picture beside them; empty is nowhere")
+	flag.StringVar(&o.profiles, "profiles", "", "directory for profiles of the API server's processor time, one of the "+
+		"first seconds of each scenario; empty is none")
 	only := flag.String("run", "", "only scenarios whose names match this regular expression, and the first")
 	flag.Parse()
 	log.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil)))

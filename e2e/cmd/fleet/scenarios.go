@@ -4,7 +4,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/sealane-io/sealane/e2e/fleet"
@@ -75,7 +77,8 @@ func (t *table) measure(ctx context.Context, o options, program, dir string) err
 		if x.name != converge && !o.only.MatchString(x.name) {
 			continue
 		}
-		if err := t.add(f.Run(ctx, s.b, x.name, x.do)); err != nil {
+		run := func() error { return t.add(f.Run(ctx, s.b, x.name, x.do)) }
+		if err := profiled(ctx, f, o.profiles, x.name, run); err != nil {
 			return err
 		}
 	}
@@ -104,6 +107,21 @@ func (t *table) measure(ctx context.Context, o options, program, dir string) err
 		return err
 	}
 	return s.slow(ctx, "and every 20th fails", o.slow, 20)
+}
+
+// profileLength is for how long the API server is profiled at most.
+const profileLength = 15 * time.Second
+
+// profiled runs a scenario, and leaves a profile of the API server's first seconds of it in a directory, if there is
+// one.
+func profiled(ctx context.Context, f *fleet.Fleet, dir, name string, run func() error) error {
+	if dir == "" {
+		return run()
+	}
+	profile := make(chan error, 1)
+	path := filepath.Join(dir, fmt.Sprintf("%d clusters, %s.pprof", f.Size.Clusters, name))
+	go func() { profile <- f.Profile(ctx, path, profileLength) }()
+	return errors.Join(run(), <-profile)
 }
 
 // rollCall waits until a controller that has just begun has called all members.
