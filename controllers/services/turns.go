@@ -116,11 +116,18 @@ func (g *gate) adapt(late bool) {
 
 // late says that the event of something that was written is.
 func late(targets []target, now time.Time) bool {
-	return slices.ContainsFunc(targets, func(t target) bool {
-		return slices.ContainsFunc(t.all(), func(b *sentBundle) bool {
-			return b.unseen && now.Sub(b.box.written) > promptly
-		})
-	})
+	is := func(b *sentBundle) bool { return b.unseen && now.Sub(b.box.written) > promptly }
+	for i := range targets {
+		if is(&targets[i].sentBundle) {
+			return true
+		}
+		for _, b := range targets[i].halves {
+			if is(b) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // rates are how many changes of its exports each cluster has made of late.
