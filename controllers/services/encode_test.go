@@ -39,7 +39,8 @@ func TestEncoder(t *testing.T) {
 	}
 }
 
-// TestOlderAgentsGetObjects: an agent that does not say that it reads text gets what its types read, and the same of it.
+// TestOlderAgentsGetObjects: an agent that does not say that it reads text gets what its types read, and the same of
+// it.
 func TestOlderAgentsGetObjects(t *testing.T) {
 	e, backends := newEncoder(), 0
 	for cluster, spec := range Decide(manyServices(5, 40, 4)).Bundles {

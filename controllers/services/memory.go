@@ -79,12 +79,15 @@ func newMailbox() *mailbox { return &mailbox{held: held{half: true}} }
 func (m *mailbox) latest(work *workv1alpha1.Work, cached *v1alpha1.BundleSpec,
 	now time.Time) (*v1alpha1.BundleSpec, time.Duration) {
 	lag := propagation.MaxCacheLag
-	if work != nil && work.UID != m.held.sentUID {
+	switch {
+	case work == nil:
+	case work.UID != m.held.sentUID:
 		lag = propagation.CacheLag
+	case work.Generation >= m.held.sentGeneration:
+		lag = 0 // be it that somebody has made it such that it cannot be read
 	}
 	return m.bundle.LatestWithin(lag, cached, func(written, cached *v1alpha1.BundleSpec) bool {
-		shown := work.UID == m.held.sentUID && work.Generation >= m.held.sentGeneration
-		return written.Revision > cached.Revision && !shown
+		return written.Revision > cached.Revision
 	}, now)
 }
 

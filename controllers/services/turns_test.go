@@ -130,7 +130,7 @@ func (l *lagging) catchUp() {
 	for kind, objects := range l.objects {
 		l.seen.objects[kind] = maps.Clone(objects)
 	}
-	for index, works := range l.shelf.halves {
+	for index, works := range l.halves {
 		l.seen.halves[index] = maps.Clone(works)
 	}
 }
@@ -156,8 +156,8 @@ func TestACacheThatLagsBehind(t *testing.T) {
 	l.catchUp()
 	p.Client, p.Works = l, propagation.Writer{Client: l, Live: p.shelf}
 	listed := func() int { return len(p.last(Shard{"blue", 0}).in.Members) }
-	if listed() != 3 || len(l.shelf.halves) < 3 {
-		t.Fatalf("%d members and %d lists of halves: this shows nothing", listed(), len(l.shelf.halves))
+	if listed() != 3 || len(l.halves) < 3 {
+		t.Fatalf("%d members and %d lists of halves: this shows nothing", listed(), len(l.halves))
 	}
 	p.replacePod(0, 1)
 	p.answer(0, 0)
@@ -251,5 +251,35 @@ func TestRecordsAreNotWrittenForEachPod(t *testing.T) {
 	p.shelf.put(c)
 	if p.decide(0); !recorded() {
 		t.Error("a cluster is lost whose record is not what it last said")
+	}
+}
+
+// TestWhatSomebodyHasMadeOfAWorkIsSeenAtOnce: the generation tells that it is not what was before the controller's own
+// write.
+func TestWhatSomebodyHasMadeOfAWorkIsSeenAtOnce(t *testing.T) {
+	for what, text := range map[string]string{
+		"an older revision":           `{"spec":{"revision":1,"shard":0,"imports":[],"exportConditions":[]}}`,
+		"what carries no Bundle":      `{"spec":"gone"}`,
+		"what carries no spec at all": `{}`,
+	} {
+		p := play(t, manyServices(2, 40, 1))
+		p.replacePod(0, 1)
+		p.answer(0, 0)
+		p.decide(0)
+		var work workv1alpha1.Work
+		key := propagation.BundleKey("c2", 0)
+		if err := p.shelf.Get(t.Context(), key, &work); err != nil {
+			t.Fatal(err)
+		}
+		work.Spec.Workload.Manifests[0].Raw = []byte(text)
+		p.shelf.put(&work)
+		p.now = p.now.Add(10 * time.Millisecond)
+		p.decide(0)
+		if err := p.shelf.Get(t.Context(), key, &work); err != nil {
+			t.Fatal(err)
+		}
+		if spec := readSpec(&work); spec == nil || len(spec.Imports) != 40 {
+			t.Errorf("%s: the Work carries %+v, want its imports again", what, spec)
+		}
 	}
 }
