@@ -310,6 +310,9 @@ func TestForgedVXLANIsDropped(t *testing.T) {
 	const foreign, notThere, forwarded = "udp dport 4533 fib daddr type local counter",
 		"udp dport 4533 ip daddr 172.31.1.1 fib saddr . iif oif 0", "udp dport 4533 ip daddr @outers counter"
 	t.Run("from a pod of the peer, masqueraded, before that has heard of VXLAN", func(t *testing.T) {
+		eventually(t, 20*time.Second, "gw2 knows gw1", func() bool {
+			return n.gw2.command("nft list set ip sealane outers | grep -q "+n.gw1.ip).Run() == nil
+		})
 		inNetworkOf(t, n.gw2.pod, send(from(podOfC2), vni))
 		eventually(t, 5*time.Second, "dropped", func() bool { return n.gw2.dropped(t, forwarded) == 1 })
 		if got := arrived(); got != 0 {
