@@ -58,6 +58,19 @@ func (f *Fleet) Change(ctx context.Context, count int) func() ([]*Arrival, error
 	}
 }
 
+// ChangeAll replaces a pod of each service, all at once.
+func (f *Fleet) ChangeAll() ([]*Arrival, error) {
+	var out []*Arrival
+	for i := range f.Size.Services {
+		a, err := f.ReplacePod(i)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
 // Churn replaces pods at a rate, one service after the other.
 func (f *Fleet) Churn(ctx context.Context, perSecond int, length time.Duration) func() ([]*Arrival, error) {
 	return func() ([]*Arrival, error) {

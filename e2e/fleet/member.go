@@ -14,11 +14,13 @@ import (
 	"time"
 
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/reportpace"
 	"github.com/sealane-io/sealane/propagation"
 )
 
@@ -149,6 +151,9 @@ type answering struct {
 	// down is poked when the Work has changed, up when the member has; ended ends both.
 	down, up, ended chan struct{}
 
+	// changes are told of as fast as an agent does.
+	changes *rate.Limiter
+
 	mu sync.Mutex
 	carried
 	said []byte
@@ -158,7 +163,7 @@ func newAnswering(m *member, work *workv1alpha1.Work) *answering {
 	kind := work.Labels[propagation.LabelKind]
 	shard, _ := strconv.ParseInt(work.Labels[propagation.LabelShard], 10, 32)
 	return &answering{
-		member: m, key: client.ObjectKeyFromObject(work),
+		member: m, key: client.ObjectKeyFromObject(work), changes: reportpace.Exports(),
 		carried: carried{kind: kind, shard: int32(shard), half: work.Labels[propagation.LabelHalf]},
 		id: workv1alpha1.ResourceIdentifier{Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
 			Kind: kind, Name: work.Name},
@@ -224,6 +229,15 @@ func (a *answering) run(ctx context.Context, f *Fleet) {
 		case <-a.down:
 			wait += oneWay()
 		case <-a.up:
+			select {
+			case <-ctx.Done():
+				return
+			case <-a.ended:
+				return
+			case <-a.down: // an answer, which tells of the change, too
+				wait += oneWay()
+			case <-time.After(a.changes.Reserve().Delay()):
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -258,7 +272,6 @@ func (a *answering) answer(ctx context.Context, f *Fleet) error {
 	work.Namespace, work.Name = a.key.Namespace, a.key.Name
 	f.reporters <- struct{}{}
 	defer func() { <-f.reporters }()
-	f.Tally.reports(raw, time.Now())
 	err = f.client.Status().Patch(ctx, work, client.RawPatch(types.MergePatchType, patch))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("write the status of the Work %s: %w", a.key, err)

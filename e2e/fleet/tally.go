@@ -40,9 +40,10 @@ type Counts struct {
 	Written map[string]int64
 }
 
-// Arrival is a change on its way: from the write of the exporter's status to the Works of the others.
+// Arrival is a change on its way: from what happens in a cluster, by way of its agent, Karmada and the broker, to the
+// Works of the others.
 type Arrival struct {
-	reported time.Time
+	begun time.Time
 	// took by cluster.
 	took map[string]time.Duration
 	done chan struct{}
@@ -105,10 +106,10 @@ func (t *Tally) saw(work *workv1alpha1.Work, now time.Time) {
 	t.counts.Bytes += writes * int64(len(raw))
 	t.counts.Written[cluster] += writes
 	t.each(raw, func(address string, a *Arrival) {
-		if _, before := a.took[cluster]; before || a.reported.IsZero() {
+		if _, before := a.took[cluster]; before {
 			return
 		}
-		a.took[cluster] = now.Sub(a.reported)
+		a.took[cluster] = now.Sub(a.begun)
 		if len(a.took) == a.want {
 			delete(t.arrivals, address)
 			close(a.done)
@@ -142,20 +143,9 @@ func (t *Tally) forget(key client.ObjectKey) {
 	delete(t.generations, key)
 }
 
-// reports notes that a member's status is being written.
-func (t *Tally) reports(raw []byte, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.each(raw, func(_ string, a *Arrival) {
-		if a.reported.IsZero() {
-			a.reported = now
-		}
-	})
-}
-
-// expect an address to arrive in the Works of so many clusters.
+// expect an address of now to arrive in the Works of so many clusters.
 func (t *Tally) expect(address string, clusters int) *Arrival {
-	a := &Arrival{took: map[string]time.Duration{}, done: make(chan struct{}), want: clusters}
+	a := &Arrival{begun: time.Now(), took: map[string]time.Duration{}, done: make(chan struct{}), want: clusters}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.arrivals[address] = a

@@ -17,6 +17,7 @@ const (
 	converge = "converge from empty"
 	firstPod = "a pod of each of some services is replaced for the first time"
 	onePod   = "a pod is replaced"
+	everyPod = "a pod of each service is replaced at once"
 	slowRate = "10 pods a second"
 	fastRate = "100 pods a second"
 	quiet    = "a quiet cluster beside one with 100 pods a second"
@@ -65,6 +66,7 @@ func (t *table) measure(ctx context.Context, o options, program, dir string) err
 		{"and the roll call after that", rollCall(ctx)},
 		{firstPod, f.Change(ctx, o.changes)},
 		{onePod, f.Change(ctx, o.changes)},
+		{everyPod, f.ChangeAll},
 		{slowRate, f.Churn(ctx, 10, o.churn)},
 		{fastRate, f.Churn(ctx, 100, o.churn)},
 		{quiet, f.Noise(ctx, 100, o.churn)},

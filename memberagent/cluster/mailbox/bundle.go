@@ -43,8 +43,9 @@ type Bundles struct {
 	// Written is called for each write.
 	Written func()
 
-	pacer *pacer
-	mu    sync.Mutex
+	pacer   *pacer
+	exports exportsPacer
+	mu      sync.Mutex
 	// since when a report waits for imports, by the name of its Bundle.
 	since map[string]time.Time
 }
@@ -151,15 +152,35 @@ func (r *Bundles) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if wait := r.settling(bundle, status, time.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if wait := r.pacer.wait(bundle.Name, time.Now()); wait > 0 {
+	only := onlyExports(bundle.Status, status)
+	if wait := r.wait(bundle.Name, only, time.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	if err := replaceStatus(ctx, r, bundle, status); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.pacer.wrote(bundle.Name, time.Now())
+	if only {
+		r.exports.wrote(bundle.Name, time.Now())
+	}
 	r.Written()
 	return ctrl.Result{}, nil
+}
+
+// onlyExports says whether a report tells of nothing but exports. What is an answer to the broker does not wait for
+// long, as that goes by answers.
+func onlyExports(before, after v1alpha1.BundleStatus) bool {
+	before.Exports, before.LeftOut = after.Exports, after.LeftOut
+	return equality.Semantic.DeepEqual(before, after)
+}
+
+// wait returns how long the report of a Bundle must wait, 0 for not at all.
+func (r *Bundles) wait(name string, onlyExports bool, now time.Time) time.Duration {
+	wait := r.pacer.wait(name, now)
+	if onlyExports {
+		wait = max(wait, r.exports.wait(name, now))
+	}
+	return wait
 }
 
 // patience is how long a report waits for imports that are being made, so that new ones cost one write and not two.

@@ -186,6 +186,66 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// TestPaceOfExports: ten in a row, and then one each second; who was quiet for ten has all of them again.
+func TestPaceOfExports(t *testing.T) {
+	var r Bundles
+	r.pacer = newPacer()
+	start := time.Unix(1700000000, 0)
+	// counts the reports within a time, where there is something to tell each 10 ms.
+	var last time.Time
+	counts := func(name string, from time.Time, length time.Duration) (n int) {
+		for now := from; now.Before(from.Add(length)); now = now.Add(10 * time.Millisecond) {
+			if r.wait(name, true, now) == 0 {
+				r.pacer.wrote(name, now)
+				r.exports.wrote(name, now)
+				last = now
+				n++
+			}
+		}
+		return n
+	}
+	if n := counts("a", start, 20*time.Second); n < 28 || n > 30 {
+		t.Errorf("%d reports in 20 s, want 28 to 30", n)
+	}
+	busy := last
+	if w := r.wait("a", true, busy); w <= 900*time.Millisecond || w > time.Second {
+		t.Errorf("what is told of all the time waits for %s, want about a second", w)
+	}
+	if w := r.wait("a", false, busy); w > 100*time.Millisecond {
+		t.Errorf("an answer waits for %s, want 100 ms at most", w)
+	}
+	if n := counts("b", busy, time.Second); n != 10 {
+		t.Errorf("another Bundle has %d reports in a second, want 10", n)
+	}
+	if n := counts("a", busy.Add(10*time.Second), time.Second); n < 9 || n > 10 {
+		t.Errorf("after a pause of 10 s %d reports in a second, want 9 or 10", n)
+	}
+}
+
+// TestOnlyExports: what else is in a report does not wait for long.
+func TestOnlyExports(t *testing.T) {
+	before := v1alpha1.BundleStatus{ObservedRevision: 3, Exports: []v1alpha1.Export{{Namespace: "shop", Name: "web"}},
+		Imports: []v1alpha1.ImportProblem{{Namespace: "blog", Reason: v1alpha1.ReasonNamespaceMissing}}}
+	for what, c := range map[string]struct {
+		change func(*v1alpha1.BundleStatus)
+		want   bool
+	}{
+		"an export":              {func(s *v1alpha1.BundleStatus) { s.Exports = nil }, true},
+		"what is left out":       {func(s *v1alpha1.BundleStatus) { s.LeftOut = 3 }, true},
+		"an answer":              {func(s *v1alpha1.BundleStatus) { s.ObservedRevision++ }, false},
+		"an answer and a export": {func(s *v1alpha1.BundleStatus) { s.ObservedRevision++; s.Exports = nil }, false},
+		"a namespace that exists": {func(s *v1alpha1.BundleStatus) {
+			s.Imports, s.Exports = nil, nil
+		}, false},
+	} {
+		after := *before.DeepCopy()
+		c.change(&after)
+		if got := onlyExports(before, after); got != c.want {
+			t.Errorf("%s: only exports %t, want %t", what, got, c.want)
+		}
+	}
+}
+
 func TestNodesProgrammed(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -2,7 +2,8 @@
 
 // Package mailbox writes what this cluster reports: Peering.status and Bundle.status. Every write travels
 // through Karmada to all other clusters, so there is one only when something changed, at once for the first
-// change, and one for all changes of the next 100 ms. What is measured waits for longer (measuredPace).
+// change, and one for all changes of the next 100 ms. What is measured waits for longer (measuredPace), and exports
+// that change all the time for a second (internal/reportpace).
 package mailbox
 
 import (
@@ -12,9 +13,12 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/internal/reportpace"
 )
 
 // pace is the least time between two writes of one mailbox, nodesPace where the second only counts nodes.
@@ -45,6 +49,32 @@ func (p *pacer) wrote(name string, now time.Time) {
 	defer p.mu.Unlock()
 	p.last[name] = now
 }
+
+// exportsPacer has the limiters of Bundles by name. The zero value is ready for use.
+type exportsPacer struct {
+	mu     sync.Mutex
+	limits map[string]*rate.Limiter
+}
+
+func (p *exportsPacer) of(name string) *rate.Limiter {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.limits == nil {
+		p.limits = map[string]*rate.Limiter{}
+	}
+	if p.limits[name] == nil {
+		p.limits[name] = reportpace.Exports()
+	}
+	return p.limits[name]
+}
+
+// wait returns how long the next report of exports must wait, 0 for not at all.
+func (p *exportsPacer) wait(name string, now time.Time) time.Duration {
+	missing := 1 - p.of(name).TokensAt(now)
+	return max(time.Duration(missing*float64(reportpace.Every)), 0)
+}
+
+func (p *exportsPacer) wrote(name string, now time.Time) { p.of(name).AllowN(now, 1) }
 
 // operation of a JSON patch (RFC 6902).
 type operation struct {
