@@ -118,13 +118,18 @@ func TestWritesOfAWorkMeetReports(t *testing.T) {
 	if check("its label was changed", 1, 0, 0); now().Labels[propagation.LabelKind] != propagation.KindBundle {
 		t.Error("the label is not put back")
 	}
+	o.work = now()
+	ahead := last
+	ahead.Generation += 20
+	last = apply(7, ahead)
+	check("Karmada was restored from a backup of before the last writes", 1, 1, 0)
 	// Another in its place: what is known of the one before says nothing.
 	before := o.work.UID
 	gone := now()
 	gone.Finalizers = nil
 	f.must(f.client.Update(t.Context(), gone))
 	f.must(f.client.Delete(t.Context(), gone))
-	if last = apply(7, last); last.UID == before {
+	if last = apply(8, last); last.UID == before {
 		t.Errorf("the Work that was deleted is written: %+v", last)
 	}
 }

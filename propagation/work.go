@@ -223,8 +223,8 @@ func (c *carrier) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 	if !ok {
 		return c.Client.Get(ctx, key, obj, opts...)
 	}
-	from := c.Live
-	if !c.read {
+	from, cached := c.Live, !c.read
+	if cached {
 		from, c.read = c.Client, true
 	}
 	var found workv1alpha1.Work
@@ -233,7 +233,8 @@ func (c *carrier) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 	}
 	*out = workv1alpha1.Work{ObjectMeta: *found.ObjectMeta.DeepCopy()}
 	c.found, c.current = found.ObjectMeta, true
-	if c.last.UID == c.found.UID && c.last.Generation > c.found.Generation {
+	// What is read live is so, be it older than what was written: Karmada was restored from a backup.
+	if cached && c.last.UID == c.found.UID && c.last.Generation > c.found.Generation {
 		c.found.Generation, c.current = c.last.Generation, false
 	}
 	return nil
