@@ -20,10 +20,11 @@ import (
 func (r *Reconciler) changes(targets []target, d Decision) (writes []write, again time.Duration) {
 	news := news{targets, rates(targets, r.Now()), comparison{}, newEncoder()}
 	for _, t := range targets {
+		t.mem.pending = nil
 		if record, ok := d.Records[t.cluster]; ok &&
 			(t.record == nil || !sameRecord(&t.record.Spec, &record)) {
 			if wait := t.recordWaits(&record, r.Now()); wait > 0 {
-				again = sooner(again, wait)
+				t.mem.pending, again = &record, sooner(again, wait)
 			} else {
 				writes = append(writes, write{do: func(ctx context.Context) error {
 					return r.applyRecord(ctx, t, record)
@@ -107,8 +108,8 @@ func (b *sentBundle) waits(now time.Time) time.Duration {
 		return 0
 	case b.unseen:
 		pace = unseenPace
-	case b.sent.Revision-b.observed < maxUnanswered:
-		return 0
+	case b.observed >= b.sent.Revision-maxUnanswered+1 && b.observed <= b.sent.Revision:
+		return 0 // an answer from the future is none
 	}
 	return max(b.box.written.Add(pace).Sub(now), 0)
 }

@@ -264,7 +264,7 @@ func (r *Reconciler) gatherRecord(ctx context.Context, m *Member, t *target, own
 		record = t.mem.record.Remembered()
 	}
 	if record != nil && record.Spec.MemberUID == owner.UID {
-		m.Record = &record.Spec
+		m.Record = cmp.Or(t.mem.pending, &record.Spec)
 	}
 	return again, nil
 }

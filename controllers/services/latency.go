@@ -143,7 +143,7 @@ func (r *Reconciler) letGo(record *v1alpha1.Member, shard int32) {
 	defer r.mu.Unlock()
 	if mem := r.seen[seenKey{string(record.UID), shard}]; mem != nil {
 		mem.underWay, mem.unsent, mem.exported = nil, time.Time{}, exported{}
-		mem.held, mem.kept, mem.halves, mem.parted = held{}, nil, nil, parted{}
+		mem.held, mem.kept, mem.halves, mem.parted, mem.pending = held{}, nil, nil, parted{}, nil
 	}
 }
 

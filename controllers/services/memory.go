@@ -31,6 +31,8 @@ type memory struct {
 	// record in force, and when it was last written by this controller.
 	record   propagation.WriteBehind[v1alpha1.ExportRecord]
 	recorded time.Time
+	// pending is what the record is to say, while the write of it waits: it counts as if it were written.
+	pending *v1alpha1.ExportRecordSpec
 	// answered is the newest revision that the member has answered. What answers an older one comes
 	// from the past, say from a restored backup.
 	answered int64

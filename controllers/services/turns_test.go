@@ -5,7 +5,9 @@ package services
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -114,6 +116,102 @@ func TestAnswersSetThePace(t *testing.T) {
 	p.now = p.now.Add(unansweredPace)
 	if n, _ := change(20); n != 1 {
 		t.Errorf("%d writes for a member that does not answer, want one each %s", n, unansweredPace)
+	}
+}
+
+// TestAnswersFromTheFutureAreNone: what a member says of revisions that were not written lets no more writes through.
+func TestAnswersFromTheFutureAreNone(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	for observed, answered := range map[int64]bool{
+		7: true, 6: true, 5: false, 8: false, math.MaxInt64: false, math.MinInt64: false, 0: false,
+	} {
+		b := &sentBundle{sent: &v1alpha1.BundleSpec{Revision: 7}, observed: observed, box: &mailbox{written: now}}
+		if wait := b.waits(now); (wait == 0) != answered {
+			t.Errorf("of revision 7 a member says %d: the next write waits for %s", observed, wait)
+		}
+	}
+}
+
+// TestOneClusterAloneIsNotLate: fewer writes at once are for all, and not in the hands of one that deletes its Works.
+func TestOneClusterAloneIsNotLate(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	written := &mailbox{written: now.Add(-time.Second)}
+	for _, c := range []struct {
+		clusters, unseen int
+		want             bool
+	}{{2, 0, false}, {2, 1, true}, {7, 1, true}, {10, 1, false}, {10, 2, true}, {100, 12, false}, {100, 13, true}} {
+		targets := make([]target, c.clusters)
+		for i := range c.unseen {
+			b := sentBundle{unseen: true, box: written}
+			if i%2 == 0 {
+				targets[i].sentBundle = b
+			} else {
+				targets[i].halves = map[string]*sentBundle{"0": {box: written}, "1": &b}
+			}
+		}
+		if got := late(targets, now); got != c.want {
+			t.Errorf("of %d clusters %d have not shown what was written: late %t, want %t", c.clusters, c.unseen, got, c.want)
+		}
+		if late(targets, written.written.Add(promptly)) {
+			t.Errorf("of %d clusters %d are late at once", c.clusters, c.unseen)
+		}
+	}
+}
+
+// TestADeletedWorkIsMissedAtOnce where the cache has shown it, and not taken for one that it does not show yet.
+func TestADeletedWorkIsMissedAtOnce(t *testing.T) {
+	p := play(t, manyServices(2, 40, 1))
+	key := propagation.BundleKey("c2", 0)
+	p.replacePod(0, 1)
+	p.answer(0, 0)
+	p.decide(0)
+	p.now = p.now.Add(time.Second)
+	p.decide(0) // which sees what it has written
+	var work workv1alpha1.Work
+	if err := p.shelf.Get(t.Context(), key, &work); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.shelf.Delete(t.Context(), &work); err != nil {
+		t.Fatal(err)
+	}
+	p.now = p.now.Add(time.Second)
+	p.decide(0)
+	if err := p.shelf.Get(t.Context(), key, &work); err != nil {
+		t.Errorf("a second after it was deleted: %v", err)
+	}
+}
+
+// TestWhatARecordIsToSayCounts where the member's report is lost before it is written.
+func TestWhatARecordIsToSayCounts(t *testing.T) {
+	p := play(t, manyServices(2, 40, 1))
+	last := ""
+	for round := range 2 {
+		p.now = p.now.Add(2 * time.Second)
+		p.replacePod(0, 1+round)
+		p.answer(0, 0)
+		p.decide(0)
+		p.answer(1, 0)
+		last = `"` + p.members[0].Exports[0].Backends[0].Addresses[0].IP
+	}
+	has := func() bool {
+		var work workv1alpha1.Work
+		if err := p.shelf.Get(t.Context(), propagation.BundleKey("c2", 0), &work); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(work.Spec.Workload.Manifests[0].Raw), last)
+	}
+	if !has() {
+		t.Fatalf("%s is not written: this shows nothing", last)
+	}
+	var work workv1alpha1.Work
+	if err := p.shelf.Get(t.Context(), propagation.BundleKey("c1", 0), &work); err != nil {
+		t.Fatal(err)
+	}
+	work.Status.ManifestStatuses = nil
+	p.shelf.put(&work)
+	p.now = p.now.Add(2 * time.Second)
+	if p.decide(0); !has() {
+		t.Errorf("the importer is told of what was before %s", last)
 	}
 }
 
@@ -254,8 +352,8 @@ func TestRecordsAreNotWrittenForEachPod(t *testing.T) {
 	}
 }
 
-// TestWhatSomebodyHasMadeOfAWorkIsSeenAtOnce: the generation tells that it is not what was before the controller's own
-// write.
+// TestWhatSomebodyHasMadeOfAWorkIsSeenAtOnce, and written over within a second: the generation tells that it is not
+// what was before the controller's own write.
 func TestWhatSomebodyHasMadeOfAWorkIsSeenAtOnce(t *testing.T) {
 	for what, text := range map[string]string{
 		"an older revision":           `{"spec":{"revision":1,"shard":0,"imports":[],"exportConditions":[]}}`,
@@ -273,7 +371,7 @@ func TestWhatSomebodyHasMadeOfAWorkIsSeenAtOnce(t *testing.T) {
 		}
 		work.Spec.Workload.Manifests[0].Raw = []byte(text)
 		p.shelf.put(&work)
-		p.now = p.now.Add(10 * time.Millisecond)
+		p.now = p.now.Add(unansweredPace) // the answer to what was there before is from the future
 		p.decide(0)
 		if err := p.shelf.Get(t.Context(), key, &work); err != nil {
 			t.Fatal(err)
