@@ -69,25 +69,39 @@ func (u underWay) next(now time.Time) time.Duration {
 
 // exported is what a member was last found to export in a shard.
 type exported struct {
-	known  bool
-	digest uint64
+	known   bool
+	digest  uint64
+	digests []uint64
 	// changed is when the broker first saw the change that the next decision is about; zero if there is none.
 	changed time.Time
-	// changes were made of late, as of counted.
+	// changes of exports were made of late, as of counted.
 	changes float64
 	counted time.Time
 }
 
 // note compares with what was found before, if that is known: after a start of the controller it is not, and what has
 // changed meanwhile is no change that was seen.
-func (e *exported) note(digest uint64, seen time.Time) {
-	if e.known && e.digest != digest {
-		e.count(seen)
+func (e *exported) note(said *report, seen time.Time) {
+	if e.known && e.digest != said.digest {
+		e.count(seen, max(1, missing(said.digests, e.digests)))
 		if e.changed.IsZero() {
 			e.changed = seen
 		}
 	}
-	e.known, e.digest = true, digest
+	e.known, e.digest, e.digests = true, said.digest, said.digests
+}
+
+// missing counts what is in one list and not in another; both are sorted.
+func missing(list, other []uint64) (n int) {
+	for _, d := range list {
+		for len(other) > 0 && other[0] < d {
+			other = other[1:]
+		}
+		if len(other) == 0 || other[0] != d {
+			n++
+		}
+	}
+	return n
 }
 
 // arrived notes that something of a shard's Works has come at a time, unless something came before since the last
@@ -121,7 +135,7 @@ func (r *Reconciler) follow(set string, targets []target, seen time.Time) (again
 	now := r.Now()
 	for _, t := range targets {
 		if t.said != nil {
-			t.mem.exported.note(t.said.digest, seen)
+			t.mem.exported.note(t.said, seen)
 		}
 		for _, b := range t.all() {
 			if t.lost || b.sent == nil {

@@ -68,15 +68,45 @@ func TestUnderWay(t *testing.T) {
 // TestExportedAfterAStart: what is found first is no change, whenever it came about.
 func TestExportedAfterAStart(t *testing.T) {
 	var e exported
-	e.note(1, moment(0))
-	e.note(1, moment(1))
+	e.note(&report{digest: 1}, moment(0))
+	e.note(&report{digest: 1}, moment(1))
 	if !e.changed.IsZero() {
 		t.Errorf("changed at %s", e.changed)
 	}
-	e.note(2, moment(2))
-	e.note(3, moment(3))
+	e.note(&report{digest: 2}, moment(2))
+	e.note(&report{digest: 3}, moment(3))
 	if !e.changed.Equal(moment(2)) {
 		t.Errorf("changed at %s, want the first", e.changed)
+	}
+}
+
+// TestExportsThatChangeAreCounted, and not the reports of them: how many changes one tells of is the member's to say.
+func TestExportsThatChangeAreCounted(t *testing.T) {
+	var e exported
+	reports := func(exports string) float64 {
+		t.Helper()
+		said := new(report)
+		if err := said.decode([]byte(exports)); err != nil {
+			t.Fatal(err)
+		}
+		e.note(said, moment(0))
+		return e.rate(moment(0))
+	}
+	a, b, c := `{"namespace":"x","name":"a"`, `{"namespace":"x","name":"b"`, `{"namespace":"x","name":"c"`
+	for _, step := range []struct {
+		what, exports string
+		want          float64
+	}{
+		{"what is found first", `[` + a + `},` + b + `},` + c + `}]`, 0},
+		{"the same", `[` + a + `},` + b + `},` + c + `}]`, 0},
+		{"two are other", `[` + a + `,"type":"Headless"},` + b + `},` + c + `,"type":"Headless"}]`, 2},
+		{"one is gone", `[` + a + `,"type":"Headless"},` + b + `}]`, 3},
+		{"two are new", `[` + a + `,"type":"Headless"},` + b + `},` + c + `},{"namespace":"x","name":"d"}]`, 5},
+		{"all are gone", `[]`, 6},
+	} {
+		if got := reports(step.exports); got != step.want {
+			t.Errorf("%s: %v changes, want %v", step.what, got, step.want)
+		}
 	}
 }
 

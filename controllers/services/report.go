@@ -36,8 +36,9 @@ type report struct {
 	exports  []v1alpha1.Export
 	// raw are the exports, and rawImports the imports, as they were written.
 	raw, rawImports json.RawMessage
-	// digest of the exports as they were written: another one is a change of them.
-	digest uint64
+	// digest of the exports as they were written: another one is a change of them. digests are those of each, sorted.
+	digest  uint64
+	digests []uint64
 	// imports that do not exist or cannot be used in the member.
 	imports []v1alpha1.ImportProblem
 	// malformed counts the exports that could not be decoded.
@@ -71,7 +72,8 @@ func readReport(raw []byte, before *report) (*report, error) {
 	out := &report{revision: status.ObservedRevision, raw: status.Exports}
 	out.readImports(status.Imports, before)
 	if before != nil && bytes.Equal(status.Exports, before.raw) {
-		out.exports, out.digest, out.malformed = before.exports, before.digest, before.malformed
+		out.exports, out.malformed = before.exports, before.malformed
+		out.digest, out.digests = before.digest, before.digests
 	} else if err := out.decode(status.Exports); err != nil {
 		return nil, err
 	}
@@ -131,9 +133,12 @@ func (out *report) decode(raw json.RawMessage) error {
 			len(exports), maxReported)}
 	}
 	out.exports = []v1alpha1.Export{}
-	digest := fnv.New64a()
+	digest, one := fnv.New64a(), fnv.New64a()
 	for _, data := range exports {
 		digest.Write(data)
+		one.Reset()
+		one.Write(data)
+		out.digests = append(out.digests, one.Sum64())
 		var e v1alpha1.Export
 		if json.Unmarshal(data, &e) != nil || inflated(reflect.ValueOf(e), data) {
 			out.malformed++
@@ -150,6 +155,7 @@ func (out *report) decode(raw json.RawMessage) error {
 	}
 	out.exports = slices.Clip(out.exports)
 	out.digest = digest.Sum64()
+	slices.Sort(out.digests)
 	return nil
 }
 

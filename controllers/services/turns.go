@@ -21,7 +21,7 @@ const (
 	turn = 500 * time.Millisecond
 	// leastOfATurn are begun in any case.
 	leastOfATurn = 8
-	// memoryOfChanges is how long a change of exports counts towards its exporter's rate: by then it is a third.
+	// memoryOfChanges is how long a changed export counts towards its exporter's rate: by then it is a third.
 	memoryOfChanges = 10 * time.Second
 	// promptly is when the event of a write is there at the latest, if the API server keeps up.
 	promptly = 250 * time.Millisecond
@@ -131,7 +131,7 @@ func late(targets []target, now time.Time) bool {
 	return clusters > len(targets)/8
 }
 
-// rates are how many changes of its exports each cluster has made of late.
+// rates are how many exports each cluster has changed of late.
 func rates(targets []target, now time.Time) map[string]float64 {
 	out := make(map[string]float64, len(targets))
 	for _, t := range targets {
@@ -184,12 +184,12 @@ func calmest(sent, spec *v1alpha1.BundleSpec, rates map[string]float64, compared
 	return least
 }
 
-// count counts a change.
-func (e *exported) count(now time.Time) {
-	e.changes, e.counted = e.rate(now)+1, now
+// count counts changed exports.
+func (e *exported) count(now time.Time, changes int) {
+	e.changes, e.counted = e.rate(now)+float64(changes), now
 }
 
-// rate is how many changes there were of late.
+// rate is how many exports have changed of late.
 func (e *exported) rate(now time.Time) float64 {
 	return e.changes * math.Exp(-float64(now.Sub(e.counted))/float64(memoryOfChanges))
 }
