@@ -55,26 +55,10 @@ func playWith(t testing.TB, in Input, readsParts bool) *played {
 	set.Spec.Shards = in.Shards
 	s.put(set)
 	for _, name := range propagation.WireBindings() {
-		binding := &workv1alpha2.ClusterResourceBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		for _, m := range in.Members {
-			binding.Status.AggregatedStatus = append(binding.Status.AggregatedStatus,
-				workv1alpha2.AggregatedStatusItem{ClusterName: m.Cluster, Applied: true})
-		}
-		s.put(binding)
+		s.put(&workv1alpha2.ClusterResourceBinding{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	text := func(prefixes ...string) []string { return prefixes }
 	for _, m := range in.Members {
-		record := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: m.Cluster, UID: types.UID("uid-" + m.Cluster)}}
-		record.Spec = v1alpha1.MemberSpec{ClusterSet: "blue", Phase: v1alpha1.MemberActive}
-		record.Status.Conditions = []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionTrue}}
-		record.Status.Networks = v1alpha1.Networks{PodCIDRs: text(m.Pods[0].String(), m.Pods[1].String()),
-			ServiceCIDRs: text(m.Services[0].String(), m.Services[1].String())}
-		record.Status.NodeCIDRs = text(m.Nodes[0].String())
-		record.Status.ReadsParts, record.Status.ReadsText = readsParts, true
-		s.put(record)
-		c := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: m.Cluster}}
-		c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue}}
-		s.put(c)
+		p.join(m, readsParts, time.Time{})
 	}
 	for round := range 10 {
 		p.now = p.now.Add(time.Minute) // each member is called once
@@ -89,6 +73,33 @@ func playWith(t testing.TB, in Input, readsParts bool) *played {
 	}
 	t.Fatal("the controller does not come to rest")
 	return nil
+}
+
+// join makes a cluster known that was accepted at a time, and has applied the wire.
+func (p *played) join(m Member, readsParts bool, accepted time.Time) {
+	p.t.Helper()
+	for _, name := range propagation.WireBindings() {
+		var binding workv1alpha2.ClusterResourceBinding
+		if err := p.shelf.Get(context.Background(), client.ObjectKey{Name: name}, &binding); err != nil {
+			p.t.Fatal(err)
+		}
+		binding.Status.AggregatedStatus = append(binding.Status.AggregatedStatus,
+			workv1alpha2.AggregatedStatusItem{ClusterName: m.Cluster, Applied: true})
+		p.shelf.put(&binding)
+	}
+	text := func(prefixes ...string) []string { return prefixes }
+	record := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: m.Cluster, UID: types.UID("uid-" + m.Cluster)}}
+	record.Spec = v1alpha1.MemberSpec{ClusterSet: "blue", Phase: v1alpha1.MemberActive}
+	record.Status.Conditions = []metav1.Condition{{Type: v1alpha1.MemberAccepted, Status: metav1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(accepted)}}
+	record.Status.Networks = v1alpha1.Networks{PodCIDRs: text(m.Pods[0].String(), m.Pods[1].String()),
+		ServiceCIDRs: text(m.Services[0].String(), m.Services[1].String())}
+	record.Status.NodeCIDRs = text(m.Nodes[0].String())
+	record.Status.ReadsParts, record.Status.ReadsText = readsParts, true
+	p.shelf.put(record)
+	c := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: m.Cluster}}
+	c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue}}
+	p.shelf.put(c)
 }
 
 func (p *played) decide(shard int32) {

@@ -55,6 +55,8 @@ type Reconciler struct {
 	decided map[Shard]*latest
 	// arrivals are when the first of the Works came that the next decision on a shard is about.
 	arrivals map[Shard]time.Time
+	// holding is since when clusters that come were last waited for.
+	holding map[Shard]time.Time
 }
 
 // Reconcile brings one shard's Bundles up to date.
@@ -117,7 +119,7 @@ func (r *Reconciler) plan(ctx context.Context, shard Shard) (plan, error) {
 	}
 	r.Problems.set(ctx, shard, fleetWide(&in, &d))
 	r.gate.adapt(late(targets, r.Now()))
-	writes, after := r.changes(targets, d)
+	writes, after := r.changes(targets, d, r.holds(shard, in.Members, targets))
 	return plan{writes, sooner(sooner(again, after), d.Again)}, nil
 }
 

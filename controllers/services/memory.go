@@ -23,6 +23,8 @@ type seenKey struct {
 // memory is what was written for a member in one shard and may not be in the cache, or not in the API any more.
 type memory struct {
 	mailbox // of the shard's own Bundle
+	// found is when the member was first found to be accepted.
+	found time.Time
 	// key of the Work of the shard's own Bundle.
 	key types.NamespacedName
 	// halves that were written or found, and what was made of the imports.
@@ -107,7 +109,7 @@ func (r *Reconciler) memory(record *v1alpha1.Member, shard int32) *memory {
 	}
 	k := seenKey{string(record.UID), shard}
 	if r.seen[k] == nil {
-		r.seen[k] = &memory{mailbox: mailbox{echo: fleet.NewEcho(fmt.Sprintf("%s/%d", k.uid, shard), 0)},
+		r.seen[k] = &memory{found: r.Now(), mailbox: mailbox{echo: fleet.NewEcho(fmt.Sprintf("%s/%d", k.uid, shard), 0)},
 			key: propagation.BundleKey(record.Name, shard)}
 	}
 	return r.seen[k]
@@ -119,6 +121,7 @@ func (r *Reconciler) forgetDecision(shard Shard) {
 	defer r.mu.Unlock()
 	delete(r.decided, shard)
 	delete(r.unlabelled, shard)
+	delete(r.holding, shard)
 }
 
 // forgetGone drops what is remembered of a shard's Work of members that are gone, of any ClusterSet.

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+// come has clusters join that export services of their own, and answer what they are sent first.
+func (p *played) come(first, count, services int) {
+	p.t.Helper()
+	for n := first; n < first+count; n++ {
+		m := cluster(n)
+		for s := range services {
+			e := web(n)
+			e.Name = fmt.Sprintf("of-%d-%d", n, s)
+			m.Exports = append(m.Exports, e)
+		}
+		p.members = append(p.members, m)
+		p.join(m, true, p.now)
+	}
+	p.decide(0)
+	p.answerAll()
+}
+
+// toldOf counts the services of which a cluster is told, be it in Works that are in force or not.
+func (p *played) toldOf(cluster string) int {
+	p.t.Helper()
+	var works workv1alpha1.WorkList
+	if err := p.shelf.List(p.t.Context(), &works); err != nil {
+		p.t.Fatal(err)
+	}
+	told := map[key]bool{}
+	for i := range works.Items {
+		if spec := readSpec(&works.Items[i]); spec != nil && propagation.ClusterOf(&works.Items[i]) == cluster {
+			for k := range spec.Imports {
+				told[keyOf(&spec.Imports[k])] = true
+			}
+		}
+	}
+	return len(told)
+}
+
+// pass lets seconds pass, in each of which is decided and answered.
+func (p *played) pass(seconds int) {
+	for range seconds {
+		p.now = p.now.Add(time.Second)
+		p.decide(0)
+		p.answerAll()
+	}
+}
+
+// TestACrowdIsWaitedFor: while many clusters come, what only adds to the imports of others waits, until none has come
+// for a while; what changes otherwise does not, and who has come is told at once.
+func TestACrowdIsWaitedFor(t *testing.T) {
+	const services, each = 40, 30
+	p := playWith(t, manyServices(4, services, 1), true)
+	p.come(11, crowd, each)
+	if n := p.toldOf("c11"); n != services {
+		t.Errorf("who comes is told of %d services, want %d", n, services)
+	}
+	for round := range 3 {
+		p.now = p.now.Add(time.Second)
+		got, err := p.Reconcile(t.Context(), Shard{"blue", 0})
+		p.answerAll()
+		if n := p.toldOf("c1"); err != nil || n != services || got.RequeueAfter <= 0 || got.RequeueAfter > justCame {
+			t.Fatalf("after %d s c1 is told of %d services, and looked at after %s, %v; want %d, and that soon", round+1, n,
+				got.RequeueAfter, err, services)
+		}
+	}
+	before := p.revisions()
+	p.replacePod(1, 1)
+	p.answerAll()
+	p.decide(0)
+	importers := map[string]bool{}
+	for key, revision := range p.revisions() {
+		if before[key] != revision {
+			importers[key.Namespace] = true
+		}
+	}
+	if len(importers) != 3+crowd {
+		t.Errorf("a pod was replaced, and %d clusters were told, want all %d others", len(importers), 3+crowd)
+	}
+	p.pass(10)
+	for _, cluster := range []string{"c1", "c11"} {
+		if n, want := p.toldOf(cluster), services+each*crowd; n != want {
+			t.Errorf("%s is told of %d services at last, want %d", cluster, n, want)
+		}
+	}
+}
+
+// TestFewAreNotWaitedFor, nor those that a controller finds when it starts.
+func TestFewAreNotWaitedFor(t *testing.T) {
+	p := playWith(t, manyServices(4, 10, 1), true)
+	p.come(11, crowd-1, 1)
+	p.decide(0)
+	if n := p.toldOf("c1"); n != 10+crowd-1 {
+		t.Errorf("c1 is told of %d services, want those of the few that have come, too: %d", n, 10+crowd-1)
+	}
+	p.now = p.now.Add(comesWithin)
+	p.come(21, 1, 1)
+	for _, mem := range p.seen {
+		mem.found = p.now
+	}
+	p.decide(0)
+	if n := p.toldOf("c1"); n != 10+crowd {
+		t.Errorf("c1 is told of %d services by a controller that has just started, want %d", n, 10+crowd)
+	}
+}
+
+// news has the first cluster export a new service, and says whether the second is told of it at once.
+func (p *played) news() bool {
+	p.t.Helper()
+	p.members[0].Exports = append(p.members[0].Exports, web(1, func(e *v1alpha1.Export) {
+		e.Name = fmt.Sprintf("new-%d", len(p.members[0].Exports))
+	}))
+	before := p.toldOf("c2")
+	p.answerAll()
+	p.decide(0)
+	return p.toldOf("c2") > before
+}
+
+// TestACrowdIsNotWaitedForAllTheTime: clusters that go on coming hold nobody up for longer than holdMost, and then for
+// as long not again.
+func TestACrowdIsNotWaitedForAllTheTime(t *testing.T) {
+	p := playWith(t, manyServices(4, 10, 1), true)
+	p.pass(10) // each member is called once more
+	p.come(11, crowd, 1)
+	begun := p.now
+	const step = 3 * time.Second
+	for p.now.Sub(begun) < 3*holdMost-step {
+		p.now = p.now.Add(step)
+		for n := 11; n < 11+crowd; n++ {
+			var record v1alpha1.Member
+			if err := p.shelf.Get(t.Context(), client.ObjectKey{Name: fmt.Sprintf("c%d", n)}, &record); err != nil {
+				t.Fatal(err)
+			}
+			record.Status.Conditions[0].LastTransitionTime = metav1.NewTime(p.now)
+			p.shelf.put(&record)
+			p.memory(&record, 0).found = p.now
+		}
+		since := p.now.Sub(begun)
+		if told, want := p.news(), since >= holdMost && since < 2*holdMost; told != want {
+			t.Errorf("%s after the first came c2 is told of a new service: %t", since, told)
+		}
+	}
+}
+
+// TestWhoSaysNothingIsWaitedForBriefly: clusters that were accepted and do not answer.
+func TestWhoSaysNothingIsWaitedForBriefly(t *testing.T) {
+	p := playWith(t, manyServices(4, 10, 1), true)
+	p.pass(10) // each member is called once more
+	for n := 11; n < 11+crowd; n++ {
+		p.join(cluster(n), true, p.now)
+	}
+	p.decide(0)
+	p.now = p.now.Add(firstReport - time.Second)
+	if p.news() {
+		t.Error("nobody waits for those that have said nothing yet")
+	}
+	p.now = p.now.Add(time.Second)
+	if !p.news() {
+		t.Errorf("those that say nothing are waited for %s after they came", firstReport)
+	}
+}
+
+// TestOnlyAdds says of changes of a Bundle whether they only add.
+func TestOnlyAdds(t *testing.T) {
+	sent := func() *v1alpha1.BundleSpec {
+		in := manyServices(3, 12, 1)
+		b := Decide(in).Bundles["c1"]
+		return &b
+	}
+	for name, c := range map[string]struct {
+		change func(b *v1alpha1.BundleSpec)
+		want   bool
+	}{
+		"nothing":   {func(*v1alpha1.BundleSpec) {}, true},
+		"a service": {func(b *v1alpha1.BundleSpec) { b.Imports = append(b.Imports, v1alpha1.Import{Namespace: "z"}) }, true},
+		"the first service": {func(b *v1alpha1.BundleSpec) {
+			b.Imports = append([]v1alpha1.Import{{Namespace: "a"}}, b.Imports...)
+		}, true},
+		"a cluster": {func(b *v1alpha1.BundleSpec) {
+			b.Imports[3].Clusters = append(slices.Clone(b.Imports[3].Clusters), v1alpha1.ImportCluster{Cluster: "z"})
+		}, true},
+		"a condition": {func(b *v1alpha1.BundleSpec) {
+			b.ExportConditions = append(slices.Clone(b.ExportConditions), v1alpha1.ExportCondition{Namespace: "z"})
+		}, true},
+		"a service less": {func(b *v1alpha1.BundleSpec) { b.Imports = b.Imports[1:] }, false},
+		"another service": {func(b *v1alpha1.BundleSpec) {
+			b.Imports = append(slices.Clone(b.Imports[:len(b.Imports)-1]), v1alpha1.Import{Namespace: "z"})
+		}, false},
+		"a cluster less": {func(b *v1alpha1.BundleSpec) { b.Imports[3].Clusters = b.Imports[3].Clusters[1:] }, false},
+		"a pod": {func(b *v1alpha1.BundleSpec) {
+			clusters := slices.Clone(b.Imports[3].Clusters)
+			for i := range clusters {
+				clusters[i].Backends = []v1alpha1.Backends{pods(9, 1)}
+			}
+			b.Imports[3].Clusters = clusters
+		}, false},
+		"a setting":        {func(b *v1alpha1.BundleSpec) { b.Imports[3].Settings.SessionAffinity = "ClientIP" }, false},
+		"what is withheld": {func(b *v1alpha1.BundleSpec) { b.Imports[3].Withheld = true }, false},
+		"other halves":     {func(b *v1alpha1.BundleSpec) { b.Halves = []string{"0", "1"} }, false},
+		"another condition": {func(b *v1alpha1.BundleSpec) {
+			b.ExportConditions = slices.Clone(b.ExportConditions)
+			b.ExportConditions[0].Message = "other"
+		}, false},
+	} {
+		b := sent()
+		b.Imports = slices.Clone(b.Imports)
+		if c.change(b); onlyAdds(sent(), b, comparison{}) != c.want {
+			t.Errorf("%s: only adds: %t, want %t", name, !c.want, c.want)
+		}
+	}
+	if !onlyAdds(nil, sent(), comparison{}) {
+		t.Error("a half that is made takes nothing away")
+	}
+}
