@@ -40,16 +40,55 @@ func (f *Fleet) Converged(ctx context.Context, b *Broker) (time.Time, error) {
 	}
 }
 
+// Complete waits until every member has been told of all others and of all services, be there still something written
+// or not. It looks at one cluster until that is complete, then at the next, and at all of them at the end: to look at
+// all of a large fleet all the time would take more than what is measured.
+func (f *Fleet) Complete(ctx context.Context, b *Broker) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	next := 0
+	look := func() error {
+		for ; next < f.Size.Clusters; next++ {
+			if err := f.told(ctx, next); err != nil {
+				return err
+			}
+		}
+		next = 0
+		return f.complete(ctx)
+	}
+	for {
+		why := look()
+		if why == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the fleet: %w; last: %w", ctx.Err(), why)
+		case <-b.done:
+			return b.ended()
+		case <-tick.C:
+		}
+	}
+}
+
 // complete compares what every member is told with what the fleet is.
 func (f *Fleet) complete(ctx context.Context) error {
 	for n := range f.Size.Clusters {
-		check := f.completeFor
-		if !f.joined(n) {
-			check = f.released
+		if err := f.told(ctx, n); err != nil {
+			return err
 		}
-		if err := check(ctx, n); err != nil {
-			return fmt.Errorf("%s: %w", f.Size.cluster(n), err)
-		}
+	}
+	return nil
+}
+
+// told compares what a member is told with what the fleet is.
+func (f *Fleet) told(ctx context.Context, n int) error {
+	check := f.completeFor
+	if !f.joined(n) {
+		check = f.released
+	}
+	if err := check(ctx, n); err != nil {
+		return fmt.Errorf("%s: %w", f.Size.cluster(n), err)
 	}
 	return nil
 }

@@ -129,10 +129,11 @@ func (t *table) add(row fleet.Row, err error) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d clusters: %s: %s, p50 %s, p99 %s, %d late, %d writes, %d KiB, %d requests, "+
+	fmt.Printf("%d clusters: %s: %s, of which load %s, p50 %s, p99 %s, %d late, %d writes, %d KiB, %d requests, "+
 		"CPU %s, API CPU %s, RSS %d MiB, queue %.0f, etcd %d KiB\n",
-		t.Size.Clusters, row.Scenario, row.Took.Round(time.Millisecond), row.Quantile(0.5).Round(time.Millisecond),
-		row.Quantile(0.99).Round(time.Millisecond), row.Late, row.Writes, row.Bytes>>10, row.Requests,
+		t.Size.Clusters, row.Scenario, row.Took.Round(time.Millisecond), row.Load.Round(time.Millisecond),
+		row.Quantile(0.5).Round(time.Millisecond), row.Quantile(0.99).Round(time.Millisecond), row.Late,
+		row.Writes, row.Bytes>>10, row.Requests,
 		row.CPU.Round(time.Millisecond), row.APICPU.Round(time.Millisecond), row.RSS>>10, row.Depth, row.Growth)
 	t.Rows = append(t.Rows, row)
 	return nil

@@ -64,8 +64,9 @@ func panelsOf(tables []table) []panel {
 		})}},
 		{"while pods are replaced: p99, ms", []line{latency("10 a second", slowRate, 0.99),
 			latency("100 a second", fastRate, 0.99), latency("a quiet cluster beside", quiet, 0.99)}},
-		{"converge from empty, s", []line{of("until the last write", converge, func(t *table) float64 {
-			return t.row(converge).Took.Seconds()
+		{"converge from empty, s", []line{of("until all are told of all", converge, func(t *table) float64 {
+			row := t.row(converge)
+			return min(row.Load, row.Took).Seconds()
 		})}},
 		{"memory of the controller, MiB", []line{of("at most", fastRate, func(t *table) float64 {
 			return float64(t.row(fastRate).Peak) / 1024

@@ -62,7 +62,7 @@ func (t *table) measure(ctx context.Context, o options, program, dir string) err
 		do   func() ([]*fleet.Arrival, error)
 	}
 	for _, x := range []scenario{
-		{converge, func() ([]*fleet.Arrival, error) { return nil, f.Connect(ctx) }},
+		{converge, s.connect(ctx)},
 		{"and the roll call after that", rollCall(ctx)},
 		{firstPod, f.Change(ctx, o.changes)},
 		{onePod, f.Change(ctx, o.changes)},
@@ -124,6 +124,16 @@ func profiled(ctx context.Context, f *fleet.Fleet, dir, name string, run func() 
 	path := filepath.Join(dir, fmt.Sprintf("%d clusters, %s.pprof", f.Size.Clusters, name))
 	go func() { profile <- f.Profile(ctx, path, profileLength) }()
 	return errors.Join(run(), <-profile)
+}
+
+// connect makes one ClusterSet of the fleet, and waits until all are told of all.
+func (s *session) connect(ctx context.Context) func() ([]*fleet.Arrival, error) {
+	return func() ([]*fleet.Arrival, error) {
+		if err := s.f.Connect(ctx); err != nil {
+			return nil, err
+		}
+		return nil, s.f.Complete(ctx, s.b)
+	}
 }
 
 // rollCall waits until a controller that has just begun has called all members.
