@@ -215,6 +215,12 @@ func (l *lastLines) trouble() string {
 
 // settings of charon. It takes IKE and ESP at one port, and keeps its hands off routes but those of its own rule, which
 // no packet matches. The second socket, that it has besides, is at a port at which the guard takes nothing.
+//
+// What strangers begin is bounded by the thresholds. From 3 half open associations of one address on, or 30 of all, who
+// begins has to show by a cookie that the address is its own: nothing is remembered of forged ones any more. An address
+// may have 100 half open: the default is 5, which whoever is behind the same NAT as a peer soon has, and then that peer
+// is not let in. All may have 4000, which took 46 MiB. They are kept for 5 s, not 30: who is well needs two exchanges,
+// and tries anew after tryFor.
 func settings(dir string, port uint16) string {
 	return fmt.Sprintf(`charon-systemd {
   port = %d
@@ -227,6 +233,11 @@ func settings(dir string, port uint16) string {
   retransmit_timeout = 1.0
   retransmit_base = 1.4
   keep_alive = 15
+  cookie_threshold = 30
+  cookie_threshold_ip = 3
+  block_threshold = 100
+  init_limit_half_open = 4000
+  half_open_timeout = 5
   make_before_break = yes
   delete_rekeyed_delay = 5
   retry_initiate_interval = 0
