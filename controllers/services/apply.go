@@ -17,9 +17,9 @@ import (
 )
 
 // changes are the writes of the records and Bundles that differ, and when to look again for those that wait (0: never).
-// What only adds to imports is held for a while.
-func (r *Reconciler) changes(targets []target, d Decision, hold time.Duration) (writes []write, again time.Duration) {
-	news := news{targets, rates(targets, r.Now()), comparison{}, newEncoder(), hold}
+// What only adds to imports what newcomers export is held for a while.
+func (r *Reconciler) changes(targets []target, d Decision, h hold) (writes []write, again time.Duration) {
+	news := news{targets, rates(targets, r.Now()), comparison{}, newEncoder(), h}
 	for _, t := range targets {
 		t.mem.pending = nil
 		if record, ok := d.Records[t.cluster]; ok &&
@@ -50,8 +50,7 @@ type news struct {
 	rates    map[string]float64
 	compared comparison
 	encoded  *encoder
-	// hold is how long what only adds waits.
-	hold time.Duration
+	hold     hold
 }
 
 // post returns what is to be written of one Bundle, if anything is, and when to look again if that is to wait.
@@ -81,8 +80,9 @@ func (r *Reconciler) post(t target, l letter, news news) ([]write, time.Duration
 	}
 	b.box.unsent = t.carries(b, &spec, news.targets, news.compared)
 	known := b.sent != nil || b.half != ""
-	if news.hold > 0 && known && !b.missing && !b.refresh && onlyAdds(b.sent, &spec, news.compared) {
-		return nil, news.hold
+	if news.hold.wait > 0 && known && !b.missing && !b.refresh &&
+		news.hold.onlyAdds(t.cluster, b.sent, &spec, news.compared) {
+		return nil, news.hold.wait
 	}
 	if wait := b.waits(r.Now()); wait > 0 {
 		return nil, wait

@@ -118,11 +118,12 @@ func TestFewAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// news has the first cluster export a new service, and says whether the second is told of it at once.
-func (p *played) news() bool {
+// news has one of the members export a new service, and says whether the second is told of it at once.
+func (p *played) news(member int) bool {
 	p.t.Helper()
-	p.members[0].Exports = append(p.members[0].Exports, web(1, func(e *v1alpha1.Export) {
-		e.Name = fmt.Sprintf("new-%d", len(p.members[0].Exports))
+	m := &p.members[member]
+	m.Exports = append(m.Exports, web(1, func(e *v1alpha1.Export) {
+		e.Name = fmt.Sprintf("new-%s-%d", m.Cluster, len(m.Exports))
 	}))
 	before := p.toldOf("c2")
 	p.answerAll()
@@ -130,8 +131,8 @@ func (p *played) news() bool {
 	return p.toldOf("c2") > before
 }
 
-// TestACrowdIsNotWaitedForAllTheTime: clusters that go on coming hold nobody up for longer than holdMost, and then for
-// as long not again.
+// TestACrowdIsNotWaitedForAllTheTime: clusters that go on coming hold each other up for holdMost, and then for as long
+// not again; what others export does not wait at all.
 func TestACrowdIsNotWaitedForAllTheTime(t *testing.T) {
 	p := playWith(t, manyServices(4, 10, 1), true)
 	p.pass(10) // each member is called once more
@@ -150,8 +151,11 @@ func TestACrowdIsNotWaitedForAllTheTime(t *testing.T) {
 			p.memory(&record, 0).found = p.now
 		}
 		since := p.now.Sub(begun)
-		if told, want := p.news(), since >= holdMost && since < 2*holdMost; told != want {
-			t.Errorf("%s after the first came c2 is told of a new service: %t", since, told)
+		if told, want := p.news(4), since >= holdMost && since < 2*holdMost; told != want {
+			t.Errorf("%s after the first came c2 is told of a new service of that: %t", since, told)
+		}
+		if since%(10*step) == 0 && !p.news(0) {
+			t.Errorf("%s after the first came c2 is not told of a new service of c1", since)
 		}
 	}
 }
@@ -163,13 +167,13 @@ func TestWhoSaysNothingIsWaitedForBriefly(t *testing.T) {
 	for n := 11; n < 11+crowd; n++ {
 		p.join(cluster(n), true, p.now)
 	}
-	p.decide(0)
+	p.come(21, 1, 1)
 	p.now = p.now.Add(firstReport - time.Second)
-	if p.news() {
+	if p.news(4) {
 		t.Error("nobody waits for those that have said nothing yet")
 	}
 	p.now = p.now.Add(time.Second)
-	if !p.news() {
+	if !p.news(4) {
 		t.Errorf("those that say nothing are waited for %s after they came", firstReport)
 	}
 }
@@ -181,21 +185,36 @@ func TestOnlyAdds(t *testing.T) {
 		b := Decide(in).Bundles["c1"]
 		return &b
 	}
+	of := func(clusters ...string) (out []v1alpha1.ImportCluster) {
+		for _, c := range clusters {
+			out = append(out, v1alpha1.ImportCluster{Cluster: c})
+		}
+		return out
+	}
+	h := hold{newcomers: map[string]bool{"z": true}}
 	for name, c := range map[string]struct {
 		change func(b *v1alpha1.BundleSpec)
 		want   bool
 	}{
-		"nothing":   {func(*v1alpha1.BundleSpec) {}, true},
-		"a service": {func(b *v1alpha1.BundleSpec) { b.Imports = append(b.Imports, v1alpha1.Import{Namespace: "z"}) }, true},
+		"nothing": {func(*v1alpha1.BundleSpec) {}, true},
+		"a service": {func(b *v1alpha1.BundleSpec) {
+			b.Imports = append(b.Imports, v1alpha1.Import{Namespace: "z", Clusters: of("z")})
+		}, true},
 		"the first service": {func(b *v1alpha1.BundleSpec) {
-			b.Imports = append([]v1alpha1.Import{{Namespace: "a"}}, b.Imports...)
+			b.Imports = append([]v1alpha1.Import{{Namespace: "a", Clusters: of("z")}}, b.Imports...)
 		}, true},
+		"a service that another cluster exports, too": {func(b *v1alpha1.BundleSpec) {
+			b.Imports = append(b.Imports, v1alpha1.Import{Namespace: "z", Clusters: of("c2", "z")})
+		}, false},
 		"a cluster": {func(b *v1alpha1.BundleSpec) {
-			b.Imports[3].Clusters = append(slices.Clone(b.Imports[3].Clusters), v1alpha1.ImportCluster{Cluster: "z"})
+			b.Imports[3].Clusters = append(slices.Clone(b.Imports[3].Clusters), of("z")...)
 		}, true},
+		"a cluster that was there": {func(b *v1alpha1.BundleSpec) {
+			b.Imports[3].Clusters = append(slices.Clone(b.Imports[3].Clusters), of("y")...)
+		}, false},
 		"a condition": {func(b *v1alpha1.BundleSpec) {
 			b.ExportConditions = append(slices.Clone(b.ExportConditions), v1alpha1.ExportCondition{Namespace: "z"})
-		}, true},
+		}, false},
 		"a service less": {func(b *v1alpha1.BundleSpec) { b.Imports = b.Imports[1:] }, false},
 		"another service": {func(b *v1alpha1.BundleSpec) {
 			b.Imports = append(slices.Clone(b.Imports[:len(b.Imports)-1]), v1alpha1.Import{Namespace: "z"})
@@ -218,11 +237,16 @@ func TestOnlyAdds(t *testing.T) {
 	} {
 		b := sent()
 		b.Imports = slices.Clone(b.Imports)
-		if c.change(b); onlyAdds(sent(), b, comparison{}) != c.want {
+		if c.change(b); h.onlyAdds("c1", sent(), b, comparison{}) != c.want {
 			t.Errorf("%s: only adds: %t, want %t", name, !c.want, c.want)
 		}
 	}
-	if !onlyAdds(nil, sent(), comparison{}) {
+	if !h.onlyAdds("c1", nil, sent(), comparison{}) {
 		t.Error("a half that is made takes nothing away")
+	}
+	b := sent()
+	b.ExportConditions = append(slices.Clone(b.ExportConditions), v1alpha1.ExportCondition{Namespace: "z"})
+	if h.newcomers["c1"] = true; !h.onlyAdds("c1", sent(), b, comparison{}) {
+		t.Error("what is said of a newcomer's own exports does not wait")
 	}
 }
