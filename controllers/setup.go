@@ -69,7 +69,7 @@ func Options() (ctrl.Options, error) {
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&workv1alpha1.Work{}: {Label: labels.SelectorFromSet(
+				&workv1alpha1.Work{}: {Transform: propagation.Pack, Label: labels.SelectorFromSet(
 					labels.Set{propagation.LabelManagedBy: v1alpha1.ManagedBy})},
 				&workv1alpha2.ClusterResourceBinding{}: {Transform: stripBinding},
 				&workv1alpha2.ResourceBinding{}:        {Transform: stripResourceBinding},

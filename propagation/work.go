@@ -371,14 +371,14 @@ var ErrNoManifest = errors.New("the Work carries no manifest")
 
 // Spec decodes the spec of the one object that a Work carries.
 func Spec(work *workv1alpha1.Work, spec any) error {
-	manifests := work.Spec.Workload.Manifests
-	if len(manifests) != 1 {
-		return ErrNoManifest
+	raw, err := Manifest(work)
+	if err != nil {
+		return fmt.Errorf("read %s/%s: %w", work.Namespace, work.Name, err)
 	}
 	var object struct {
 		Spec json.RawMessage `json:"spec"`
 	}
-	if err := json.Unmarshal(manifests[0].Raw, &object); err != nil {
+	if err := json.Unmarshal(raw, &object); err != nil {
 		return fmt.Errorf("decode the manifest of %s/%s: %w", work.Namespace, work.Name, err)
 	}
 	if err := json.Unmarshal(object.Spec, spec); err != nil {

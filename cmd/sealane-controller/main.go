@@ -7,6 +7,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -15,7 +16,14 @@ import (
 	"github.com/sealane-io/sealane/internal/version"
 )
 
+// garbage is how much the heap may grow by before it is collected, in percent of what lives: with Go's 100 the caches
+// of a large fleet take twice what they need.
+const garbage = 60
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
+	}
 	if err := command(rest.InClusterConfig).ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)

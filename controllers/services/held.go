@@ -66,12 +66,9 @@ func (h *held) read(work *workv1alpha1.Work) {
 // readSpec decodes the Bundle in a Work; nil if that is not one of ours. A member that pulls may write its own Works:
 // what it makes of them is bounded in memory as its reports are.
 func readSpec(work *workv1alpha1.Work) *v1alpha1.BundleSpec {
-	var raw []byte
-	if manifests := work.Spec.Workload.Manifests; len(manifests) == 1 {
-		raw = manifests[0].Raw
-	}
+	raw, err := propagation.Manifest(work)
 	spec := new(v1alpha1.BundleSpec)
-	if len(raw) > maxReport || propagation.Spec(work, spec) != nil || spec.Revision > maxRevision ||
+	if err != nil || len(raw) > maxReport || propagation.Spec(work, spec) != nil || spec.Revision > maxRevision ||
 		inflated(reflect.ValueOf(*spec), raw) {
 		return nil
 	}

@@ -40,9 +40,9 @@ type version struct {
 	verdicts   Verdicts
 }
 
-// Of returns the verdicts in a Work; none if it carries no Bundle.
+// Of returns the verdicts in a Work; none if it does not carry a shard's own Bundle, as those of halves have none.
 func (r *Reader) Of(work *workv1alpha1.Work) Verdicts {
-	if work.Labels[propagation.LabelKind] != propagation.KindBundle {
+	if work.Labels[propagation.LabelKind] != propagation.KindBundle || work.Labels[propagation.LabelHalf] != "" {
 		return nil
 	}
 	key := client.ObjectKeyFromObject(work)
