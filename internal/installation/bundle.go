@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -104,8 +105,14 @@ func readObjects(artifacts fs.FS, file string) ([]*unstructured.Unstructured, er
 	}
 }
 
+// ofIPsec says whether an argument of the node agent tells it that there is a container for cables by IPsec.
+func ofIPsec(arg any) bool {
+	text, ok := arg.(string)
+	return ok && strings.HasPrefix(text, "--ipsec-dir=")
+}
+
 // setImages replaces the placeholders "agent", "dns" and "ipsec" in a pod template, takes the last away where it is not
-// wanted, and says how to pull them.
+// wanted, so that the node agent knows it, and says how to pull them.
 func setImages(o *unstructured.Unstructured, images Images) error {
 	containers, found, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 	if err != nil || !found {
@@ -125,6 +132,9 @@ func setImages(o *unstructured.Unstructured, images Images) error {
 		switch c["image"] {
 		case "agent":
 			c["image"] = images.Agent
+			if args, ok := c["args"].([]any); ok && images.IPsec == "" {
+				c["args"] = slices.DeleteFunc(args, ofIPsec)
+			}
 		case "dns":
 			c["image"] = images.DNS
 		case "ipsec":

@@ -71,6 +71,31 @@ func TestTemplatesOrderAndImages(t *testing.T) {
 	}
 }
 
+// TestIPsecIsThereWhereItIsAskedFor, and where it is not the node agent is not told of it: it would wait for charon.
+func TestIPsecIsThereWhereItIsAskedFor(t *testing.T) {
+	for _, image := range []string{"", "example.org/ipsec:1"} {
+		objects, err := Templates(sealane.Artifacts, Images{Agent: "a", DNS: "d", IPsec: image})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var container, told bool
+		for _, o := range objects {
+			containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range containers {
+				fields := c.(map[string]any)
+				container = container || fields["name"] == "ipsec"
+				told = told || fields["name"] == "node" && strings.Contains(fmt.Sprint(fields["args"]), "--ipsec-dir=")
+			}
+		}
+		if want := image != ""; container != want || told != want {
+			t.Errorf("image %q: a container %v, the agent is told of it %v", image, container, told)
+		}
+	}
+}
+
 func TestTemplatesNamesTheFileThatDoesNotParse(t *testing.T) {
 	files := fstest.MapFS{"artifacts/deploy/bad.yaml": {Data: []byte("a: [")}}
 	for _, crd := range MemberCRDs() {
