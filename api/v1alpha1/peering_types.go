@@ -218,6 +218,9 @@ const (
 	// Of PeeringGatewaysReady, of gateways that are well: other nodes are labelled and cannot be gateways, or the label
 	// has another value.
 	ReasonGatewayLabelIgnored = "GatewayLabelIgnored"
+	// Of PeeringGatewaysReady, of gateways that are well: other clusters are to be reached by ipsec, and no container of
+	// theirs runs it.
+	ReasonNoIPsecContainer = "NoIPsecContainer"
 	// Of PeeringNetworksAccepted: nodes left something out, and the message says what and why.
 	ReasonNetworksRefused = "NetworksRefused"
 	// Of PeeringPodsRouted: pods are outside the cluster's networks, or on a node with more networks than a NodeNetwork

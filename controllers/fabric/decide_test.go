@@ -287,6 +287,7 @@ func TestWhatAMemberSaysIsWrongIsAProblem(t *testing.T) {
 		{v1alpha1.PeeringNodesProgrammed, "Programming", "", true},
 		{v1alpha1.PeeringAgentsRunning, v1alpha1.ReasonAgentsFailing, "c2 reports: 1 of 2 ?", false},
 		{v1alpha1.PeeringAgentsRunning, "Starting", "", true},
+		{v1alpha1.PeeringGatewaysReady, v1alpha1.ReasonNoIPsecContainer, "c2 reports: 1 of 2 ?", false},
 		{v1alpha1.PeeringDNSConfigured, v1alpha1.ReasonDomainTaken, "c2 reports: 1 of 2 ?", false},
 		{v1alpha1.PeeringExportsAccepted, v1alpha1.ReasonExportsRefused, "c2 reports: 1 of 2 ?", true},
 		{v1alpha1.PeeringImportsApplied, v1alpha1.ReasonNameTaken, "c2 reports: 1 of 2 ?", true},

@@ -156,7 +156,8 @@ func troubles(kind string) []string {
 	case v1alpha1.PeeringAgentsRunning:
 		return []string{v1alpha1.ReasonAgentsFailing}
 	case v1alpha1.PeeringGatewaysReady:
-		return []string{v1alpha1.ReasonGatewaysNotReady, v1alpha1.ReasonGatewayLabelIgnored}
+		return []string{v1alpha1.ReasonGatewaysNotReady, v1alpha1.ReasonGatewayLabelIgnored,
+			v1alpha1.ReasonNoIPsecContainer}
 	case v1alpha1.PeeringNetworksAccepted:
 		return []string{v1alpha1.ReasonNetworksRefused}
 	case v1alpha1.PeeringPodsRouted:

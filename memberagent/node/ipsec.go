@@ -131,7 +131,8 @@ func (a *Agent) ipsecTrouble(id plan.PeerID) string {
 	case !a.facts.IPv6:
 		return "this node's kernel has no IPv6, which ipsec needs"
 	case a.ipsec == nil:
-		return "this node has no container that runs ipsec: install with --ipsec"
+		return "this node has no container that runs ipsec: run kubectl karmada sealane install again, with --ipsec beside " +
+			"the flags of the first time"
 	}
 	state, why := a.ipsec.State(id)
 	return cmp.Or(why, state.Trouble)

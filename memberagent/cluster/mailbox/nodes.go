@@ -23,8 +23,9 @@ import (
 	gatewayset "github.com/sealane-io/sealane/memberagent/cluster/gateways"
 )
 
-// nodeDaemonSet is the name of the node agents' DaemonSet.
-const nodeDaemonSet = "sealane-node"
+// nodeDaemonSet is the name of the node agents' DaemonSet, and ipsecContainer that of the container for cables by
+// IPsec, which is there if it was asked for.
+const nodeDaemonSet, ipsecContainer = "sealane-node", "ipsec"
 
 // Reasons of v1alpha1.PeeringNodesProgrammed, PeeringAgentsRunning and PeeringNetworksAccepted.
 const (
@@ -65,6 +66,8 @@ type nodeAgent struct {
 	key v1alpha1.NodeKey
 	// reached is the message of v1alpha1.PodNodesReached.
 	reached string
+	// bare says that the pod is known to have no container for cables by IPsec.
+	bare bool
 }
 
 // maxFailing bounds, in bytes, what is told of why a pod does not run.
@@ -157,7 +160,9 @@ func agentOf(p *corev1.Pod) nodeAgent {
 			a.reached = c.Message
 		}
 	}
+	a.bare = len(p.Status.ContainerStatuses) > 0
 	for _, s := range p.Status.ContainerStatuses {
+		a.bare = a.bare && s.Name != ipsecContainer
 		w, ended := s.State.Waiting, s.LastTerminationState.Terminated
 		switch {
 		case s.State.Running != nil && a.started:

@@ -206,7 +206,8 @@ func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Inp
 	}
 	ready, later := gatewayset.Condition(nodes.Items, gateways.Items, in.Now)
 	again = reach.Sooner(again, later)
-	in.FailedRevisions, in.Ready = failedRevisions(agents), ready
+	in.FailedRevisions = failedRevisions(agents)
+	in.Ready = withoutIPsec(ready, peering.Spec.RemoteClusters, gateways.Items, speaking(agents))
 	networks := &v1alpha1.NodeNetworkList{}
 	if err := r.List(ctx, networks, client.UnsafeDisableDeepCopy); err != nil {
 		return in, 0, fmt.Errorf("list NodeNetworks: %w", err)
