@@ -208,6 +208,17 @@ func runningFlaws() []flaw {
 			m.Status.Conditions = append(m.Status.Conditions, condition(v1alpha1.PeeringNodesProgrammed,
 				metav1.ConditionFalse, v1alpha1.ReasonProgrammingFailed, "c1-w1: no WireGuard"))
 		}, verdictFail, "ProgrammingFailed: c1-w1: no WireGuard", "every node to be programmed", "logs ds/sealane-node"},
+		{"no container for IPsec", "deployment", c1, func(t *testing.T, s *snapshot) {
+			m := member(t, s)
+			m.Status.Conditions = append(m.Status.Conditions, condition(v1alpha1.PeeringGatewaysReady,
+				metav1.ConditionFalse, v1alpha1.ReasonNoIPsecContainer, "c2 are to be reached by ipsec"))
+		}, verdictFail, "NoIPsecContainer: c2 are to be reached by ipsec", "container ipsec on gateways",
+			"run kubectl karmada sealane install again, with --ipsec"},
+		{"gateways that are not well", "deployment", c1, func(t *testing.T, s *snapshot) {
+			m := member(t, s)
+			m.Status.Conditions = append(m.Status.Conditions, condition(v1alpha1.PeeringGatewaysReady,
+				metav1.ConditionFalse, v1alpha1.ReasonGatewaysNotReady, "g1 is silent"))
+		}, verdictFail, "GatewaysNotReady: g1 is silent", "gateways whose nodes are ready", "get gateways"},
 		{"a member that cannot be asked", "deployment", c1, func(_ *testing.T, s *snapshot) {
 			*s.member(c1) = place{name: c1, context: c1, unread: map[string]string{everything: "unreachable: timeout"}}
 		}, verdictWarn, "unreachable: timeout", "reach its API server", "add a kubeconfig context named c1"},

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,10 @@ func firewallFlaws() []flaw {
 		{"both ways", firewall, c1, cut(no, no), verdictFail, "both ways are shut", "UDP 4502", "firewalls of both clusters"},
 		{"both ways, at the other end", firewall, c2, cut(no, no), verdictFail, "both ways are shut",
 			"from c1-gw of c1 to arrive at UDP 4502 of c2-gw", "open UDP 4502 of c2-gw"},
+		{"by IPsec", firewall, c1, func(t *testing.T, s *snapshot) {
+			cut(no, no)(t, s)
+			tunnel(t, s, c1).Link, tunnel(t, s, c1).Cable = "sl-ci2", v1alpha1.CableIPsec
+		}, verdictFail, "both ways are shut", "to arrive at UDP 4534 of c1-gw", "open UDP 4534 of c1-gw"},
 		{"within the tunnel", firewall, c1, cut(yes, yes), verdictFail, "UDP passes both ways", "probes within the tunnel",
 			"sl-c*"},
 		{"both ways, on AWS", firewall, c1, func(t *testing.T, s *snapshot) {
@@ -108,5 +113,20 @@ func firewallFlaws() []flaw {
 			pod := the[*corev1.Pod](t, s.member(c1), "sealane-node-c1-w1")
 			pod.Status.Conditions = pod.Status.Conditions[:2]
 		}, verdictWarn, "c1-w1 do not: they are of an older version", "which gateways", "diagnose versions"},
+	}
+}
+
+// TestFirewallOfIPsec: its port is named where a cable by IPsec is, and nowhere else.
+func TestFirewallOfIPsec(t *testing.T) {
+	for _, f := range firewallFlaws() {
+		s := well()
+		f.change(t, s)
+		text := fmt.Sprint(checkFirewall(s))
+		if got, want := strings.Contains(text, "4534"), f.name == "by IPsec"; got != want {
+			t.Errorf("%s: names UDP 4534 %v, want %v: %s", f.name, got, want, text)
+		}
+	}
+	if text := fmt.Sprint(checkFirewall(well())); strings.Contains(text, "4534") {
+		t.Error(text)
 	}
 }

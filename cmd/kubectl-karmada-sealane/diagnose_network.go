@@ -311,8 +311,10 @@ func (s *snapshot) tunnel(p *place, g *v1alpha1.Gateway, c *v1alpha1.Connection,
 	if c.Status == v1alpha1.ConnectionConnected {
 		if c.Reason == v1alpha1.ReasonCableSilent {
 			return p.says(subjectConnections, verdictWarn, finding{
-				expected: name + " to be by the cable that spec.cables has for the pair",
-				found:    c.Message, remedy: "let that pass, or give the pair the driver wireguard"}), true
+				expected: name + " to be by the cable that the ClusterSet has for the pair",
+				found:    c.Message,
+				remedy: "do what the message says, if it says what is missing; else let the cable's port pass (docs/cables.md), " +
+					"or give the pair the driver wireguard"}), true
 		}
 		if c.LossPercent < lossWarned {
 			return checked{}, false

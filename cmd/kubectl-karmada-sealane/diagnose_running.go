@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 
@@ -138,8 +139,7 @@ func checkDeployment(s *snapshot) []checked {
 				p.kubectl("-n %s get pods -o wide", v1alpha1.Namespace)},
 			judged{v1alpha1.PeeringNodesProgrammed, verdictFail, "every node to be programmed by its agent",
 				p.kubectl("-n %s logs ds/sealane-node --prefix", v1alpha1.Namespace)},
-			judged{v1alpha1.PeeringGatewaysReady, verdictFail, "gateways whose nodes are ready and whose agents are heard of",
-				p.kubectl("get gateways; and see docs/high-availability.md")})
+			s.gatewaysReady(p, m))
 		if p.lacks(everything) == "" {
 			found = append(found, p.workloadsRun()...)
 		}
@@ -149,6 +149,21 @@ func checkDeployment(s *snapshot) []checked {
 		out = append(out, found...)
 	}
 	return out
+}
+
+// gatewaysReady says what is expected of a member's gateways: of those that are well, the container that the driver of
+// their cables needs.
+func (s *snapshot) gatewaysReady(p *place, m *v1alpha1.Member) judged {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.PeeringGatewaysReady)
+	if c != nil && c.Reason == v1alpha1.ReasonNoIPsecContainer {
+		return judged{v1alpha1.PeeringGatewaysReady, verdictFail,
+			"node agents with the container " + ipsecContainer + " on gateways of pairs that are to be reached by ipsec",
+			"run " + s.invocation + " install again, with --ipsec beside the flags of the first time, or give the pairs the " +
+				"driver wireguard; what went by WireGuard before goes on"}
+	}
+	return judged{v1alpha1.PeeringGatewaysReady, verdictFail,
+		"gateways whose nodes are ready and whose agents are heard of",
+		p.kubectl("get gateways; and see docs/high-availability.md")}
 }
 
 // controllerRuns goes by the Lease, and by the Deployment where that is.

@@ -14,12 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 type preflight struct {
 	*options
 	scope
 	output string
+	ipsec  bool
 }
 
 func newPreflight(o *options) *cobra.Command {
@@ -33,15 +35,21 @@ addresses, kube-proxy, the CNI plugin, the cluster's DNS, the networks of pods a
 and which networks of two clusters overlap. Each check is ok, warn or fail, and a cluster's verdict is the worst of its
 own. The exit code is not 0 if a check failed.
 
+Of clusters that a ClusterSet has in a pair by ipsec, and with --ipsec of all, it is checked what that needs: the
+kernels of the gateways, and the container of the node agents that install --ipsec brings.
+
 Nothing is installed and no pod is started, so what only a node shows is not checked: the modules of its kernel,
-/dev/net/tun, and whether the gateways reach each other. Clusters are asked as in show.`,
+/dev/net/tun, IPv6 unless an address shows it, and whether the gateways reach each other. Clusters are asked as in
+show.`,
 		Example: `  ` + o.invocation + ` preflight --karmada-context karmada-apiserver
-  ` + o.invocation + ` preflight -C c1,c2 -o json`,
+  ` + o.invocation + ` preflight -C c1,c2 -o json
+  ` + o.invocation + ` preflight --ipsec`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
 	f.StringSliceVarP(&p.clusters, "clusters", "C", nil, "clusters to check (default: all of Karmada)")
+	f.BoolVar(&p.ipsec, "ipsec", false, "check what cables by ipsec need also where no ClusterSet has them yet")
 	f.StringVarP(&p.output, "output", "o", outputTable, "output format: table, json or yaml")
 	f.DurationVar(&p.memberTimeout, "member-timeout", defaultMemberTimeout, "how long to wait for each cluster")
 	return cmd
@@ -68,6 +76,10 @@ func (p *preflight) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	wanted, err := p.byIPsec(ctx, karmada, clusters)
+	if err != nil {
+		return err
+	}
 	if len(p.clusters) > 0 {
 		clusters = slices.DeleteFunc(clusters, func(c clusterv1alpha1.Cluster) bool {
 			return !slices.Contains(p.clusters, c.Name)
@@ -76,7 +88,7 @@ func (p *preflight) run(ctx context.Context) error {
 	found := make([]candidate, len(clusters))
 	var g errgroup.Group
 	for i := range clusters {
-		g.Go(func() error { found[i] = p.candidate(ctx, karmada, &clusters[i]); return nil })
+		g.Go(func() error { found[i] = p.candidate(ctx, karmada, &clusters[i], wanted); return nil })
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -89,6 +101,31 @@ func (p *preflight) run(ctx context.Context) error {
 		}
 	}
 	return report(p.Out, p.output, "preflight", checks)
+}
+
+// byIPsec says by cluster what is to be checked for cables by IPsec, of all clusters if the command line asks for it.
+func (p *preflight) byIPsec(ctx context.Context, karmada *api, clusters []clusterv1alpha1.Cluster) (map[string]*byIPsec,
+	error) {
+	wanted, err := karmada.byIPsec(ctx, clusters)
+	if err != nil {
+		return nil, err
+	}
+	for i := range clusters {
+		if name := clusters[i].Name; p.ipsec && wanted[name] == nil {
+			wanted[name] = &byIPsec{port: usualCablePort + netfacts.IPsecOffset}
+		}
+	}
+	if len(wanted) == 0 {
+		return wanted, nil
+	}
+	installed, bare, err := karmada.nodeAgents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range wanted {
+		b.installed, b.bare = installed, bare
+	}
+	return wanted, nil
 }
 
 // preflight checks the Karmada API itself. Which release of Karmada it is the API does not tell: the kinds do that the
@@ -129,13 +166,16 @@ type candidate struct {
 	checks   []checked
 	networks v1alpha1.Networks
 	nodes    []string
+	// ipsec is nil where no pair of the cluster is to be reached so.
+	ipsec *byIPsec
 }
 
 // candidate asks a cluster within the time that each has.
-func (p *preflight) candidate(ctx context.Context, karmada *api, cluster *clusterv1alpha1.Cluster) candidate {
+func (p *preflight) candidate(ctx context.Context, karmada *api, cluster *clusterv1alpha1.Cluster,
+	wanted map[string]*byIPsec) candidate {
 	ctx, cancel := context.WithTimeout(ctx, 2*p.memberTimeout)
 	defer cancel()
-	out := candidate{name: cluster.Name}
+	out := candidate{name: cluster.Name, ipsec: wanted[cluster.Name]}
 	if clusterReady(cluster) {
 		out.checks = append(out.checks, passed("cluster", "Karmada finds it ready (%s)", cluster.Spec.SyncMode))
 	} else {
@@ -149,7 +189,7 @@ func (p *preflight) candidate(ctx context.Context, karmada *api, cluster *cluste
 	c, err := p.member(ctx, karmada, identity)
 	if err == nil {
 		var more []checked
-		more, err = c.memberChecks(ctx, &out)
+		more, err = c.memberChecks(ctx, p.options, &out)
 		out.checks = append(out.checks, more...)
 	}
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 )
 
 // memberChecks are those that one cluster's API server answers. They fill in its networks.
-func (a *api) memberChecks(ctx context.Context, into *candidate) ([]checked, error) {
+func (a *api) memberChecks(ctx context.Context, o *options, into *candidate) ([]checked, error) {
 	out := []checked{a.kubernetesCheck()}
 	found, nodes, err := netdiscovery.Read(ctx, a)
 	if err != nil {
@@ -30,6 +30,12 @@ func (a *api) memberChecks(ctx context.Context, into *candidate) ([]checked, err
 	}
 	into.networks, into.nodes = found.Networks, found.NodeCIDRs
 	out = append(out, kernelCheck(nodes), nodesCheck(nodes), cloudCheck(nodes))
+	if into.ipsec != nil {
+		more, err := a.ipsecChecks(ctx, o, into.ipsec, nodes)
+		if out = append(out, more...); err != nil {
+			return out, err
+		}
+	}
 	for _, next := range []func(context.Context, client.Reader) (checked, error){
 		kubeProxyCheck, cniCheck, dnsCheck, inTheWayCheck,
 	} {
