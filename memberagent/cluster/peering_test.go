@@ -258,6 +258,34 @@ func (m *member) nodeAgent() *corev1.Pod {
 	return pod
 }
 
+// TestAPairByIPsecWithoutItsContainer is told of by GatewaysReady, from when the pair is to be reached so.
+func TestAPairByIPsecWithoutItsContainer(t *testing.T) {
+	m := newMember(t)
+	m.start(m.config)
+	p := m.peering(1)
+	m.gatewayReports(v1alpha1.ConnectionConnected)
+	pod := m.nodeAgent()
+	to := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "node-a"}}
+	if err := m.SubResource("binding").Create(t.Context(), pod, to); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+		t.Fatal(err)
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node"}}
+	if err := m.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	// There is no kubelet that would find the node ready: the one thing that is wrong is said beside the other.
+	m.peeringCondition(v1alpha1.PeeringGatewaysReady, metav1.ConditionFalse, v1alpha1.ReasonGatewaysNotReady, "node-a")
+	change(m, p, func(p *v1alpha1.Peering) {
+		p.Spec.Revision = 2
+		p.Spec.RemoteClusters[0].Cable = v1alpha1.CableIPsec
+	})
+	m.peeringCondition(v1alpha1.PeeringGatewaysReady, metav1.ConditionFalse, v1alpha1.ReasonGatewaysNotReady,
+		"c2 are to be reached by ipsec")
+}
+
 // held delays the lists of one resource until it is released.
 type held struct {
 	next     http.RoundTripper
