@@ -95,6 +95,8 @@ type Daemon struct {
 	states  map[plan.PeerID]State
 	silent  map[plan.PeerID]time.Time
 	carrier string
+	// carries is the gateway whose address the carrier has; empty while nobody but a former agent knows.
+	carries plan.PeerID
 	trouble string
 }
 
@@ -134,12 +136,22 @@ func (d *Daemon) Set(c Config) {
 	}
 }
 
-// Carrier is the name of the link by which packets get encrypted, up and with this gateway's address; empty while there
-// is none.
-func (d *Daemon) Carrier() string {
+// Carrier is the name of the link by which packets get encrypted, up and with a gateway's address; empty while there is
+// none. For a while after this gateway has another key it has still the address of the former one.
+func (d *Daemon) Carrier(own plan.PeerID) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.carries != "" && d.carries != own {
+		return ""
+	}
 	return d.carrier
+}
+
+// present says whether there is a carrier, whosever address it has.
+func (d *Daemon) present() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.carrier != ""
 }
 
 // State of a peer, and what is in the way of all of them; empty if nothing is.
@@ -229,14 +241,17 @@ func (d *Daemon) tend(ctx context.Context, s *session) error {
 	}
 	carrier := ""
 	// A charon that does not answer may well go on to encrypt: what carries is left to it as long as its link is there.
-	if len(want.Peers) > 0 && (err == nil || d.Carrier() != "") {
+	if len(want.Peers) > 0 && (err == nil || d.present()) {
 		var e error
 		carrier, e = d.carry(want)
 		err = cmp.Or(err, e)
 	}
 	d.mu.Lock()
-	moved := carrier != d.carrier
+	moved := carrier != d.carrier || carrier != "" && d.carries != want.Own
 	d.carrier = carrier
+	if carrier != "" {
+		d.carries = want.Own
+	}
 	d.mu.Unlock()
 	if moved {
 		d.changed()

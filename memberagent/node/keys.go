@@ -67,7 +67,7 @@ func replacement(k Keys) topology.Replacement {
 // withKeys completes what the node knows of itself, and what it knows of the others, by its keys.
 func (a *Agent) withKeys(top topology.Topology, f plan.NodeFacts) (topology.Topology, plan.NodeFacts, error) {
 	if a.ipsec != nil {
-		f.Carrier = a.ipsec.Carrier()
+		f.Carrier = a.ipsec.Carrier(f.ID)
 	}
 	f.NextID, f.FormerID, f.OffMesh = a.keys.Next(), a.keys.Former(), !a.rotation.offMesh.IsZero()
 	top, err := a.withVXLAN(top.WithNextKeys(replacement(a.keys)), time.Now())
