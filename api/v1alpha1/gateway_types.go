@@ -65,6 +65,11 @@ type Connection struct {
 	// Cable that the link is one of. One by vxlan is not encrypted. Empty, as of an older agent: wireguard.
 	// +optional
 	Cable CableDriver `json:"cable,omitempty"`
+	// Algorithms that a connection by ipsec has, as strongSwan calls them: those of IKE and of ESP. While others follow,
+	// the ones that are about to go.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Algorithms string `json:"algorithms,omitempty"`
 	// Status of the tunnel as the probes see it.
 	Status ConnectionStatus `json:"status"`
 	// LastTransitionTime is when the status last changed, by the clock of the node. A node agent that restarts within
@@ -245,6 +250,10 @@ const (
 
 // ReasonCableSilent is of a connection that is Connected: the pair is to have another cable, which does not answer.
 const ReasonCableSilent = "CableSilent"
+
+// ReasonAlgorithmsDiffer is of a connection by ipsec that is Connected: it has other algorithms than the ClusterSet
+// asks for, until the other gateway takes these.
+const ReasonAlgorithmsDiffer = "AlgorithmsDiffer"
 
 // GatewayKeyCurrent is the condition that the gateway has one key, which need not be replaced.
 const GatewayKeyCurrent = "KeyCurrent"

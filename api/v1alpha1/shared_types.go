@@ -20,6 +20,18 @@ const (
 	CableIPsec CableDriver = "ipsec"
 )
 
+// IPsecAlgorithms are those of cables by IPsec, of IKE and of ESP.
+// +kubebuilder:validation:Enum=Default;FIPS
+type IPsecAlgorithms string
+
+// The choices of algorithms. Both encrypt by AES-GCM with 128 bits.
+const (
+	// IPsecDefault exchanges keys, and derives the pre-shared ones, by X25519.
+	IPsecDefault IPsecAlgorithms = "Default"
+	// IPsecFIPS does so by ECDH on the curve P-256. All of it is what FIPS 140 approves.
+	IPsecFIPS IPsecAlgorithms = "FIPS"
+)
+
 // CableSpec configures the cables between gateways. It is the same in every member of a ClusterSet.
 // +kubebuilder:validation:XValidation:rule="!has(self.driver) || self.driver != 'vxlan' || has(self.unencrypted) && self.unencrypted",message="driver vxlan does not encrypt: set unencrypted to true to say that the network between the gateways is trusted, or choose wireguard"
 type CableSpec struct {
@@ -48,6 +60,11 @@ type CableSpec struct {
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	VXLANPort int32 `json:"vxlanPort,omitempty"`
+
+	// IPsecAlgorithms of all cables by ipsec; Default where this is not set. With FIPS they have none but what FIPS 140
+	// approves, and gateways whose agents do not know it are not reached. Cables by wireguard are not changed by it.
+	// +optional
+	IPsecAlgorithms IPsecAlgorithms `json:"ipsecAlgorithms,omitempty"`
 }
 
 // DNSSpec configures the names that Sealane answers.
@@ -218,6 +235,12 @@ type Endpoint struct {
 	// +kubebuilder:validation:MaxLength=44
 	// +optional
 	NextPublicKey string `json:"nextPublicKey,omitempty"`
+
+	// IPsecPublicKey is the gateway's other public key, of the curve P-256, which belongs to publicKey and is replaced
+	// with it: the uncompressed point (SEC 1), base64, 88 characters. Not set by a gateway without a container for ipsec.
+	// +kubebuilder:validation:MaxLength=88
+	// +optional
+	IPsecPublicKey string `json:"ipsecPublicKey,omitempty"`
 
 	// Addresses are the candidates, most preferred first.
 	// +kubebuilder:validation:MaxItems=16

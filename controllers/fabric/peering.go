@@ -117,7 +117,8 @@ func same(a, b v1alpha1.PeeringSpec) bool {
 			slices.Equal(x.Networks.ServiceCIDRs, y.Networks.ServiceCIDRs) &&
 			slices.EqualFunc(x.Endpoints, y.Endpoints, func(x, y v1alpha1.Endpoint) bool {
 				return x.Gateway == y.Gateway && x.Slot == y.Slot && x.PublicKey == y.PublicKey &&
-					x.NextPublicKey == y.NextPublicKey && x.MTU == y.MTU && x.IPv4Probes == y.IPv4Probes &&
+					x.NextPublicKey == y.NextPublicKey && x.IPsecPublicKey == y.IPsecPublicKey && x.MTU == y.MTU &&
+					x.IPv4Probes == y.IPv4Probes &&
 					slices.Equal(x.Addresses, y.Addresses) && slices.Equal(x.Observed, y.Observed)
 			}) && x.Topology == y.Topology && slices.EqualFunc(x.Nodes, y.Nodes, sameNode)
 	})

@@ -35,6 +35,7 @@ const (
 	ReasonInvalidPort      = netfacts.ReasonInvalidPort
 	ReasonInvalidMTU       = netfacts.ReasonInvalidMTU
 	ReasonUnknownDriver    = "UnknownDriver"
+	ReasonUnknownAlgorithm = "UnknownAlgorithm"
 	ReasonUnknownNode      = "UnknownNode"
 	ReasonNoPods           = "NoPods"
 	ReasonTooManyNodes     = v1alpha1.ReasonTooManyNodes
@@ -243,6 +244,15 @@ func (b *builder) cable(ref string, spec v1alpha1.CableSpec) Cable {
 		VXLANCablePort: cablePort}
 	if ipsec, err := netfacts.IPsecPort(port, vxlanPort); err == nil {
 		c.IPsecPort, c.IPsecVXLANPort = ipsec, ipsec+netfacts.IPsecVXLANOffset-netfacts.IPsecOffset
+	}
+	switch spec.IPsecAlgorithms {
+	case "", v1alpha1.IPsecDefault:
+	case v1alpha1.IPsecFIPS:
+		c.FIPS = true
+	default:
+		c.IPsecPort, c.IPsecVXLANPort = 0, 0
+		b.left(ref, "spec.cable.ipsecAlgorithms", faultf(ReasonUnknownAlgorithm,
+			"%s is not known here: nothing is reached by ipsec", clip.Quote(string(spec.IPsecAlgorithms))))
 	}
 	return c
 }

@@ -137,6 +137,7 @@ func (b *builder) remoteGateways(c v1alpha1.RemoteCluster) []Gateway {
 			Candidates: b.candidates(c.Name, part, e),
 			MTU:        b.mtu(ref, part, e.MTU),
 			IPv4Probes: e.IPv4Probes,
+			IPsecKey:   b.ipsecKey(ref, part, e),
 		})
 	}
 	return out
@@ -157,6 +158,18 @@ func (b *builder) nextKey(ref, part string, e v1alpha1.Endpoint) Key {
 	}
 	if b.keys[key] == "" {
 		b.keys[key] = fmt.Sprintf("%s of %s", e.Gateway, ref)
+	}
+	return key
+}
+
+// ipsecKey counts what cannot be used as none.
+func (b *builder) ipsecKey(ref, part string, e v1alpha1.Endpoint) IPsecKey {
+	if e.IPsecPublicKey == "" {
+		return IPsecKey{}
+	}
+	key, err := netfacts.ParseIPsecKey(e.IPsecPublicKey)
+	if err != nil {
+		b.left(ref, part, faultOf(err))
 	}
 	return key
 }

@@ -2,7 +2,11 @@
 
 package topology
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/sealane-io/sealane/internal/netfacts"
+)
 
 // Topology is the validated network as one node of the local cluster needs to know it: sorted, without
 // duplicates, and free of anything that the local cluster must not route.
@@ -34,6 +38,8 @@ type Cable struct {
 	// IPsecPort is the UDP port of cables by IPsec, for IKE and ESP, and IPsecVXLANPort that of the VXLAN in them; 0 where
 	// the others leave none.
 	IPsecPort, IPsecVXLANPort uint16
+	// FIPS says that cables by IPsec have the algorithms that FIPS 140 approves, and no others.
+	FIPS bool
 }
 
 // Local is the cluster that this node is part of.
@@ -133,6 +139,8 @@ type Gateway struct {
 	// IPsec says that this stands for the cable by IPsec, in the slot IPsecSlots higher than the gateway's, and that VTEP
 	// is within it.
 	IPsec bool
+	// IPsecKey belongs to PublicKey; zero of a gateway that publishes none, as of an older agent.
+	IPsecKey IPsecKey
 	// Candidates at which the gateway may be reached, most preferred first. Empty for local ones.
 	Candidates []Candidate
 	// MTU inside the gateway's cables; 0 when unknown.
@@ -153,6 +161,9 @@ type Candidate struct {
 
 // Key is an X25519 public key.
 type Key [32]byte
+
+// IPsecKey is a public key of the curve P-256, as an uncompressed point.
+type IPsecKey [netfacts.IPsecKeySize]byte
 
 // Problem is something left out, and why. Ref is "<kind>/<name>" of the object at fault.
 type Problem struct {

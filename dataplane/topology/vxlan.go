@@ -63,8 +63,8 @@ func (b *builder) buildVXLAN(clusters []v1alpha1.RemoteCluster) {
 func (b *builder) buildIPsec(r *Remote, ref string, macs map[[6]byte]int) {
 	r.IPsec = true
 	if b.Cable.IPsecPort == 0 {
-		b.left(ref, "cable", faultf(ReasonInvalidPort, "the ports of cable and overlay leave none for ipsec: it is not "+
-			"reached"))
+		b.left(ref, "cable", faultf(ReasonInvalidPort, "there is no port for ipsec, by spec.cable of the Peering: it is "+
+			"not reached"))
 		return
 	}
 	for j := range r.Gateways {

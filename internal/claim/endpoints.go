@@ -97,6 +97,12 @@ func CheckEndpoint(e *v1alpha1.Endpoint, others Others) error {
 			return fmt.Errorf("its public key is that of a gateway or node of %s", owner)
 		}
 	}
+	if e.IPsecPublicKey != "" {
+		// That it is nobody else's does not matter: without the private key it is of no use.
+		if _, err := netfacts.ParseIPsecKey(e.IPsecPublicKey); err != nil {
+			return err
+		}
+	}
 	if err := netfacts.CheckMTU(e.MTU); err != nil {
 		return err
 	}

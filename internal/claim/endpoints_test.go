@@ -17,6 +17,9 @@ import (
 // key returns the public key of 32 bytes n.
 func key(n byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{n}, 32)) }
 
+// p256Key is the base point of P-256, uncompressed.
+const p256Key = "BGsX0fLhLEJH+Lzm5WOkQPJ3A32BLeszoPShOUXYmMKWT+NC4v4af5uO5+tKfA+eFivOM1drMV7Oy7ZAaDe/UfU="
+
 func TestEndpoints(t *testing.T) {
 	private := func(ips ...string) (out []v1alpha1.EndpointAddress) {
 		for _, ip := range ips {
@@ -53,7 +56,12 @@ func TestEndpoints(t *testing.T) {
 		"mapped":            {func(e *v1alpha1.Endpoint) { e.Addresses = private("::ffff:192.0.2.1") }, "not a plain IP"},
 		"name":              {func(e *v1alpha1.Endpoint) { e.Addresses = private("gateway") }, "not a plain IP"},
 		"type":              {func(e *v1alpha1.Endpoint) { e.Addresses[0].Type = "Secret" }, "address type"},
-		"MTU":               {func(e *v1alpha1.Endpoint) { e.MTU = 40 }, "MTU 40"},
+		"key for ipsec":     {func(e *v1alpha1.Endpoint) { e.IPsecPublicKey = p256Key }, ""},
+		"no point of P-256": {func(e *v1alpha1.Endpoint) {
+			e.IPsecPublicKey = p256Key[:40] + p256Key[44:48] + p256Key[44:]
+		}, "no uncompressed"},
+		"a key of X25519": {func(e *v1alpha1.Endpoint) { e.IPsecPublicKey = key(1) }, "not base64 of 65 bytes"},
+		"MTU":             {func(e *v1alpha1.Endpoint) { e.MTU = 40 }, "MTU 40"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := *good.DeepCopy()

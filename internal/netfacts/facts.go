@@ -3,6 +3,7 @@
 package netfacts
 
 import (
+	"crypto/ecdh"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -209,6 +210,23 @@ func ParsePublicKey(text string) ([PublicKeySize]byte, error) {
 		return key, errorf(ReasonInvalidPublicKey, "public key is all zero")
 	}
 	return key, nil
+}
+
+// IPsecKeySize of a public key of the curve P-256, as an uncompressed point, in bytes.
+const IPsecKeySize = 65
+
+// ParseIPsecKey parses such a key in padded base64, and checks that it is on the curve. The error is an *Error.
+func ParseIPsecKey(text string) ([IPsecKeySize]byte, error) {
+	raw, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || len(raw) != IPsecKeySize || len(text) != base64.StdEncoding.EncodedLen(IPsecKeySize) {
+		return [IPsecKeySize]byte{}, errorf(ReasonInvalidPublicKey, "key for ipsec %s is not base64 of %d bytes",
+			clip.Quote(text), IPsecKeySize)
+	}
+	if _, err := ecdh.P256().NewPublicKey(raw); err != nil {
+		return [IPsecKeySize]byte{}, errorf(ReasonInvalidPublicKey, "key for ipsec %s is no uncompressed point of P-256",
+			clip.Quote(text))
+	}
+	return [IPsecKeySize]byte(raw), nil
 }
 
 // CheckAddressType accepts the sources of candidate addresses. The error is an *Error.

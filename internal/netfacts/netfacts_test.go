@@ -94,6 +94,8 @@ func TestParseHost(t *testing.T) {
 func TestChecks(t *testing.T) {
 	key := func(n byte, size int) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{n}, size)) }
 	parse := func(text string) error { _, err := netfacts.ParsePublicKey(text); return err }
+	point := func(text string) error { _, err := netfacts.ParseIPsecKey(text); return err }
+	const base = "BGsX0fLhLEJH+Lzm5WOkQPJ3A32BLeszoPShOUXYmMKWT+NC4v4af5uO5+tKfA+eFivOM1drMV7Oy7ZAaDe/UfU="
 	mesh := func(cable, vxlan int32) error { _, err := netfacts.MeshPort(cable, vxlan); return err }
 	for _, c := range []struct {
 		what string
@@ -119,6 +121,14 @@ func TestChecks(t *testing.T) {
 		{"overlay port 0", netfacts.CheckPorts(4500, 0), false},
 		{"overlay port among the cables'", netfacts.CheckPorts(4500, 4515), false},
 		{"overlay port after the cables'", netfacts.CheckPorts(4500, 4516), true},
+		{"point of P-256", point(base), true},
+		{"another encoding of it", point(base[:40] + "\n" + base[40:]), false},
+		{"with bits that count for nothing", point(base[:87] + "V="), false},
+		{"compressed", point(base[:44]), false},
+		{"off the curve", point(base[:40] + base[44:48] + base[44:]), false},
+		{"at infinity", point(key(0, 65)), false},
+		{"no point", point(key(4, 65)), false},
+		{"none", point(""), false},
 		{"mesh port", mesh(4500, 4800), true},
 		{"mesh port at the end", mesh(65503, 4800), true},
 		{"mesh port too high", mesh(65504, 4800), false},

@@ -22,6 +22,12 @@ func checkCables(spec v1alpha1.ClusterSetSpec) []error {
 		errs = append(errs, checkDriver(fmt.Sprintf("cables[%d]", i), c.Driver, c.Unencrypted))
 		vxlan, ipsec = vxlan || c.Driver == v1alpha1.CableVXLAN, ipsec || c.Driver == v1alpha1.CableIPsec
 	}
+	switch spec.Cable.IPsecAlgorithms {
+	case "", v1alpha1.IPsecDefault, v1alpha1.IPsecFIPS:
+	default:
+		errs = append(errs, fmt.Errorf("cable: ipsecAlgorithms %q are unknown: expected %s or %s", spec.Cable.IPsecAlgorithms,
+			v1alpha1.IPsecDefault, v1alpha1.IPsecFIPS))
+	}
 	if vxlan {
 		if _, err := netfacts.VXLANCablePort(spec.Cable.Port, spec.Cable.VXLANPort); err != nil {
 			errs = append(errs, fmt.Errorf("cable: %w", err))

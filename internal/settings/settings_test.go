@@ -51,6 +51,9 @@ func TestVXLANIsAnExplicitChoice(t *testing.T) {
 		"a pair of none": {func(s *v1alpha1.ClusterSetSpec) {
 			s.Cables = []v1alpha1.PairCable{{Driver: v1alpha1.CableWireGuard}}
 		}, "cables[0]: clusters has 0 selectors"},
+		"fips": {func(s *v1alpha1.ClusterSetSpec) { s.Cable.IPsecAlgorithms = v1alpha1.IPsecFIPS }, ""},
+		"algorithms of nobody": {func(s *v1alpha1.ClusterSetSpec) { s.Cable.IPsecAlgorithms = "fips" },
+			`cable: ipsecAlgorithms "fips" are unknown: expected Default or FIPS`},
 		"a driver of nobody": {func(s *v1alpha1.ClusterSetSpec) {
 			s.Cables = []v1alpha1.PairCable{{Clusters: anyCluster, Driver: "ipx"}}
 		}, `cables[0]: driver "ipx" is unknown: expected wireguard, vxlan or ipsec`},
