@@ -18,9 +18,9 @@ import (
 
 const (
 	keyFile = "wireguard.key"
-	// invalidKey and the time, in an order that sorts, are the name of a key file that was of no use; of these
+	// invalidKey and the time, in an order that sorts, follow the name of a key file that was of no use; of these
 	// the newest maxInvalid are kept.
-	invalidKey = keyFile + ".invalid-"
+	invalidKey = ".invalid-"
 	timeFormat = "20060102T150405.000000000Z"
 	maxInvalid = 3
 )
@@ -46,7 +46,7 @@ func LoadKey(dir string) (key wgtypes.Key, problem string, err error) {
 	case readErr != nil:
 		return key, unkept(readErr), nil
 	default:
-		aside, err := putAside(dir)
+		aside, err := putAside(dir, keyFile)
 		if err != nil {
 			return key, unkept(err), nil // the node works without, and says so
 		}
@@ -72,14 +72,15 @@ func keep(path string, key wgtypes.Key) error {
 	return renameio.WriteFile(path, []byte(key.String()+"\n"), 0o600)
 }
 
-// putAside renames the key file, of which somebody may know what it was, and returns its new name. Nobody else
+// putAside renames a key file, of which somebody may know what it was, and returns its new name. Nobody else
 // may read it: it may hold part of a key.
-func putAside(dir string) (string, error) {
-	path, aside := filepath.Join(dir, keyFile), filepath.Join(dir, invalidKey+time.Now().UTC().Format(timeFormat))
+func putAside(dir, name string) (string, error) {
+	path := filepath.Join(dir, name)
+	aside := path + invalidKey + time.Now().UTC().Format(timeFormat)
 	if err := errors.Join(os.Chmod(path, 0o600), os.Rename(path, aside)); err != nil {
 		return "", err
 	}
-	old, err := filepath.Glob(filepath.Join(dir, invalidKey+"*"))
+	old, err := filepath.Glob(path + invalidKey + "*")
 	if err != nil {
 		return "", err
 	}

@@ -35,6 +35,8 @@ type Keys struct {
 	mu            sync.Mutex
 	current, next wgtypes.Key // next is zero while there is none, and current once it is promoted
 	about         aboutKeys
+	// ipsec are the keys of P-256 that belong to these; nil where the node has none.
+	ipsec ipsecKeys
 }
 
 // aboutKeys is what is kept of keys besides: nothing of it is secret.
@@ -195,13 +197,17 @@ func (k *Keys) Offer(madeAt time.Time) error {
 	about := k.about
 	about.Key = k.current.PublicKey().String()
 	about.Next, about.NextMadeAt, about.Since = next.PublicKey().String(), madeAt, time.Now()
+	ipsec, err := k.withIPsecOf(next)
+	if err != nil {
+		return err
+	}
 	if err := k.write(nextKeyFile, next); err != nil {
 		return fmt.Errorf("keep the next private key: %w", err)
 	}
 	if err := k.note(about); err != nil {
 		return err
 	}
-	k.next, k.about = next, about
+	k.next, k.about, k.ipsec = next, about, ipsec
 	return nil
 }
 
@@ -218,7 +224,7 @@ func (k *Keys) Promote() error {
 	about := k.about
 	about.Former, about.Key, about.MadeAt, about.Since = about.Key, about.Next, about.NextMadeAt, time.Now()
 	k.current, k.about = k.next, about // from here on it is, whether noted or not
-	return k.note(about)
+	return errors.Join(k.note(about), k.forgetIPsec())
 }
 
 // Finish ends the replacement of a key that is promoted.
