@@ -316,6 +316,11 @@ func (s *snapshot) tunnel(p *place, g *v1alpha1.Gateway, c *v1alpha1.Connection,
 				remedy: "do what the message says, if it says what is missing; else let the cable's port pass (docs/cables.md), " +
 					"or give the pair the driver wireguard"}), true
 		}
+		if c.Reason == v1alpha1.ReasonAlgorithmsDiffer {
+			return p.says(subjectConnections, verdictWarn, finding{
+				expected: name + " to have the algorithms that spec.cable.ipsecAlgorithms has", found: c.Algorithms + ": " +
+					c.Message, remedy: "see whether the other cluster answers, and upgrade its agents"}), true
+		}
 		if c.LossPercent < lossWarned {
 			return checked{}, false
 		}

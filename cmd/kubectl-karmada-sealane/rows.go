@@ -54,6 +54,7 @@ type connectionRow struct {
 	NAT           bool          `json:"nat"`
 	Link          string        `json:"link,omitempty"`
 	Cable         string        `json:"cable,omitempty"`
+	Algorithms    string        `json:"algorithms,omitempty"`
 	Active        bool          `json:"active"`
 	Status        string        `json:"status"`
 	RTT           *v1alpha1.RTT `json:"rtt,omitempty"`
@@ -99,7 +100,7 @@ func (r connectionRow) cells() []string {
 		}
 	}
 	return []string{r.Cluster, r.Gateway, r.RemoteCluster, r.RemoteGateway, r.Address, nat, r.Status, rtt, loss, r.Message,
-		active, r.Link, spread, received, sent, r.age}
+		active, r.Link, spread, received, sent, r.age, r.Algorithms}
 }
 
 // about marks what is rounded to a step.

@@ -192,7 +192,7 @@ func clusterSetTable(f *fleet) table {
 func connectionTable(f *fleet) table {
 	return newTable("connections", connectionRows(f), 10,
 		strings.Fields("CLUSTER GATEWAY REMOTE-CLUSTER REMOTE-GATEWAY ADDRESS NAT STATUS RTT-AVG LOSS MESSAGE ACTIVE LINK "+
-			"RTT-MIN/MAX/DEV RECEIVED SENT "+columnLastChange)...)
+			"RTT-MIN/MAX/DEV RECEIVED SENT "+columnLastChange+" ALGORITHMS")...)
 }
 
 func endpointTable(f *fleet) table {

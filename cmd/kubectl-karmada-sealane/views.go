@@ -145,7 +145,7 @@ func connectionOf(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alpha1.Con
 		Cluster: cluster, Gateway: g.Name, RemoteCluster: c.Cluster, RemoteGateway: c.Gateway, Slot: c.Slot,
 		Address: c.Address, NAT: c.NAT, Link: c.Link, Active: c.Active, Status: string(c.Status),
 		RTT: c.RTT, LossPercent: &c.LossPercent, Traffic: c.Traffic, MTU: c.MTU, Reason: c.Reason, Message: c.Message,
-		Cable: string(c.Cable),
+		Cable: string(c.Cable), Algorithms: c.Algorithms,
 	}
 	switch c.Cable {
 	case v1alpha1.CableVXLAN:
@@ -156,7 +156,7 @@ func connectionOf(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alpha1.Con
 	if why := stale(f, g); why != "" {
 		row.Status, row.Reason, row.Message = string(v1alpha1.ConnectionUnknown), v1alpha1.ReasonAgentSilent, why
 		row.UnknownSince = unknownSince(f, g)
-		row.Active, row.RTT, row.LossPercent, row.Traffic = false, nil, nil, nil
+		row.Active, row.RTT, row.LossPercent, row.Traffic, row.Algorithms = false, nil, nil, nil, ""
 		row.changed(lastHeard(g), f.now)
 		return row
 	}

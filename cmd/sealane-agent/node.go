@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -115,6 +116,13 @@ func (f *nodeFlags) run(ctx context.Context, stop func()) error {
 	keys, problem, err := cable.OpenKeys(f.options.StateDir)
 	if err != nil {
 		return err
+	}
+	if f.options.IPsecDir != "" {
+		also, err := keys.WithIPsec()
+		if err != nil {
+			return err
+		}
+		problem = strings.Trim(problem+"; "+also, "; ")
 	}
 	if problem != "" {
 		log.Info("the node has a new key", "why", problem)

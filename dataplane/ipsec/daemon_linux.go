@@ -22,6 +22,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/dataplane/topology"
 )
 
 const (
@@ -37,6 +38,9 @@ const (
 	// mostChildren is how many pairs of security associations a peer may have: one, and beside it those that follow. It is
 	// the peer that makes more.
 	mostChildren = 8
+	// handOver is after what time associations by other algorithms are ended once there are those that are wanted. Charon
+	// does so itself, after 10 s, if both have the same addresses.
+	handOver = 12 * time.Second
 	// silentFor is how long an association is left alone that carries nothing back, before it is made anew.
 	silentFor = 3 * time.Second
 )
@@ -47,7 +51,10 @@ type Config struct {
 	Own  plan.PeerID
 	Port uint16
 	// MTU of the carrier.
-	MTU   int
+	MTU int
+	// FIPS says that no algorithms are good but those that FIPS 140 approves. What is established by others goes on until
+	// it is by these.
+	FIPS  bool
 	Peers []Peer
 }
 
@@ -56,6 +63,8 @@ type Peer struct {
 	ID plan.PeerID
 	// Candidates at which it may be reached, the most likely first.
 	Candidates []netip.AddrPort
+	// Key of the curve P-256, which FIPS needs; zero if it has none.
+	Key topology.IPsecKey
 }
 
 // State of the security associations with a peer.
@@ -67,6 +76,10 @@ type State struct {
 	Since  time.Time
 	// Received and Sent are bytes within all that there have been.
 	Received, Sent int64
+	// Algorithms that they have, as strongSwan calls them; empty while there are none. Other says that these are not what
+	// they are to be.
+	Algorithms string
+	Other      bool
 	// Rekeys counts the times that others have followed.
 	Rekeys int
 	// Trouble says what is in the way of this peer alone; empty if nothing is.
@@ -77,6 +90,8 @@ type State struct {
 type Secrets interface {
 	// Secret of this node's own ID, which may have become another one, and a peer.
 	Secret(own, peer plan.PeerID) ([]byte, error)
+	// FIPSSecret is one by the node's key of P-256 and that of the peer.
+	FIPSSecret(own, peer plan.PeerID, key topology.IPsecKey) ([]byte, error)
 }
 
 // Daemon drives charon. It is safe for concurrent use, and only Run ever waits for charon.
@@ -103,8 +118,15 @@ type Daemon struct {
 // peer is what is known of one.
 type peer struct {
 	Peer
-	state  State
-	loaded bool
+	state State
+	// loaded is what charon was given; the zero value if nothing.
+	loaded loaded
+	// shut says that charon has nothing of it, for it has no key.
+	shut bool
+	// fits says that there is an association with the algorithms that are wanted, and since is since when that is so, or
+	// is not.
+	fits  bool
+	since time.Time
 	// lost says that charon had associations with it, and may be another one, which has none: who has lost them knows, and
 	// the peer, which may be the one that begins, does not.
 	lost bool
@@ -112,10 +134,20 @@ type peer struct {
 	next  int
 	tried time.Time
 	// pending says that associations are being made, or unmade, and bare that there is one of IKE by itself: its child
-	// could not be installed, or was taken away.
+	// could not be installed, or was taken away. unfinished are the IDs of both.
 	pending, bare bool
+	unfinished    []string
+	// former are the IDs of those by other algorithms.
+	former []string
 	// seen are its associations as they were last, by SPI: those of another charon have others.
 	seen map[string]child
+}
+
+// loaded is what decides about a connection of charon's, beside the addresses.
+type loaded struct {
+	own  plan.PeerID
+	fips bool
+	key  topology.IPsecKey
 }
 
 // Open returns a daemon in a directory. changed is called when the carrier comes or goes. What charon has stays as it
@@ -309,9 +341,10 @@ func (d *Daemon) forget(want Config) {
 			delete(d.peers, id)
 			continue
 		}
-		p.loaded, p.tried = false, time.Time{}
+		p.loaded, p.shut, p.tried = loaded{}, false, time.Time{}
 		if p.state.Up {
-			p.state.Up, p.state.Since, p.lost = false, time.Now(), true
+			p.down(time.Now())
+			p.lost = true
 		}
 	}
 }
@@ -353,14 +386,14 @@ func (d *Daemon) sync(s session, want Config) error {
 	for _, w := range want.Peers {
 		p, ok := d.peers[w.ID]
 		if !ok {
-			p = &peer{state: State{Since: now}}
+			p = &peer{state: State{Since: now}, since: now}
 			d.peers[w.ID] = p
 		}
 		if !slices.Equal(p.Candidates, w.Candidates) {
 			p.next = 0
 		}
 		p.Peer = w
-		p.note(all, now)
+		p.note(all, suiteOf(want).group, now)
 		// One peer's trouble, as with a public key that yields no secret, is none of the others.
 		err := d.dial(s, want, p, now)
 		if p.state.Trouble = ""; err != nil {
@@ -385,10 +418,17 @@ type secretError struct{ error }
 
 func (e secretError) Unwrap() error { return e.error }
 
-// note what charon says of a peer.
-func (p *peer) note(all []association, now time.Time) {
-	up, seen, fresh, stays := false, map[string]child{}, 0, false
-	p.pending, p.bare = false, false
+// down notes that nothing passes any more.
+func (p *peer) down(now time.Time) {
+	p.state.Up, p.state.Since, p.state.Algorithms, p.state.Other = false, now, "", false
+	p.fits, p.since = false, now
+}
+
+// note what charon says of a peer, whose associations are to have exchanged keys by a group.
+func (p *peer) note(all []association, group string, now time.Time) {
+	up, fits, seen, fresh, stays := false, false, map[string]child{}, 0, false
+	p.pending, p.bare, p.unfinished, p.former = false, false, nil, nil
+	p.state.Algorithms, p.state.Other = "", false
 	for _, a := range all {
 		if a.name != name(p.ID) {
 			continue
@@ -396,10 +436,17 @@ func (p *peer) note(all []association, now time.Time) {
 		switch {
 		case a.up:
 			up, p.state.Remote = true, a.remote
+			other := a.group != group
+			if fits = fits || !other; other || p.state.Algorithms == "" {
+				p.state.Algorithms, p.state.Other = a.algorithms, other // these may still carry
+			}
+			if other {
+				p.former = append(p.former, a.id)
+			}
 		case a.bare:
-			p.bare = true
+			p.bare, p.unfinished = true, append(p.unfinished, a.id)
 		default:
-			p.pending = true
+			p.pending, p.unfinished = true, append(p.unfinished, a.id)
 		}
 		for _, c := range a.children {
 			was, known := p.seen[c.spi]
@@ -417,12 +464,19 @@ func (p *peer) note(all []association, now time.Time) {
 	if up != p.state.Up {
 		p.state.Up, p.state.Since = up, now
 	}
+	if fits != p.fits {
+		p.fits, p.since = fits, now
+	}
 	p.lost = p.lost && !up
 	p.seen = seen
 }
 
 // dial loads a peer's connection, and begins associations where it is time to.
 func (d *Daemon) dial(s session, want Config, p *peer, now time.Time) error {
+	if want.FIPS && p.Key == (topology.IPsecKey{}) {
+		return d.shut(s, p, now)
+	}
+	p.shut = false
 	patience := silentFor
 	if !before(want.Own, p.ID) {
 		patience += waitForOther // both at once would undo what the other has just made
@@ -434,34 +488,41 @@ func (d *Daemon) dial(s session, want Config, p *peer, now time.Time) error {
 		if err := s.terminate(name(p.ID)); err != nil {
 			return err
 		}
-		p.state.Up, p.state.Since, p.tried = false, now, time.Time{}
+		p.down(now)
+		p.tried = time.Time{}
 	}
-	wait := tryFor
-	if !p.pending {
-		wait = tryAgain // it was refused, or is bare
+	if p.fits && now.Sub(p.since) > handOver {
+		for _, id := range p.former {
+			if err := s.end(id); err != nil {
+				return err
+			}
+		}
 	}
-	begins := !p.state.Up && len(p.Candidates) > 0 && now.Sub(p.tried) > wait &&
-		(before(want.Own, p.ID) || renew || p.lost || now.Sub(p.state.Since) > waitForOther)
-	if p.loaded && !begins {
+	begins := p.begins(want.Own, renew, now)
+	next := loaded{want.Own, want.FIPS, p.Key}
+	if p.loaded == next && !begins {
 		return nil
 	}
 	at := netip.AddrPortFrom(netip.Addr{}, want.Port)
-	if len(p.Candidates) > 0 {
+	switch {
+	case p.state.Up && p.state.Remote.IsValid():
+		at = p.state.Remote // at another address charon would end what there is at once
+	case len(p.Candidates) > 0:
 		at = p.Candidates[p.next%len(p.Candidates)]
 	}
-	secret, err := d.secrets.Secret(want.Own, p.ID)
+	secret, err := d.secret(want, p)
 	if err != nil {
 		return secretError{err}
 	}
-	if err := s.load(want.Own, p.Peer, at, want.Port, secret); err != nil {
+	if err := s.load(want.Own, p.Peer, at, want.Port, secret, suiteOf(want)); err != nil {
 		return err
 	}
-	p.loaded = true
+	p.loaded = next
 	if !begins {
 		return nil
 	}
-	if p.pending || p.bare {
-		if err := s.terminate(name(p.ID)); err != nil { // what was begun at the address before
+	for _, id := range p.unfinished { // what was begun at the address before
+		if err := s.end(id); err != nil {
 			return err
 		}
 	}
@@ -469,3 +530,40 @@ func (d *Daemon) dial(s session, want Config, p *peer, now time.Time) error {
 	p.tried = now
 	return s.initiate(name(p.ID))
 }
+
+// begins says whether it is time for this gateway to establish associations. While there are some, by other algorithms,
+// that is less often: the other gateway, which may be the one that begins, has not heard of the change yet, and where
+// both begin each would end what the other has made.
+func (p *peer) begins(own plan.PeerID, renew bool, now time.Time) bool {
+	wait := tryFor
+	if !p.pending && (!p.state.Up || before(own, p.ID)) {
+		wait = tryAgain // it was refused, or is bare
+	}
+	return !p.fits && len(p.Candidates) > 0 && now.Sub(p.tried) > wait &&
+		(before(own, p.ID) || renew || p.lost || now.Sub(p.since) > waitForOther)
+}
+
+// shut takes away what charon has of a peer that cannot be reached by FIPS: an agent before this one may have given it
+// that, or this one before the setting changed.
+func (d *Daemon) shut(s session, p *peer, now time.Time) error {
+	if !p.shut || p.state.Up || p.pending || p.bare {
+		if err := s.unload(name(p.ID)); err != nil {
+			return err
+		}
+		p.loaded, p.shut = loaded{}, true
+		p.down(now)
+	}
+	return errNoKey
+}
+
+// secret in common with a peer.
+func (d *Daemon) secret(want Config, p *peer) ([]byte, error) {
+	if want.FIPS {
+		return d.secrets.FIPSSecret(want.Own, p.ID, p.Key)
+	}
+	return d.secrets.Secret(want.Own, p.ID)
+}
+
+// errNoKey is that a peer cannot be reached by FIPS.
+var errNoKey = secretError{errors.New("the gateway publishes no key of P-256, which the algorithms of FIPS need: " +
+	"upgrade the agents of its cluster, and have ipsec's container there by install --ipsec")}

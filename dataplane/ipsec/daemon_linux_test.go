@@ -17,7 +17,7 @@ func TestCounters(t *testing.T) {
 	d.peers[id] = p
 	note := func(children ...child) {
 		p.note([]association{{name: name("another"), up: true, children: []child{{"z", 1000, 1000}}},
-			{name: name(id), up: true, children: children}}, time.Now())
+			{name: name(id), up: true, group: usualSuite.group, children: children}}, usualSuite.group, time.Now())
 	}
 	for _, step := range []struct {
 		what           string
@@ -40,6 +40,36 @@ func TestCounters(t *testing.T) {
 		note(step.children...)
 		if s := p.state; s.Received != step.received || s.Sent != step.sent || s.Rekeys != step.rekeys || !s.Up {
 			t.Errorf("%s: %+v, want %d received, %d sent, %d rekeys", step.what, s, step.received, step.sent, step.rekeys)
+		}
+	}
+}
+
+// TestFits: what is established by other algorithms is up, and is told until there is nothing of it.
+func TestFits(t *testing.T) {
+	const id = plan.PeerID("one")
+	p := &peer{Peer: Peer{ID: id}}
+	old := association{name: name(id), id: "1", up: true, group: usualSuite.group, algorithms: "old"}
+	next := association{name: name(id), id: "2", up: true, group: fipsSuite.group, algorithms: "next"}
+	begun := association{name: name(id), id: "3"}
+	for _, step := range []struct {
+		what            string
+		all             []association
+		up, fits, other bool
+		algorithms      string
+		former          int
+	}{
+		{"none", nil, false, false, false, "", 0},
+		{"the former one", []association{old}, true, false, true, "old", 1},
+		{"another is begun", []association{old, begun}, true, false, true, "old", 1},
+		{"both", []association{old, next}, true, true, true, "old", 1},
+		{"both, in another order", []association{next, old}, true, true, true, "old", 1},
+		{"that alone", []association{next}, true, true, false, "next", 0},
+		{"ended", nil, false, false, false, "", 0},
+	} {
+		p.note(step.all, fipsSuite.group, time.Now())
+		if s := p.state; s.Up != step.up || p.fits != step.fits || s.Other != step.other ||
+			s.Algorithms != step.algorithms || len(p.former) != step.former {
+			t.Errorf("%s: %+v, fits %t, former %v", step.what, s, p.fits, p.former)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func name(id plan.PeerID) string { return "sl-" + hex.EncodeToString([]byte(id))
 func identity(id plan.PeerID) string { return "@#" + hex.EncodeToString([]byte(id)) }
 
 // load gives charon the connection to a peer, which is dialled at an address and may come from any.
-func (s session) load(own plan.PeerID, p Peer, at netip.AddrPort, port uint16, secret []byte) error {
+func (s session) load(own plan.PeerID, p Peer, at netip.AddrPort, port uint16, secret []byte, with suite) error {
 	if err := s.do("load-shared", values{
 		"id": name(p.ID), "type": "IKE", "data": string(secret), "owners": []string{identity(own), identity(p.ID)},
 	}); err != nil {
@@ -110,16 +110,36 @@ func (s session) load(own plan.PeerID, p Peer, at netip.AddrPort, port uint16, s
 	return s.do("load-conn", values{name(p.ID): values{
 		"version": "2", "remote_addrs": remote, "local_port": strconv.Itoa(int(port)),
 		"remote_port": strconv.Itoa(int(at.Port())), "encap": "yes", "mobike": "no", "dpd_delay": "10s",
-		"unique": "replace", "keyingtries": "1", "rekey_time": "4h", "proposals": []string{"aes128gcm16-prfsha256-x25519"},
+		"unique": "replace", "keyingtries": "1", "rekey_time": "4h", "proposals": []string{with.ike},
 		"local":  values{"auth": "psk", "id": identity(own)},
 		"remote": values{"auth": "psk", "id": identity(p.ID)},
 		"children": values{childName: values{
 			"local_ts":      []string{netip.PrefixFrom(plan.IPsecVTEP(own), 128).String()},
 			"remote_ts":     []string{netip.PrefixFrom(plan.IPsecVTEP(p.ID), 128).String()},
-			"esp_proposals": []string{"aes128gcm16-x25519"}, "mode": "tunnel", "rekey_time": "1h",
+			"esp_proposals": []string{with.esp}, "mode": "tunnel", "rekey_time": "1h",
 			"start_action": "none", "dpd_action": "clear", "close_action": "none",
 		}},
 	}})
+}
+
+// suite of algorithms, as strongSwan writes proposals.
+type suite struct {
+	ike, esp string
+	// group by which keys are exchanged, as list-sas calls it.
+	group string
+}
+
+var (
+	usualSuite = suite{"aes128gcm16-prfsha256-x25519", "aes128gcm16-x25519", "CURVE_25519"}
+	fipsSuite  = suite{"aes128gcm16-prfsha256-ecp256", "aes128gcm16-ecp256", "ECP_256"}
+)
+
+// suiteOf is the one that all peers are to have.
+func suiteOf(c Config) suite {
+	if c.FIPS {
+		return fipsSuite
+	}
+	return usualSuite
 }
 
 // childName of the one pair of security associations to a peer.
@@ -142,6 +162,15 @@ func (s session) terminate(name string) error {
 	return err
 }
 
+// end one association of IKE, without waiting for it.
+func (s session) end(id string) error {
+	err := s.do("terminate", values{"ike-id": id, "force": "yes", "timeout": "-1"})
+	if err != nil && strings.Contains(err.Error(), "no matching SAs") {
+		return nil
+	}
+	return err
+}
+
 // initiate begins to establish them, without waiting for it.
 func (s session) initiate(name string) error {
 	return s.do("initiate", values{"ike": name, "child": childName, "timeout": "-1"})
@@ -149,7 +178,11 @@ func (s session) initiate(name string) error {
 
 // association is what charon says of one IKE security association.
 type association struct {
-	name     string
+	name string
+	// id of it alone, group by which it has exchanged keys, and algorithms that it and its child have, all as charon
+	// calls them.
+	id, group, algorithms string
+
 	up       bool // and its child is installed
 	bare     bool // established, and has no child
 	remote   netip.AddrPort
@@ -179,7 +212,8 @@ func (s session) associations() ([]association, error) {
 }
 
 func associationOf(name string, ike *vici.Message) association {
-	a := association{name: name}
+	a := association{name: name, id: text(ike, "uniqueid"), group: text(ike, "dh-group"),
+		algorithms: "IKE " + algorithms(ike, "encr-alg", "encr-keysize", "prf-alg", "dh-group")}
 	port, _ := strconv.ParseUint(text(ike, "remote-port"), 10, 16)
 	if addr, err := netip.ParseAddr(text(ike, "remote-host")); err == nil {
 		a.remote = netip.AddrPortFrom(addr, uint16(port))
@@ -196,10 +230,27 @@ func associationOf(name string, ike *vici.Message) association {
 		if !ok || text(c, "spi-in") == "" {
 			continue
 		}
-		a.up = a.up || established && text(c, "state") == "INSTALLED"
+		if established && text(c, "state") == "INSTALLED" {
+			if !a.up {
+				a.algorithms += ", ESP " + algorithms(c, "encr-alg", "encr-keysize", "dh-group")
+			}
+			a.up = true
+		}
 		a.children = append(a.children, child{text(c, "spi-in"), number(c, "bytes-in"), number(c, "bytes-out")})
 	}
 	return a
+}
+
+// algorithms are the values of some keys, as "AES_GCM_16/128/ECP_256". A child has no group until it is rekeyed: the
+// first one has its keys from what IKE has exchanged.
+func algorithms(m *vici.Message, keys ...string) string {
+	var out []string
+	for _, key := range keys {
+		if value := text(m, key); value != "" {
+			out = append(out, value)
+		}
+	}
+	return strings.Join(out, "/")
 }
 
 func text(m *vici.Message, key string) string {

@@ -20,16 +20,27 @@ func (a *Agent) setIPsec() {
 	if a.ipsec == nil {
 		return
 	}
-	c := ipsec.Config{Own: a.facts.ID, Port: a.top.Cable.IPsecPort, MTU: plan.CarrierMTU(a.facts.UnderlayMTU)}
+	c := ipsec.Config{Own: a.facts.ID, Port: a.top.Cable.IPsecPort, MTU: plan.CarrierMTU(a.facts.UnderlayMTU),
+		FIPS: a.top.Cable.FIPS}
 	for _, t := range a.plan.VXLAN {
 		if !plan.OfIPsec(t.Link) {
 			continue
 		}
 		for _, p := range t.Peers {
-			c.Peers = append(c.Peers, ipsec.Peer{ID: p.ID, Candidates: a.likely(p)})
+			c.Peers = append(c.Peers, ipsec.Peer{ID: p.ID, Candidates: a.likely(p), Key: a.ipsecKey(p.ID)})
 		}
 	}
 	a.ipsec.Set(c)
+}
+
+// ipsecKey of a peer by IPsec; zero if it has none.
+func (a *Agent) ipsecKey(id plan.PeerID) topology.IPsecKey {
+	for _, r := range a.remotes {
+		if r.gateway.IPsec && r.id() == id {
+			return r.gateway.IPsecKey
+		}
+	}
+	return topology.IPsecKey{}
 }
 
 // likely are the addresses of a peer by IPsec: first the one at which it answers by WireGuard.
@@ -101,6 +112,7 @@ func explainIPsec(c v1alpha1.Connection, peer kernel.PeerState) (reason, message
 func (a *Agent) noteByOther(tunnels []Tunnel) {
 	for i := range tunnels {
 		c := &tunnels[i].connection
+		a.noteAlgorithms(c, tunnels[i].peer.ID)
 		if !slices.ContainsFunc(a.top.Remotes, func(r topology.Remote) bool { return r.Name == c.Cluster && r.IPsec }) {
 			continue
 		}
@@ -122,6 +134,25 @@ func (a *Agent) noteByOther(tunnels []Tunnel) {
 				c.Message += ": " + why
 			}
 		}
+	}
+}
+
+// noteAlgorithms says which ones a connection by IPsec has, and if these are not what it is to have.
+func (a *Agent) noteAlgorithms(c *v1alpha1.Connection, id plan.PeerID) {
+	if c.Cable != v1alpha1.CableIPsec {
+		return
+	}
+	if a.ipsec != nil {
+		state, _ := a.ipsec.State(id)
+		c.Algorithms = state.Algorithms
+		if state.Other && c.Status == v1alpha1.ConnectionConnected {
+			c.Reason = v1alpha1.ReasonAlgorithmsDiffer
+			c.Message = "traffic goes by the algorithms that there were, until the other gateway takes those that " +
+				"spec.cable.ipsecAlgorithms of the ClusterSet says"
+		}
+	}
+	if a.top.Cable.FIPS && c.Reason == v1alpha1.ReasonNoHandshake {
+		c.Message += ", and that they have been told of ipsecAlgorithms FIPS, too: this gateway takes no others"
 	}
 }
 

@@ -163,7 +163,7 @@ func (m *machine) peer(t *testing.T) []byte {
 }
 
 // pairByIPsec is a network of two clusters with a gateway and a worker each, whose gateways have charon beside them.
-func pairByIPsec(t *testing.T, cables map[string]v1alpha1.CableDriver) *network {
+func pairByIPsec(t *testing.T, cables map[string]v1alpha1.CableDriver, before ...func(*network)) *network {
 	t.Helper()
 	n := withoutMachines(t)
 	n.gw1 = n.newMachine(t, "gw1", "c1", 1, "10.8.0", "fd08:0:0:0")
@@ -172,6 +172,9 @@ func pairByIPsec(t *testing.T, cables map[string]v1alpha1.CableDriver) *network 
 	n.worker2 = n.newMachine(t, "worker2", "c2", 6, "10.9.2", "fd09:0:0:2")
 	n.cables = cables
 	withIPsec(t, n.gw1, n.gw2)
+	for _, f := range before {
+		f(n)
+	}
 	n.tell(t, v1alpha1.MemberActive)
 	for _, m := range n.all() {
 		m.start(t)

@@ -32,6 +32,10 @@ type Keys interface {
 	Finish() error
 	// Secret is the pre-shared key of the node, by the ID of one of its keys, and a peer.
 	Secret(own, peer plan.PeerID) ([]byte, error)
+	// IPsecPublic is the public key of P-256 that belongs to one of these IDs, as it is published; empty if the node has
+	// none. FIPSSecret is the pre-shared key by it and that of a peer.
+	IPsecPublic(own plan.PeerID) string
+	FIPSSecret(own, peer plan.PeerID, key topology.IPsecKey) ([]byte, error)
 }
 
 // rotation is what the agent's loop knows of the replacement of its key, beside what its Keys keep.

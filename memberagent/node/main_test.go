@@ -109,6 +109,11 @@ func runAgent(dir string) error {
 	if err != nil {
 		return err
 	}
+	if ipsecDir(dir) != "" {
+		if _, err := keys.WithIPsec(); err != nil {
+			return err
+		}
+	}
 	lock, err := node.OpenLock(dir)
 	if err != nil {
 		return err

@@ -68,6 +68,9 @@ type network struct {
 	networks map[string]v1alpha1.Networks
 	// cables by which clusters are told to reach the other one; then they publish where that goes.
 	cables map[string]v1alpha1.CableDriver
+	// algorithms that clusters are told for cables by IPsec, and the machines of whose key for these nobody is told.
+	algorithms map[string]v1alpha1.IPsecAlgorithms
+	keyless    map[*machine]bool
 	// others are clusters that c1 is told of besides, of which there are no machines.
 	others []v1alpha1.RemoteCluster
 	// lastPort is the number of ports that TestGlobalThroughput has used.
@@ -264,6 +267,9 @@ func (n *network) tellSome(t *testing.T, phase v1alpha1.MemberPhase, some ...*ma
 	for i, m := range []*machine{n.gw1, n.gw2, n.gw3, n.gw4} {
 		if m != nil && (n.labelled == nil || slices.Contains(n.labelled, m)) {
 			e := m.endpoint(t, i/2)
+			if n.keyless[m] {
+				e.IPsecPublicKey = ""
+			}
 			if n.cables != nil {
 				e.Addresses = nil
 				for _, ip := range m.addresses() {
@@ -284,7 +290,8 @@ func (n *network) tellSome(t *testing.T, phase v1alpha1.MemberPhase, some ...*ma
 			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName},
 			Spec: v1alpha1.PeeringSpec{
 				Phase: phase, ClusterSet: "default", ClusterID: m.cluster, Networks: networks[m.cluster],
-				Cable:       v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
+				Cable: v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800,
+					IPsecAlgorithms: n.algorithms[m.cluster]},
 				HealthCheck: cmp.Or(n.health, v1alpha1.HealthCheckSpec{IntervalMilliseconds: 100, FailureThreshold: 3}),
 				Gateways:    v1alpha1.GatewaysSpec{Mode: n.mode},
 				Keys:        n.keys[m.cluster],
@@ -340,18 +347,21 @@ func (m *machine) addresses() []string {
 // have to find the other.
 func (m *machine) endpoint(t *testing.T, slot int) v1alpha1.Endpoint {
 	t.Helper()
-	var public, next string
+	var public, next, ipsec string
 	if m.published != nil {
-		public, next = m.published.PublicKey, m.published.NextPublicKey
+		public, next, ipsec = m.published.PublicKey, m.published.NextPublicKey, m.published.IPsecPublicKey
 	} else {
 		key, _, err := cable.LoadKey(string(m.directory))
 		if err != nil {
 			t.Fatal(err)
 		}
 		public = key.PublicKey().String()
+		if ipsecDir(string(m.directory)) != "" {
+			ipsec = m.ipsecKey(t)
+		}
 	}
 	return v1alpha1.Endpoint{Gateway: m.name, Slot: int32(slot), PublicKey: public, NextPublicKey: next, MTU: 1420,
-		IPv4Probes: m.ipv4Only,
+		IPsecPublicKey: ipsec, IPv4Probes: m.ipv4Only,
 		Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: "172.31.1.99"},
 			{Type: v1alpha1.AddressPrivate, IP: m.ip}}}
 }

@@ -200,7 +200,7 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, t
 	a.transitions.stamp(connections, a.reported.Connections, now)
 	next := v1alpha1.GatewayStatus{
 		HAState:        cmp.Or(a.ha, v1alpha1.GatewayActive),
-		Endpoint:       endpoint(a.gateway, a.top, a.facts, a.candidates()),
+		Endpoint:       endpoint(a.gateway, a.top, a.facts, a.keys.IPsecPublic(a.facts.ID), a.candidates()),
 		Implementation: a.implementation(),
 		Version:        a.version,
 		FlowHash:       a.flowHash(ctx),

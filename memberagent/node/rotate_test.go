@@ -81,7 +81,8 @@ func (r *relay) pass(t *testing.T) {
 			continue
 		}
 		if m.published == nil || m.published.PublicKey != s.Endpoint.PublicKey ||
-			m.published.NextPublicKey != s.Endpoint.NextPublicKey {
+			m.published.NextPublicKey != s.Endpoint.NextPublicKey ||
+			m.published.IPsecPublicKey != s.Endpoint.IPsecPublicKey {
 			m.published, news = s.Endpoint, true
 		}
 	}

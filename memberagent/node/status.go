@@ -144,20 +144,21 @@ func lostSizes(mtu int, least bool, address string) string {
 }
 
 // endpoint describes this gateway to the other clusters.
-func endpoint(gateway *v1alpha1.Gateway, top topology.Topology, f plan.NodeFacts,
+func endpoint(gateway *v1alpha1.Gateway, top topology.Topology, f plan.NodeFacts, ipsecKey string,
 	addresses []v1alpha1.EndpointAddress) *v1alpha1.Endpoint {
 	var next string
 	if f.NextID != "" {
 		next = f.NextID.String()
 	}
 	return &v1alpha1.Endpoint{
-		NextPublicKey: next,
-		Gateway:       gateway.Name,
-		Slot:          gateway.Spec.Slot,
-		PublicKey:     f.ID.String(),
-		Addresses:     addresses,
-		MTU:           int32(plan.CableMTU(top, f.UnderlayMTU)),
-		IPv4Probes:    !f.IPv6,
+		NextPublicKey:  next,
+		IPsecPublicKey: ipsecKey,
+		Gateway:        gateway.Name,
+		Slot:           gateway.Spec.Slot,
+		PublicKey:      f.ID.String(),
+		Addresses:      addresses,
+		MTU:            int32(plan.CableMTU(top, f.UnderlayMTU)),
+		IPv4Probes:     !f.IPv6,
 	}
 }
 
