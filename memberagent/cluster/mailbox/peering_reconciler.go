@@ -159,8 +159,13 @@ func paceOf(before, after v1alpha1.PeeringStatus) time.Duration {
 	default:
 		return measuredPace
 	}
+	counting := countingPace(len(after.NodeCIDRs))
+	if fell(before.Conditions, after.Conditions) {
+		counting = nodesPace
+	}
 	before.Conditions, after.Conditions = slices.Clone(before.Conditions), slices.Clone(after.Conditions)
 	before.RollOut, after.RollOut = nil, nil
+	before.NodeCIDRs, after.NodeCIDRs = nil, nil
 	before.Connections, after.Connections = uncounted(before.Connections), uncounted(after.Connections)
 	for _, t := range []string{v1alpha1.PeeringNodesProgrammed, v1alpha1.PeeringAgentsRunning,
 		v1alpha1.PeeringNetworksAccepted, v1alpha1.PeeringGatewaysReady, v1alpha1.PeeringPodsRouted,
@@ -169,9 +174,16 @@ func paceOf(before, after v1alpha1.PeeringStatus) time.Duration {
 		meta.RemoveStatusCondition(&after.Conditions, t)
 	}
 	if equality.Semantic.DeepEqual(before, after) {
-		return nodesPace
+		return counting
 	}
 	return pace
+}
+
+// fell says that a condition which was true is so no more.
+func fell(before, after []metav1.Condition) bool {
+	return slices.ContainsFunc(after, func(c metav1.Condition) bool {
+		return c.Status != metav1.ConditionTrue && meta.IsStatusConditionTrue(before, c.Type)
+	})
 }
 
 func (r *Peering) gather(ctx context.Context, peering *v1alpha1.Peering) (in Input, again time.Duration, err error) {

@@ -351,6 +351,41 @@ func TestCountingNodesIsNotUrgent(t *testing.T) {
 	}
 }
 
+// TestOfAThousandNodesSomeAreToldAtOnce, and not each of its own: all of them read what is told. What is worse is told
+// as soon as in a small cluster.
+func TestOfAThousandNodesSomeAreToldAtOnce(t *testing.T) {
+	const nodes = 1000
+	in := peeringInput()
+	in.Nodes = nodesProgrammed(nil, nodes)
+	for i := range nodes {
+		in.Found.NodeCIDRs = append(in.Found.NodeCIDRs, fmt.Sprintf("172.16.%d.%d/32", i>>8, i&255))
+	}
+	before := PeeringStatus(in)
+	in.Peering.Status = before
+	one := []nodeAgent{{pod: "a", programmed: v1alpha1.ReasonNodeProgrammed}}
+	in.Nodes = nodesProgrammed(one, nodes)
+	if got := paceOf(before, PeeringStatus(in)); got != 10*time.Second {
+		t.Errorf("a node more that is programmed: %s", got)
+	}
+	in.Found.NodeCIDRs = append(in.Found.NodeCIDRs, "172.17.0.1/32")
+	if got, want := paceOf(before, PeeringStatus(in)), 1001*10*time.Millisecond; got != want {
+		t.Errorf("a node more: %s, expected %s", got, want)
+	}
+	in.Nodes = nodesProgrammed(one, 1)
+	before = PeeringStatus(in)
+	in.Peering.Status = before
+	in.Nodes = nodesProgrammed(one, 2)
+	if got := paceOf(before, PeeringStatus(in)); got != nodesPace {
+		t.Errorf("a node that is not programmed any more: %s", got)
+	}
+	for nodes, want := range map[int]time.Duration{0: time.Second, 100: time.Second, 500: 5 * time.Second,
+		5000: 30 * time.Second} {
+		if got := countingPace(nodes); got != want {
+			t.Errorf("%d nodes: %s, expected %s", nodes, got, want)
+		}
+	}
+}
+
 func TestRefusedExports(t *testing.T) {
 	export := func(name string, conditions ...string) mcs.ServiceExport {
 		e := mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}

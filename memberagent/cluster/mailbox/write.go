@@ -21,11 +21,20 @@ import (
 	"github.com/sealane-io/sealane/internal/reportpace"
 )
 
-// pace is the least time between two writes of one mailbox, nodesPace where the second only counts nodes.
+// pace is the least time between two writes of one mailbox, nodesPace where the second only tells of nodes.
 const (
 	pace      = 100 * time.Millisecond
 	nodesPace = time.Second
+	// maxNodesPace is for a cluster of very many.
+	maxNodesPace = 30 * time.Second
 )
+
+// countingPace is nodesPace where nothing is worse than it was. Each node reads the whole Peering for each write: the
+// more nodes there are, the more of them are told of by one.
+func countingPace(nodes int) time.Duration {
+	const each = 10 * time.Millisecond
+	return min(max(nodesPace, time.Duration(nodes)*each), maxNodesPace)
+}
 
 // pacer spaces the writes of mailboxes by name.
 type pacer struct {
