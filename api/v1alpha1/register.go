@@ -27,6 +27,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&ClusterGlobalEgressIP{}, &ClusterGlobalEgressIPList{},
 		&GlobalAllocation{}, &GlobalAllocationList{},
 		&NodeNetwork{}, &NodeNetworkList{},
+		&NodeSlice{}, &NodeSliceList{},
 		&ServicePolicy{}, &ServicePolicyList{},
 		&ExportRecord{}, &ExportRecordList{},
 	)

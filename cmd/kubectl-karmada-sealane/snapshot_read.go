@@ -177,6 +177,7 @@ func memberSources() []source {
 		listed("Gateway", func() client.ObjectList { return &v1alpha1.GatewayList{} }),
 		listed("Peering", func() client.ObjectList { return &v1alpha1.PeeringList{} }),
 		listed("NodeNetwork", func() client.ObjectList { return &v1alpha1.NodeNetworkList{} }),
+		listed("NodeSlice", func() client.ObjectList { return &v1alpha1.NodeSliceList{} }),
 		listed("GlobalAllocation", func() client.ObjectList { return &v1alpha1.GlobalAllocationList{} }),
 		listed("ClusterGlobalEgressIP", func() client.ObjectList { return &v1alpha1.ClusterGlobalEgressIPList{} }),
 		listed("Node", func() client.ObjectList { return &corev1.NodeList{} }),

@@ -38,7 +38,7 @@ type Images struct {
 // MemberCRDs are the plural names of Sealane's kinds that members have.
 func MemberCRDs() []string {
 	return []string{"peerings", "bundles", "gateways", "globalingressips", "globalegressips", "clusterglobalegressips",
-		"globalallocations", "nodenetworks"}
+		"globalallocations", "nodenetworks", "nodeslices"}
 }
 
 // Templates returns the install bundle in the order to apply it: the CRDs that members need, then the

@@ -216,6 +216,7 @@ func testLeave(m *member) {
 	})
 	m.peeringCondition("Cleaned", metav1.ConditionFalse, "Cleaning", "pod "+pod.Name)
 	m.gateways("node-a=0")
+	m.nodesTold("node-a 192.0.2.1 10.8.0.0/24;")
 	m.exports("")
 	m.eventually("no condition of ours", func(ctx context.Context) error {
 		e := &mcs.ServiceExport{}
@@ -231,6 +232,7 @@ func testLeave(m *member) {
 		m.t.Fatal(err)
 	}
 	m.gateways("")
+	m.nodesTold("")
 	m.reports("cleaned", func(s *v1alpha1.PeeringStatus) error {
 		return errors.Join(expect("cleaned", s.Cleaned, true), expect("condition", meta.IsStatusConditionTrue(s.Conditions,
 			"Cleaned"), true))

@@ -42,6 +42,7 @@ import (
 	"github.com/sealane-io/sealane/memberagent/cluster/mailbox"
 	"github.com/sealane-io/sealane/memberagent/cluster/mcscrds"
 	"github.com/sealane-io/sealane/memberagent/cluster/nodenetworks"
+	"github.com/sealane-io/sealane/memberagent/cluster/nodeslices"
 )
 
 // component that Events come from. The admission policy of the cluster agent's token knows it.
@@ -239,20 +240,20 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 	}}
 	routed, underlay := nodenetworks.NewState(), hijack.NewState()
 	reach, refusals := imports.NewReachability(cached), imports.NewRefusals()
+	cleaned := func(ctx context.Context) (bool, error) { return mailbox.NodesCleaned(ctx, cached, live) }
 	for _, r := range []interface {
 		SetupWithManager(ctrl.Manager, controller.Options) error
 	}{
-		&gateways.Reconciler{Client: cached, NodesCleaned: func(ctx context.Context) (bool,
-			error) {
-			return mailbox.NodesCleaned(ctx, cached, live)
-		}, NodeAgents: func(ctx context.Context) (map[string]gateways.NodeAgent, error) {
-			return mailbox.Agents(ctx, cached)
-		}, Now: time.Now},
+		&gateways.Reconciler{Client: cached, NodesCleaned: cleaned, Now: time.Now,
+			NodeAgents: func(ctx context.Context) (map[string]gateways.NodeAgent, error) {
+				return mailbox.Agents(ctx, cached)
+			}},
 		&gateways.Silence{Client: cached, Live: live, Events: ofCluster, Now: time.Now},
 		&loadbalancers.Reconciler{Client: cached, Events: ofCluster},
 		&exports.Reconciler{Client: cached, Events: ofServices, WithoutGeneration: limited},
 		&globalips.Reconciler{Client: cached, Live: live, Now: time.Now},
 		&globalegress.Reconciler{Client: cached, Live: live, Now: time.Now},
+		&nodeslices.Reconciler{Client: cached, NodesCleaned: cleaned},
 		&nodenetworks.Reconciler{Client: cached, Ranges: found.OnNodes, State: routed, Now: time.Now},
 		&hijack.Reconciler{Client: cached, Live: live, Find: found.Find, State: underlay},
 		reach,

@@ -50,8 +50,10 @@ type Kube struct {
 	client    client.Client
 	informers []cache.Informer
 	all       nodeNetworks
-	events    record.EventBroadcaster
-	recorder  record.EventRecorder
+	// untold is why the nodes are not known, as it was last logged.
+	untold   string
+	events   record.EventBroadcaster
+	recorder record.EventRecorder
 	// dialled is the API server's address in the agent's configuration; invalid if that has a name.
 	dialled netip.Addr
 	// deleted says that the watch of the agent's own DaemonSet has last seen it go.
@@ -85,11 +87,10 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind, resource := range map[string]string{"Peering": "peering", "Gateway": "gateway",
 		"ClusterGlobalEgressIP": "clusterglobalegressip", "GlobalAllocation": "globalallocation",
-		"NodeNetwork": "nodenetwork"} {
+		"NodeNetwork": "nodenetwork", "NodeSlice": "nodeslice"} {
 		mapper.AddSpecific(v1alpha1.GroupVersion.WithKind(kind), v1alpha1.GroupVersion.WithResource(resource+"s"),
 			v1alpha1.GroupVersion.WithResource(resource), meta.RESTScopeRoot)
 	}
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	for _, kind := range []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Service"),
 		appsv1.SchemeGroupVersion.WithKind("DaemonSet"), discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
@@ -126,11 +127,10 @@ func NewKube(config *rest.Config, names KubeNames, changed func()) (*Kube, error
 	return k, errors.Join(k.inform(changed), k.watchDaemonSet())
 }
 
-// ownAlone says of which kinds the agent keeps a part: of its own what has to do with it, and of nodes what it reads.
+// ownAlone says of which kinds the agent keeps a part: what has to do with it.
 func ownAlone(names KubeNames) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&v1alpha1.NodeNetwork{}: {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, names.Node)},
-		&corev1.Node{}:          {Transform: stripNode},
 		&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{metav1.NamespaceDefault: {
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, apiServers),
 		}}},
@@ -144,7 +144,7 @@ func ownAlone(names KubeNames) map[client.Object]cache.ByObject {
 func (k *Kube) inform(changed func()) error {
 	for _, object := range []client.Object{
 		&v1alpha1.Peering{}, &v1alpha1.Gateway{}, &v1alpha1.GlobalAllocation{}, &v1alpha1.ClusterGlobalEgressIP{},
-		&v1alpha1.NodeNetwork{}, &corev1.Node{}, &discoveryv1.EndpointSlice{},
+		&v1alpha1.NodeNetwork{}, &v1alpha1.NodeSlice{}, &discoveryv1.EndpointSlice{},
 	} {
 		// Its context is used to wait for the informer only, which is asked not to.
 		informer, err := k.cache.GetInformer(context.Background(), object, cache.BlockUntilSynced(false))
@@ -213,34 +213,11 @@ func matters(before, after any) bool {
 	case *discoveryv1.EndpointSlice:
 		a, ok := after.(*discoveryv1.EndpointSlice)
 		return !ok || !slices.Equal(addressesOf(a), addressesOf(b))
-	case *corev1.Node:
-		a, ok := after.(*corev1.Node)
-		return !ok || !equality.Semantic.DeepEqual(essentialNode(a), essentialNode(b))
+	case *v1alpha1.NodeSlice:
+		a, ok := after.(*v1alpha1.NodeSlice)
+		return !ok || !equality.Semantic.DeepEqual(a.Spec, b.Spec)
 	}
 	return true
-}
-
-func stripNode(object any) (any, error) {
-	n, ok := object.(*corev1.Node)
-	if !ok {
-		return object, nil
-	}
-	out := essentialNode(n)
-	out.ResourceVersion, out.UID = n.ResourceVersion, n.UID
-	return out, nil
-}
-
-// essentialNode is what the agent reads of a node.
-func essentialNode(n *corev1.Node) *corev1.Node {
-	out := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name},
-		Spec:       corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs},
-		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
-	}
-	if public, ok := n.Annotations[v1alpha1.AnnotationPublicIP]; ok {
-		out.Annotations = map[string]string{v1alpha1.AnnotationPublicIP: public}
-	}
-	return out
 }
 
 // Run fills the caches until the context ends.
@@ -272,7 +249,7 @@ func (k *Kube) Run(ctx context.Context) error {
 func (k *Kube) readable(ctx context.Context) error {
 	for _, list := range []client.ObjectList{&v1alpha1.PeeringList{}, &v1alpha1.GatewayList{},
 		&v1alpha1.GlobalAllocationList{}, &v1alpha1.ClusterGlobalEgressIPList{}, &v1alpha1.NodeNetworkList{},
-		&corev1.NodeList{}} {
+		&v1alpha1.NodeSliceList{}} {
 		if err := k.client.List(ctx, list, client.Limit(1)); err != nil {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
@@ -299,11 +276,10 @@ func (k *Kube) Objects(ctx context.Context) (Objects, bool, error) {
 	if err := k.cache.List(ctx, &gateways); err != nil {
 		return Objects{}, false, fmt.Errorf("list gateways: %w", err)
 	}
-	var nodes corev1.NodeList
-	if err := k.cache.List(ctx, &nodes); err != nil {
-		return Objects{}, false, fmt.Errorf("list nodes: %w", err)
+	o.Gateways = gateways.Items
+	if known, err := k.nodes(ctx, &o); !known || err != nil {
+		return Objects{}, false, err
 	}
-	o.Gateways, o.Nodes = gateways.Items, nodes.Items
 	if err := k.global(ctx, &o); err != nil {
 		return Objects{}, false, err
 	}

@@ -42,9 +42,8 @@ func TestTenantClaimsGlobalAddresses(t *testing.T) {
 			DNS:         v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}},
 			HealthCheck: v1alpha1.HealthCheckSpec{IntervalMilliseconds: 250, FailureThreshold: 4},
 			Conditions:  []metav1.Condition{}, RemoteClusters: []v1alpha1.RemoteCluster{}}},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"},
-			Spec: corev1.NodeSpec{PodCIDR: "10.7.0.0/24", PodCIDRs: []string{"10.7.0.0/24"}}},
 	)
+	tellNodes(t, c, "n1")
 	// The tenant is first, and so the older.
 	claim := &v1alpha1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "attacker", Name: "web"},
 		Spec: v1alpha1.GlobalIngressIPSpec{Service: "web"}}

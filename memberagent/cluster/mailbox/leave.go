@@ -50,7 +50,7 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 	imported, services, endpoints, gateways := &mcs.ServiceImportList{}, &corev1.ServiceList{},
 		&discoveryv1.EndpointSliceList{}, &v1alpha1.GatewayList{}
 	global, egress := &v1alpha1.GlobalAllocationList{}, &v1alpha1.ClusterGlobalEgressIPList{}
-	networks := &v1alpha1.NodeNetworkList{}
+	networks, nodes := &v1alpha1.NodeNetworkList{}, &v1alpha1.NodeSliceList{}
 	for _, x := range []struct {
 		kind string
 		list client.ObjectList
@@ -63,6 +63,7 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 		{"GlobalAllocation", global, nil},
 		{"ClusterGlobalEgressIP", egress, nil},
 		{"NodeNetwork", networks, nil},
+		{"NodeSlice", nodes, nil},
 	} {
 		if err := r.List(ctx, x.list, append(x.opts, client.UnsafeDisableDeepCopy)...); err != nil {
 			return nil, fmt.Errorf("list %ss: %w", x.kind, err)
@@ -109,6 +110,9 @@ func (r *Peering) remaining(ctx context.Context, dns metav1.Condition) ([]string
 	}
 	for i := range gateways.Items {
 		dirty = append(dirty, "Gateway "+gateways.Items[i].Name)
+	}
+	if n := len(nodes.Items); n > 0 {
+		dirty = append(dirty, fmt.Sprintf("%d NodeSlices", n))
 	}
 	return append(out, dirty...), nil
 }

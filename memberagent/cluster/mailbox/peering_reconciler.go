@@ -91,6 +91,7 @@ func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 		WatchesRawSource(source.Channel(r.Underlay.Changed(), one)).
 		Watches(&corev1.Pod{}, one, builder.WithPredicates(pods.Own(), agentConditions())).
 		Watches(&v1alpha1.NodeNetwork{}, one, builder.WithPredicates(existence())).
+		Watches(&v1alpha1.NodeSlice{}, one, builder.WithPredicates(existence())).
 		WithOptions(o).Complete(raced.Reconciler(r))
 }
 
