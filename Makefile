@@ -160,6 +160,10 @@ bench-globalnet: prerequisites test-deps ## Measure rounds of a gateway with 10,
 fleet: prerequisites lab-deps ## Measure what the broker costs by the size of the fleet (CLUSTERS=10,30,100 SERVICES=1000).
 	go run -C e2e ./cmd/fleet --clusters=$(or $(CLUSTERS),10,30,100) --services=$(or $(SERVICES),1000)
 
+.PHONY: bench-nodes
+bench-nodes: prerequisites test-deps ## Measure what agents cost by the number of nodes (NODES=10,100,1000); results go to docs/benchmarks/nodes.md.
+	go run -C e2e ./cmd/nodes --nodes=$(or $(NODES),10,100,1000)
+
 ##@ Try it
 
 .PHONY: demo
