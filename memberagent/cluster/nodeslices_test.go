@@ -45,12 +45,13 @@ func (m *member) nodesTold(want string) time.Duration {
 	})
 }
 
-// TestNodeSlices: node agents are told of nodes before there is a Peering, of what changes, and of nothing else.
+// TestNodeSlices: node agents are told of all nodes once there is a Peering, of what changes, and of nothing else.
 func TestNodeSlices(t *testing.T) {
 	m := newMember(t)
 	m.node("node-b", "10.8.1.0/24", "192.0.2.2")
 	m.create(&v1alpha1.NodeSlice{ObjectMeta: metav1.ObjectMeta{Name: "nodes-99"}})
 	m.start(m.config)
+	m.peering(1)
 	m.nodesTold("node-a 192.0.2.1 10.8.0.0/24; node-b 192.0.2.2 10.8.1.0/24;")
 	b := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b"}}
 
@@ -97,6 +98,18 @@ func TestNodeSlices(t *testing.T) {
 		}
 		m.delete(b)
 		m.nodesTold("node-a 192.0.2.1 10.8.0.0/24; node-c 192.0.2.3 10.8.2.0/24;")
+	})
+	m.run("the Peering goes", func(*testing.T) {
+		m.delete(&v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName}})
+		var list v1alpha1.NodeSliceList
+		if err := m.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			m.delete(&list.Items[i])
+		}
+		time.Sleep(time.Second) // nothing comes that could be waited for
+		m.nodesTold("")
 	})
 }
 

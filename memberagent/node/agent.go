@@ -381,7 +381,7 @@ func (a *Agent) round(ctx context.Context) error {
 const snapshotPatience = 3 * time.Second
 
 // objects returns what the caches hold, or while they are not loaded what they last held. A Peering that
-// is missing changes nothing, so the last one stands in for it.
+// is missing changes nothing, so the last one stands in for it, and the last nodes for those that nobody tells of then.
 func (a *Agent) objects(ctx context.Context) (Objects, bool, error) {
 	o, synced, err := a.cluster.Objects(ctx)
 	if err != nil {
@@ -407,8 +407,11 @@ func (a *Agent) keep(ctx context.Context, o *Objects) {
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "the objects kept for a restart are lost")
 	}
-	if ok {
-		o.Peering = last.Peering
+	if !ok {
+		return
+	}
+	if o.Peering = last.Peering; len(o.Nodes) == 0 {
+		o.Nodes = last.Nodes
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // nodes adds the nodes that the cluster agent tells of, and says whether they are known: not while it has not told of
-// all, or of this one. A cluster that leaves has no need of them.
+// all, or of this one. None are needed without a Peering, and by a cluster that leaves.
 func (k *Kube) nodes(ctx context.Context, o *Objects) (bool, error) {
 	var list v1alpha1.NodeSliceList
 	if err := k.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -25,6 +25,10 @@ func (k *Kube) nodes(ctx context.Context, o *Objects) (bool, error) {
 	why := ""
 	switch {
 	case o.Peering != nil && o.Peering.Spec.Phase == v1alpha1.MemberLeaving:
+	case o.Peering == nil:
+		if !all || o.node(k.names.Node) == nil {
+			o.Nodes = nil
+		}
 	case !all:
 		why = fmt.Sprintf("the cluster agent has not told of all nodes yet: expected NodeSlices %s to %s, found %d",
 			nodeslice.Names()[0], nodeslice.Names()[len(nodeslice.Names())-1], len(list.Items))

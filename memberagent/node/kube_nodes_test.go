@@ -72,6 +72,14 @@ func testNodes(t *testing.T, k *node.Kube, c client.Client) {
 		return known && err == nil
 	})
 	phase(v1alpha1.MemberActive)
+	know(false, 0)
+	var p v1alpha1.Peering
+	if err := c.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PeeringName}, &p); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, c, &p)
+	know(true, 0)
+	create(t, c, &v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName}, Spec: p.Spec})
 	tellNodes(t, c, "n3", "n4") // not of this one
 	know(false, 0)
 	tellNodes(t, c, "n1")

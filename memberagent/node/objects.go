@@ -16,7 +16,8 @@ type Objects struct {
 	// Peering is nil while there is none.
 	Peering  *v1alpha1.Peering
 	Gateways []v1alpha1.Gateway
-	Nodes    []corev1.Node
+	// Nodes are those of the cluster. Without a Peering there may be none.
+	Nodes []corev1.Node
 	// NodeNetworks are those of all nodes on a gateway, and elsewhere that of the agent's own node, if there is one.
 	NodeNetworks []v1alpha1.NodeNetwork
 	// GlobalAllocations are the ledger of global addresses.

@@ -56,17 +56,18 @@ func matters() predicate.Predicate {
 	}}
 }
 
-// Reconcile writes the NodeSlices that differ. Those of a cluster that leaves go when its nodes need them no more.
+// Reconcile writes the NodeSlices that differ. Those of a cluster that leaves go when its nodes need them no more, and
+// without a Peering, as after that, they stay as they are.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	peering, err := index.Peering(ctx, r)
-	if err != nil {
+	if err != nil || peering == nil {
 		return ctrl.Result{}, err
 	}
 	var have v1alpha1.NodeSliceList
 	if err := r.List(ctx, &have, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list NodeSlices: %w", err)
 	}
-	if peering != nil && peering.Spec.Phase == v1alpha1.MemberLeaving {
+	if peering.Spec.Phase == v1alpha1.MemberLeaving {
 		cleaned, err := r.NodesCleaned(ctx)
 		if err != nil || !cleaned {
 			return ctrl.Result{}, err
