@@ -4,6 +4,7 @@ package release
 
 import (
 	"context"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,20 +77,23 @@ func (b *build) succeeds(t *testing.T, args ...string) string {
 	return out
 }
 
-// trees are those of the commit before, and of the one that is checked out with what has changed since. Where git knows
-// of no commit before, as in a shallow clone, both are the same.
-func trees(t *testing.T) (former, present string) {
+// former is what the upgrade is from.
+var former = flag.String("former", "HEAD~1", "the commit that the upgrade of the release scenario is from")
+
+// trees are those of the former commit, and of the one that is checked out with what has changed since. Where git knows
+// of no such commit, as in a shallow clone, both are the same.
+func trees(t *testing.T) (before, present string) {
 	t.Helper()
 	present, err := lab.SourceRoot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	former = t.TempDir()
+	before = t.TempDir()
 	unpack := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c",
-		`git -C "$0" archive --format=tar HEAD~1 | tar -x -C "$1"`, present, former)
+		`git -C "$0" archive --format=tar "$2" | tar -x -C "$1"`, present, before, *former)
 	if out, err := unpack.CombinedOutput(); err != nil {
-		t.Logf("no commit before this one, so both versions are of the same: %v: %s", err, out)
+		t.Logf("no commit %s, so both versions are of the same: %v: %s", *former, err, out)
 		return present, present
 	}
-	return former, present
+	return before, present
 }

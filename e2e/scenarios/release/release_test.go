@@ -32,11 +32,11 @@ const onHost = "--host-context=c1"
 // TestVersionsFromARegistry: a release is pushed into a registry that asks for credentials, and installed from there by
 // digest, on nodes that have no image of it and pull by a Secret. A digest that the registry lacks is named by install
 // as soon as the kubelet knows, and so are credentials that are wrong. Then the next version follows under traffic
-// between the clusters, and gives way to the first again.
+// between the clusters, and gives way to the first again; no import goes meanwhile.
 func TestVersionsFromARegistry(t *testing.T) {
 	nodesHaveNoImages(t)
-	former, present := trees(t)
-	first, next := newBuild(t, former, "v0.1.0"), newBuild(t, present, "v0.2.0")
+	before, present := trees(t)
+	first, next := newBuild(t, before, "v0.1.0"), newBuild(t, present, "v0.2.0")
 	r := newRegistry(t)
 	r.push(t, first)
 	r.push(t, next)
@@ -56,12 +56,15 @@ func TestVersionsFromARegistry(t *testing.T) {
 
 	suite.Contains(t, next.succeeds(t, "upgrade", onHost, "--check"), first.refs["agent"], r.path()+"/agent:v0.2.0")
 	pulled(t, r, first) // as before: that has changed nothing
+	web := imported(t)
 	underTraffic(t, "upgrade", func() {
+		defer stays(t, web, "upgrade")()
 		inOrder(t, next.succeeds(t, "upgrade", onHost),
 			"controller: runs and leads", "c1: has its agents", "c2: has its agents", "upgraded to v0.2.0")
 	})
 	allOf(t, next, r.path()+"/agent:v0.2.0")
 	underTraffic(t, "roll-back", func() {
+		defer stays(t, web, "roll-back")()
 		inOrder(t, next.succeeds(t, "upgrade", onHost, "--rollback"),
 			"c1: has its agents", "c2: has its agents", "controller: runs and leads", "back at "+first.refs["agent"])
 	})
