@@ -22,7 +22,9 @@ import (
 )
 
 // reclaimCRDs makes Karmada own the CRDs again in every cluster that still serves them, so that deleting
-// the templates deletes them there: a cluster that left kept them.
+// the templates deletes them there: a cluster that left kept them. What was installed may be older than this
+// command and have fewer templates, and after a roll-back there may be one that the policy of the older version
+// does not select.
 func (u *uninstall) reclaimCRDs(ctx context.Context, karmada *api, templates []*unstructured.Unstructured,
 	p *progress) error {
 	clusters, err := u.karmadaClusters(ctx, karmada)
@@ -41,7 +43,11 @@ func (u *uninstall) reclaimCRDs(ctx context.Context, karmada *api, templates []*
 	if err != nil {
 		return fmt.Errorf("get clusterpropagationpolicy %s: %w", installation.CRDPolicyName, err)
 	}
+	if templates, err = karmada.existing(ctx, templates); err != nil {
+		return err
+	}
 	base := policy.DeepCopy()
+	policy.Spec.ResourceSelectors = installation.Policies(templates, nil)[0].Spec.ResourceSelectors
 	policy.Spec.PreserveResourcesOnDeletion = ptr.To(false)
 	policy.Spec.Placement.ClusterAffinity = &policyv1alpha1.ClusterAffinity{ClusterNames: serving}
 	if err := karmada.Patch(ctx, &policy, client.MergeFrom(base), client.FieldOwner(fieldManager)); err != nil {
@@ -69,6 +75,25 @@ func (u *uninstall) reclaimCRDs(ctx context.Context, karmada *api, templates []*
 		}
 	}
 	return nil
+}
+
+// existing returns the objects that there are.
+func (a *api) existing(ctx context.Context,
+	objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	for _, o := range objects {
+		found := &unstructured.Unstructured{}
+		found.SetGroupVersionKind(o.GroupVersionKind())
+		err := a.Get(ctx, client.ObjectKeyFromObject(o), found)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("get %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		out = append(out, o)
+	}
+	return out, nil
 }
 
 // servingClusters are those that Karmada reaches and that serve our kinds, as it last saw.
