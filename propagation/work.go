@@ -366,8 +366,8 @@ func envelope(kind, name string) *unstructured.Unstructured {
 	}}
 }
 
-// ErrNoManifest says that a Work does not carry what it should.
-var ErrNoManifest = errors.New("the Work carries no manifest")
+// ErrNoManifest says that a Work does not carry what it should: it has no manifest, or several.
+var ErrNoManifest = errors.New("the Work does not carry one manifest")
 
 // Spec decodes the spec of the one object that a Work carries.
 func Spec(work *workv1alpha1.Work, spec any) error {

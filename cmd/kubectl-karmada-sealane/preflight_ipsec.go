@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	broker "github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/internal/clip"
 	"github.com/sealane-io/sealane/internal/netfacts"
+	"github.com/sealane-io/sealane/internal/pairs"
 	netdiscovery "github.com/sealane-io/sealane/memberagent/cluster/discovery"
 )
 
@@ -57,21 +57,22 @@ func (a *api) byIPsec(ctx context.Context, clusters []clusterv1alpha1.Cluster) (
 			return nil, a.unanswered("the Karmada API", "--karmada-context", err)
 		}
 	}
-	return wantedByIPsec(broker.State{Sets: sets.Items, Members: members.Items, Clusters: clusters}), nil
+	return wantedByIPsec(sets.Items, clusters, members.Items), nil
 }
 
-func wantedByIPsec(s broker.State) map[string]*byIPsec {
-	owners := broker.Owners(s)
-	s.Members = nil
-	for cluster, set := range owners {
-		m := v1alpha1.Member{}
-		m.Name, m.Spec.ClusterSet = cluster, set
-		s.Members = append(s.Members, m)
-	}
+func wantedByIPsec(sets []v1alpha1.ClusterSet, clusters []clusterv1alpha1.Cluster,
+	members []v1alpha1.Member) map[string]*byIPsec {
+	owners := pairs.Owners(sets, clusters, members)
 	out := map[string]*byIPsec{}
-	for i := range s.Sets {
-		set := &s.Sets[i]
-		for pair, driver := range broker.Cables(s, set.Name) {
+	for i := range sets {
+		set := &sets[i]
+		var in []*clusterv1alpha1.Cluster
+		for k := range clusters {
+			if owners[clusters[k].Name] == set.Name {
+				in = append(in, &clusters[k])
+			}
+		}
+		for pair, driver := range pairs.Cables(set, in) {
 			if driver != v1alpha1.CableIPsec {
 				continue
 			}

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	broker "github.com/sealane-io/sealane/controllers/fleet"
 )
 
 // TestPreflightOfIPsec: nothing is said of it until a ClusterSet or --ipsec asks for it. Then what it needs is missing,
@@ -167,11 +166,11 @@ func TestWhoIsByIPsec(t *testing.T) {
 		"of no set": {v1alpha1.ClusterSetSpec{}, ""},
 	} {
 		set := v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: c.spec}
-		state := broker.State{Clusters: clusters, Sets: []v1alpha1.ClusterSet{set}}
+		sets := []v1alpha1.ClusterSet{set}
 		if name == "of no set" {
-			state.Sets = nil
+			sets = nil
 		}
-		wanted := wantedByIPsec(state)
+		wanted := wantedByIPsec(sets, clusters, nil)
 		var got []string
 		for i := range clusters {
 			if b := wanted[clusters[i].Name]; b != nil {

@@ -3,52 +3,17 @@
 package fleet
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
-	"github.com/karmada-io/karmada/pkg/util"
-
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/clip"
+	"github.com/sealane-io/sealane/internal/pairs"
 	"github.com/sealane-io/sealane/internal/settings"
 )
 
-// byAge sorts ClusterSets so that the one whose selection wins comes first.
-func byAge(sets []v1alpha1.ClusterSet) []v1alpha1.ClusterSet {
-	sorted := slices.Clone(sets)
-	slices.SortFunc(sorted, func(a, b v1alpha1.ClusterSet) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
-	return sorted
-}
-
-// Owners returns the ClusterSet that each selected cluster belongs to. A ClusterSet that is being
-// deleted selects nothing; one with invalid settings keeps the members that it has.
-func Owners(s State) map[string]string {
-	owners := map[string]string{}
-	for _, set := range byAge(s.Sets) {
-		if !set.DeletionTimestamp.IsZero() {
-			continue
-		}
-		if settings.Validate(&set) != nil {
-			for _, m := range s.Members {
-				if _, taken := owners[m.Name]; !taken && m.Spec.ClusterSet == set.Name && m.Spec.Phase == v1alpha1.MemberActive {
-					owners[m.Name] = set.Name
-				}
-			}
-			continue
-		}
-		for i := range s.Clusters {
-			c := &s.Clusters[i]
-			if _, taken := owners[c.Name]; !taken && c.DeletionTimestamp.IsZero() &&
-				util.ClusterMatches(c, set.Spec.ClusterAffinity) {
-				owners[c.Name] = set.Name
-			}
-		}
-	}
-	return owners
-}
+// Owners returns the ClusterSet that each selected cluster belongs to.
+func Owners(s State) map[string]string { return pairs.Owners(s.Sets, s.Clusters, s.Members) }
 
 // Joining names the clusters that belong to a ClusterSet and have no Member yet, sorted.
 func Joining(s State, name string) []string {
@@ -79,7 +44,7 @@ func Problems(s State, name string) []v1alpha1.Problem {
 	owners := Owners(s)
 	for i := range s.Clusters {
 		c := &s.Clusters[i]
-		if !util.ClusterMatches(c, set.Spec.ClusterAffinity) || !set.DeletionTimestamp.IsZero() {
+		if !pairs.Matches(c, set.Spec.ClusterAffinity) || !set.DeletionTimestamp.IsZero() {
 			continue
 		}
 		if owner, ok := owners[c.Name]; ok && owner != name {

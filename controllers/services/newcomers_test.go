@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -118,6 +120,87 @@ func TestFewAreNotWaitedFor(t *testing.T) {
 	}
 }
 
+// TestNewcomersAreThoseThatHaveJustBeenAccepted: a controller that starts finds all others anew, too, and who came
+// before the wait began is none.
+func TestNewcomersAreThoseThatHaveJustBeenAccepted(t *testing.T) {
+	p := playWith(t, manyServices(4, 10, 1), true)
+	p.pass(10) // each member is called once more
+	p.come(31, 1, 1)
+	p.pass(60)
+	for n := range 4 {
+		p.seen[seenKey{fmt.Sprintf("uid-c%d", n+1), 0}].found = p.now
+	}
+	p.come(11, crowd-1, 1)
+	if !p.news(5) {
+		t.Error("few have come, and a controller that starts waits for those that it finds")
+	}
+	p.come(21, 1, 1)
+	if p.news(5) {
+		t.Error("nobody waits for as many as have come now")
+	}
+	if !p.news(0) {
+		t.Error("what a cluster exports waits that was accepted long before this controller started")
+	}
+	if !p.news(4) {
+		t.Error("what a cluster exports waits that came before the others did")
+	}
+}
+
+// TestTheFirstOfACrowdAreOfIt: those that came a little before there were enough of them.
+func TestTheFirstOfACrowdAreOfIt(t *testing.T) {
+	p := playWith(t, manyServices(4, 10, 1), true)
+	p.pass(10) // each member is called once more
+	p.come(11, crowd-1, 1)
+	p.pass(3)
+	p.come(21, 1, 1)
+	if p.news(4) {
+		t.Error("what the first exports does not wait")
+	}
+}
+
+// TestWhoCannotAnswerIsNotWaitedFor any longer than who has: Karmada does not reach it, or it does not serve the wire.
+func TestWhoCannotAnswerIsNotWaitedFor(t *testing.T) {
+	for name, broken := range map[string]func(p *played, cluster string){
+		"lost": func(p *played, cluster string) {
+			var c clusterv1alpha1.Cluster
+			if err := p.shelf.Get(t.Context(), client.ObjectKey{Name: cluster}, &c); err != nil {
+				t.Fatal(err)
+			}
+			c.Status.Conditions[0].Status = metav1.ConditionFalse
+			p.shelf.put(&c)
+		},
+		"without the wire": func(p *played, cluster string) {
+			for _, name := range propagation.WireBindings() {
+				var b workv1alpha2.ClusterResourceBinding
+				if err := p.shelf.Get(t.Context(), client.ObjectKey{Name: name}, &b); err != nil {
+					t.Fatal(err)
+				}
+				b.Status.AggregatedStatus = slices.DeleteFunc(b.Status.AggregatedStatus,
+					func(i workv1alpha2.AggregatedStatusItem) bool { return i.ClusterName == cluster })
+				p.shelf.put(&b)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := playWith(t, manyServices(4, 10, 1), true)
+			p.pass(10) // each member is called once more
+			for n := 11; n < 11+crowd; n++ {
+				p.join(cluster(n), true, p.now)
+				broken(p, fmt.Sprintf("c%d", n))
+			}
+			p.come(21, 1, 1)
+			p.now = p.now.Add(justCame - time.Second)
+			if p.news(4) {
+				t.Error("nobody waits for those that have just come")
+			}
+			p.now = p.now.Add(time.Second)
+			if !p.news(4) {
+				t.Errorf("they are waited for %s after they came", justCame)
+			}
+		})
+	}
+}
+
 // news has one of the members export a new service, and says whether the second is told of it at once.
 func (p *played) news(member int) bool {
 	p.t.Helper()
@@ -178,6 +261,60 @@ func TestWhoSaysNothingIsWaitedForBriefly(t *testing.T) {
 	}
 }
 
+// TestAHoldKeepsNobodysHalves: what a cluster exports that was there before is told during a hold also where it takes
+// other halves to tell it.
+func TestAHoldKeepsNobodysHalves(t *testing.T) {
+	const services, more = 40, 200
+	p := playWith(t, manyServices(4, services, 1), true)
+	p.pass(10) // each member is called once more
+	p.come(11, crowd, 1)
+	before := len(p.revisions())
+	for n := range more {
+		e := web(1)
+		e.Name = fmt.Sprintf("more-%d", n)
+		p.members[0].Exports = append(p.members[0].Exports, e)
+	}
+	p.answerAll()
+	p.decide(0)
+	if p.news(4) {
+		t.Fatal("nobody waits for those that have come: this could not fail")
+	}
+	if n := p.toldOf("c2"); n < services+more {
+		t.Errorf("c2 is told of %d services, want %d", n, services+more)
+	}
+	p.pass(30)
+	if n := len(p.revisions()); n <= before {
+		t.Errorf("there are %d Works, and were %d: the test has seen no halves", n, before)
+	}
+}
+
+// TestWhoFlapsIsNotWaitedFor: clusters that are accepted, and are not, again and again came but once.
+func TestWhoFlapsIsNotWaitedFor(t *testing.T) {
+	p := playWith(t, manyServices(4, 10, 1), true)
+	p.pass(10) // each member is called once more
+	p.come(11, crowd, 1)
+	p.come(21, 1, 1)
+	for second := range 60 {
+		p.now = p.now.Add(time.Second)
+		for n := 11; n < 11+crowd; n++ {
+			var record v1alpha1.Member
+			if err := p.shelf.Get(t.Context(), client.ObjectKey{Name: fmt.Sprintf("c%d", n)}, &record); err != nil {
+				t.Fatal(err)
+			}
+			c := &record.Status.Conditions[0]
+			c.LastTransitionTime = metav1.NewTime(p.now)
+			if c.Status = metav1.ConditionTrue; second%2 == 0 {
+				c.Status = metav1.ConditionFalse
+			}
+			p.shelf.put(&record)
+		}
+		p.decide(0)
+		if told := p.news(4 + crowd); second >= 10 && !told {
+			t.Fatalf("after %d s others wait for those that flap", second+1)
+		}
+	}
+}
+
 // TestOnlyAdds says of changes of a Bundle whether they only add.
 func TestOnlyAdds(t *testing.T) {
 	sent := func() *v1alpha1.BundleSpec {
@@ -215,7 +352,19 @@ func TestOnlyAdds(t *testing.T) {
 		"a condition": {func(b *v1alpha1.BundleSpec) {
 			b.ExportConditions = append(slices.Clone(b.ExportConditions), v1alpha1.ExportCondition{Namespace: "z"})
 		}, false},
-		"a service less": {func(b *v1alpha1.BundleSpec) { b.Imports = b.Imports[1:] }, false},
+		"a service less":        {func(b *v1alpha1.BundleSpec) { b.Imports = b.Imports[1:] }, false},
+		"the last service less": {func(b *v1alpha1.BundleSpec) { b.Imports = b.Imports[:len(b.Imports)-1] }, false},
+		"no service":            {func(b *v1alpha1.BundleSpec) { b.Imports = nil }, false},
+		"a cluster more and the last service less": {func(b *v1alpha1.BundleSpec) {
+			b.Imports = b.Imports[:len(b.Imports)-1]
+			b.Imports[3].Clusters = append(slices.Clone(b.Imports[3].Clusters), of("z")...)
+		}, false},
+		"the last cluster less": {func(b *v1alpha1.BundleSpec) {
+			b.Imports[3].Clusters = b.Imports[3].Clusters[:len(b.Imports[3].Clusters)-1]
+		}, false},
+		"the last condition less": {func(b *v1alpha1.BundleSpec) {
+			b.ExportConditions = b.ExportConditions[:len(b.ExportConditions)-1]
+		}, false},
 		"another service": {func(b *v1alpha1.BundleSpec) {
 			b.Imports = append(slices.Clone(b.Imports[:len(b.Imports)-1]), v1alpha1.Import{Namespace: "z"})
 		}, false},
