@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -57,6 +58,8 @@ func newClusterCommand() *cobra.Command {
 		"directory of tls.crt and tls.key for metrics; without them, a certificate is made")
 	flags.StringVar(&f.options.Health, "health-probe-bind-address", ":8081",
 		"address that serves /healthz and /readyz; 0 for none")
+	flags.StringVar(&f.options.Profiling, "profiling-bind-address", "0",
+		"address that serves profiles of the process, to whoever can reach it; 0 for none")
 	flags.IntVarP(&f.verbosity, "verbosity", "v", 0, "0 logs changes of state, 1 also why")
 	return c
 }
@@ -83,6 +86,9 @@ func (f *clusterFlags) run(c *cobra.Command) error {
 		// Only a pod's own resolv.conf tells the cluster's domain and DNS.
 		f.options.ClusterDomain, f.options.Nameserver = clusterDNS("/etc/resolv.conf")
 	}
+	// What it holds grows with the imports, and little of it changes: a heap of twice that would be garbage for nothing.
+	const gcPercent = 40
+	debug.SetGCPercent(gcPercent)
 	f.options.Version = version.Version
 	f.options.Registry = metrics.Registry
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)

@@ -4,6 +4,8 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
+	"unique"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/memberagent/cluster/pods"
@@ -28,19 +31,86 @@ func cacheOptions() cache.Options {
 			&coordinationv1.Lease{}:      {Namespaces: map[string]cache.Config{v1alpha1.Namespace: {}}},
 			&corev1.Service{}:            {Transform: stripService},
 			&discoveryv1.EndpointSlice{}: {Transform: stripSlice},
+			&v1alpha1.Bundle{}:           {Transform: stripBundle},
 		},
 	}
 }
 
 // strip drops what the API server and kubectl keep for themselves: a second and a third copy of the object.
 func strip(in any) (any, error) {
+	if i, ok := in.(*mcs.ServiceImport); ok {
+		in = i.DeepCopy() // lists that are decoded from JSON have room for more
+	}
 	o, err := meta.Accessor(in)
 	if err != nil {
 		return nil, fmt.Errorf("strip %T: %w", in, err)
 	}
 	o.SetManagedFields(nil)
 	delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+	o.SetNamespace(shared(o.GetNamespace()))
+	o.SetLabels(sharedLabels(o.GetLabels()))
 	return in, nil
+}
+
+// shared returns equal text in the same memory. There are tens of thousands of objects with the same few words.
+func shared[T ~string](text T) T { return unique.Make(text).Value() }
+
+// sharedLabels have their keys shared, and values that many objects have.
+func sharedLabels(labels map[string]string) map[string]string {
+	if len(labels) == 0 {
+		return labels
+	}
+	out := make(map[string]string, len(labels))
+	for key, value := range labels {
+		switch key {
+		case v1alpha1.LabelManagedBy, discoveryv1.LabelManagedBy, mcs.LabelSourceCluster:
+			value = shared(value)
+		}
+		out[shared(key)] = value
+	}
+	return out
+}
+
+// stripBundle keeps no more memory than the imports need.
+func stripBundle(in any) (any, error) {
+	b, ok := in.(*v1alpha1.Bundle)
+	if !ok {
+		return strip(in)
+	}
+	b = b.DeepCopy()
+	for i := range b.Spec.Imports {
+		shareImport(&b.Spec.Imports[i])
+	}
+	return strip(b)
+}
+
+func shareImport(i *v1alpha1.Import) {
+	i.Namespace = shared(i.Namespace)
+	s := &i.Settings
+	s.Type, s.SessionAffinity = shared(s.Type), shared(s.SessionAffinity)
+	for n := range s.Ports {
+		s.Ports[n].Name, s.Ports[n].Protocol = shared(s.Ports[n].Name), shared(s.Ports[n].Protocol)
+	}
+	for n := range s.IPFamilies {
+		s.IPFamilies[n] = shared(s.IPFamilies[n])
+	}
+	for n := range i.Clusters {
+		c := &i.Clusters[n]
+		c.Cluster = shared(c.Cluster)
+		for k := range c.Ports {
+			c.Ports[k] = shared(c.Ports[k])
+		}
+		for k := range c.Backends {
+			for l := range c.Backends[k].Ports {
+				p := &c.Backends[k].Ports[l]
+				p.Name, p.Protocol = shared(p.Name), shared(p.Protocol)
+			}
+			for l := range c.Backends[k].Addresses {
+				a := &c.Backends[k].Addresses[l]
+				a.Node, a.Zone = shared(a.Node), shared(a.Zone)
+			}
+		}
+	}
 }
 
 func stripService(in any) (any, error) {
@@ -78,8 +148,14 @@ func stripPod(in any) (any, error) {
 
 func stripSlice(in any) (any, error) {
 	if s, ok := in.(*discoveryv1.EndpointSlice); ok {
+		s.Endpoints = slices.Clip(slices.Clone(s.Endpoints))
 		for i := range s.Endpoints {
 			e := &s.Endpoints[i]
+			for _, text := range []*string{e.NodeName, e.Zone} {
+				if text != nil {
+					*text = shared(*text)
+				}
+			}
 			e.DeprecatedTopology = nil
 			// Pods keep their global addresses by their names.
 			if e.TargetRef != nil {

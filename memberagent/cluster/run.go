@@ -66,6 +66,8 @@ type Options struct {
 	LeaderElection bool
 	// Metrics and Health are the addresses to listen on; "0" is none.
 	Metrics, Health string
+	// Profiling is the address that serves profiles; "" and "0" are none.
+	Profiling string
 	// MetricsCertDir has the certificate of Metrics; without one in it, one is made.
 	MetricsCertDir string
 	// Registry receives the agent's metrics.
@@ -200,6 +202,7 @@ func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme
 		Logger:                        log.FromContext(ctx),
 		Cache:                         cacheOptions(),
 		Metrics:                       securemetrics.Options(o.Metrics, o.MetricsCertDir, config),
+		PprofBindAddress:              o.Profiling,
 		LeaderElection:                o.LeaderElection,
 		LeaderElectionID:              LeaseName,
 		LeaderElectionNamespace:       v1alpha1.Namespace,

@@ -48,6 +48,15 @@ func New(cached client.Reader, live client.Client) *Discovery {
 
 // Find returns the networks, and when to ask again.
 func (d *Discovery) Find(ctx context.Context) (Found, time.Duration, error) {
+	peering, err := index.Peering(ctx, d.cached)
+	if err != nil {
+		return Found{}, 0, err
+	}
+	return d.find(ctx, peering)
+}
+
+// find shares memory with the Peering, which is nil where there is none.
+func (d *Discovery) find(ctx context.Context, peering *v1alpha1.Peering) (Found, time.Duration, error) {
 	nodes := &corev1.NodeList{}
 	if err := d.cached.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return Found{}, 0, fmt.Errorf("list Nodes: %w", err)
@@ -57,10 +66,6 @@ func (d *Discovery) Find(ctx context.Context) (Found, time.Duration, error) {
 		return Found{}, 0, err
 	}
 	stated.Nodes = nodes.Items
-	peering, err := index.Peering(ctx, d.cached)
-	if err != nil {
-		return Found{}, 0, err
-	}
 	override := v1alpha1.Networks{}
 	if peering != nil {
 		override = peering.Spec.Override
@@ -105,7 +110,11 @@ func (d *Discovery) ask(ctx context.Context) (Hints, error) {
 // Families of the cluster's Services, primary first: that of the Service "kubernetes", then the other if
 // there is a range for it.
 func (d *Discovery) Families(ctx context.Context) ([]corev1.IPFamily, error) {
-	found, _, err := d.Find(ctx)
+	peering, err := index.SharedPeering(ctx, d.cached)
+	if err != nil {
+		return nil, err
+	}
+	found, _, err := d.find(ctx, peering)
 	if err != nil {
 		return nil, err
 	}

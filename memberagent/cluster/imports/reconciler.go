@@ -78,7 +78,7 @@ const retryRefused = 15 * time.Second
 // is missing or terminating, or the names belong to somebody else.
 func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*Input, error) {
 	in := &Input{Key: key, Limited: r.Limited, NodeHints: !r.dropsNodeHints.Load(), Now: time.Now()}
-	peering, err := index.Peering(ctx, r)
+	peering, err := index.SharedPeering(ctx, r)
 	if err != nil || peering == nil {
 		return nil, err
 	}

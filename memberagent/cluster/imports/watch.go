@@ -120,7 +120,7 @@ func (r *Reconciler) listed(ctx context.Context, list client.ObjectList, bundle 
 func (r *Reconciler) addMade(ctx context.Context, name string,
 	q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	shard, bits, ok := v1alpha1.ParseBundleName(name)
-	peering, err := index.Peering(ctx, r)
+	peering, err := index.SharedPeering(ctx, r)
 	var made mcs.ServiceImportList
 	if !ok || err != nil || peering == nil || !r.listed(ctx, &made, name) {
 		return

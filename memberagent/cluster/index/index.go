@@ -173,6 +173,19 @@ func Peering(ctx context.Context, c client.Reader) (*v1alpha1.Peering, error) {
 	return p, nil
 }
 
+// SharedPeering is Peering without a copy, for what is done for each import: a large fleet's is large. It belongs to the
+// cache: do not change it.
+func SharedPeering(ctx context.Context, c client.Reader) (*v1alpha1.Peering, error) {
+	p, shared := &v1alpha1.Peering{}, true
+	if err := c.Get(ctx, types.NamespacedName{Name: v1alpha1.PeeringName}, p,
+		&client.GetOptions{UnsafeDisableDeepCopy: &shared}); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("get the Peering: %w", err)
+	}
+	return p, nil
+}
+
 // Bundle returns the Bundle of a service's shard, which carries its export; nil when there is none. It belongs to the
 // cache: do not change it.
 func Bundle(ctx context.Context, c client.Reader, shards int32,

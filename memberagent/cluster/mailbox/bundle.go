@@ -96,7 +96,7 @@ func existence() predicate.Predicate {
 
 // shardOfImport enqueues the Bundle that carries the import of a ServiceImport's name.
 func (r *Bundles) shardOfImport(ctx context.Context, o client.Object) []reconcile.Request {
-	peering, err := index.Peering(ctx, r)
+	peering, err := index.SharedPeering(ctx, r)
 	if err != nil || peering == nil {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (r *Bundles) shard(ctx context.Context, service types.NamespacedName, o cli
 	if _, ok := o.(*mcs.ServiceExport); !ok && r.Get(ctx, service, &mcs.ServiceExport{}) != nil {
 		return nil
 	}
-	peering, err := index.Peering(ctx, r)
+	peering, err := index.SharedPeering(ctx, r)
 	if err != nil || peering == nil {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (r *Bundles) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err := r.Get(ctx, req.NamespacedName, bundle, &client.GetOptions{UnsafeDisableDeepCopy: &shared}); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	peering, err := index.Peering(ctx, r)
+	peering, err := index.SharedPeering(ctx, r)
 	if err != nil || peering == nil || bundle.DeletionTimestamp != nil {
 		return ctrl.Result{}, err
 	}
@@ -160,6 +160,7 @@ func (r *Bundles) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		return ctrl.Result{}, err
 	}
 	r.pacer.wrote(bundle.Name, time.Now())
+	r.told(bundle.Name)
 	if only {
 		r.exports.wrote(bundle.Name, time.Now())
 	}
@@ -201,6 +202,13 @@ func (r *Bundles) settling(bundle *v1alpha1.Bundle, status v1alpha1.BundleStatus
 	return max(patience-now.Sub(r.since[bundle.Name]), 0)
 }
 
+// told has the next report wait anew for imports that are being made still: each write goes to the broker.
+func (r *Bundles) told(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.since, name)
+}
+
 // partOf says whether a Bundle's name is that of a shard, or of a half of one.
 func partOf(name string, shards int32) bool {
 	n, _, ok := v1alpha1.ParseBundleName(name)
@@ -215,8 +223,10 @@ func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle,
 		return out, nil
 	}
 	list := &mcs.ServiceExportList{}
-	if err := r.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return out, fmt.Errorf("list ServiceExports: %w", err)
+	if _, half, _ := v1alpha1.ParseBundleName(bundle.Name); half == "" {
+		if err := r.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return out, fmt.Errorf("list ServiceExports: %w", err)
+		}
 	}
 	routes := sync.OnceValues(func() (exports.Routes, error) { return r.routes(ctx, peering) })
 	for i := range list.Items {
@@ -233,7 +243,7 @@ func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle,
 			out.Exports = append(out.Exports, export)
 		}
 	}
-	verdicts, err := judge(ctx, r, r.Refusals, r.Limited, *bundle)
+	verdicts, err := judge(onDemand(ctx, r), r.Refusals, r.Limited, *bundle)
 	if err != nil {
 		return out, err
 	}

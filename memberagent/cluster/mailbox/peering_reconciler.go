@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,20 +70,22 @@ type Peering struct {
 // SetupWithManager registers the controller.
 func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 	r.pacer, r.making = newPacer(), map[types.NamespacedName]time.Time{}
+	report := reconcile.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.PeeringName}}
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: v1alpha1.PeeringName}}}
+		return []reconcile.Request{report}
 	})
+	soon := later(report)
 	return ctrl.NewControllerManagedBy(m).Named("peering").
 		Watches(&v1alpha1.Peering{}, one).
 		Watches(&v1alpha1.Gateway{}, one).
 		Watches(&v1alpha1.GlobalAllocation{}, one, builder.WithPredicates(gone())).
 		Watches(&v1alpha1.ClusterGlobalEgressIP{}, one, builder.WithPredicates(gone())).
 		Watches(&corev1.Node{}, one, builder.WithPredicates(addresses())).
-		Watches(&v1alpha1.Bundle{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Bundle{}, one, builder.WithPredicates(otherImports())).
 		Watches(&mcs.ServiceExport{}, one).
-		Watches(&mcs.ServiceImport{}, one, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
+		Watches(&mcs.ServiceImport{}, soon, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
 			predicate.LabelChangedPredicate{}))).
-		Watches(&corev1.Service{}, one, builder.WithPredicates(
+		Watches(&corev1.Service{}, soon, builder.WithPredicates(
 			predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelImport] != "" }))).
 		Watches(metadataOf("Namespace"), one).
 		WatchesRawSource(source.Channel(r.Refusals.Changed(), one)).
@@ -93,6 +96,20 @@ func (r *Peering) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 		Watches(&v1alpha1.NodeNetwork{}, one, builder.WithPredicates(existence())).
 		Watches(&v1alpha1.NodeSlice{}, one, builder.WithPredicates(existence())).
 		WithOptions(o).Complete(raced.Reconciler(r))
+}
+
+// gatherImports is how long what has happened to an import may wait for what happens to others: the report looks at all
+// of them, and there may be ten thousand that are being made.
+const gatherImports = 500 * time.Millisecond
+
+// later adds a request after that time, whatever happens.
+func later(r reconcile.Request) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { q.AddAfter(r, gatherImports) },
+		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q queue) { q.AddAfter(r, gatherImports) },
+		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { q.AddAfter(r, gatherImports) },
+	}
 }
 
 func metadataOf(kind string) client.Object {
@@ -272,7 +289,11 @@ func (r *Peering) problems(ctx context.Context) (problems []v1alpha1.ImportProbl
 	if err := r.List(ctx, bundles, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, fmt.Errorf("list Bundles: %w", err)
 	}
-	verdicts, err := judge(ctx, r, r.Refusals, r.Limited, v1alpha1.InForce(bundles.Items)...)
+	around, err := ofAll(ctx, r)
+	if err != nil {
+		return nil, 0, err
+	}
+	verdicts, err := judge(around, r.Refusals, r.Limited, v1alpha1.InForce(bundles.Items)...)
 	if err != nil {
 		return nil, 0, err
 	}
