@@ -36,6 +36,7 @@ type Server struct {
 	processes []*process
 	// etcd is where that serves its API.
 	etcd string
+	nice int
 }
 
 // Options of a server.
@@ -44,6 +45,8 @@ type Options struct {
 	Services string
 	// Quota is how many bytes etcd may store, its default if 0.
 	Quota int64
+	// Nice is by how much the processes let others go first, as nice(1) has it.
+	Nice int
 	// CRDs are YAML files, or directories of them that are searched to any depth.
 	CRDs []string
 }
@@ -88,7 +91,7 @@ func LaunchWith(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
-	s := &Server{dir: dir}
+	s := &Server{dir: dir, nice: o.Nice}
 	if err := s.launch(ctx, bin, o); err != nil {
 		err = fmt.Errorf("%w\n%s", err, s.logs())
 		s.Stop()
