@@ -44,7 +44,7 @@ type Fleet struct {
 	// sites are the members with a real agent, by cluster.
 	sites map[string]*site
 	// ctx ends with stop, and with it all that is played.
-	ctx  context.Context //nolint:containedctx // what is started later ends with it, too
+	ctx  context.Context
 	stop context.CancelFunc
 	// reporters has an element for each report that is being written.
 	reporters chan struct{}
