@@ -157,8 +157,9 @@ bench-globalnet: prerequisites test-deps ## Measure rounds of a gateway with 10,
 	go test -count=1 -timeout 30m -v -run '^TestGlobalThroughput$$' ./memberagent/node -args -throughput 5
 
 .PHONY: fleet
-fleet: prerequisites lab-deps ## Measure what the broker costs by the size of the fleet (CLUSTERS=10,30,100 SERVICES=1000).
-	go run -C e2e ./cmd/fleet --clusters=$(or $(CLUSTERS),10,30,100) --services=$(or $(SERVICES),1000)
+fleet: prerequisites lab-deps ## Measure what the broker costs by the size of the fleet (CLUSTERS=10,30,100 SERVICES=1000 AGENTS=2 CHURN=1m).
+	go run -C e2e ./cmd/fleet --clusters=$(or $(CLUSTERS),10,30,100) --services=$(or $(SERVICES),1000) \
+		--agents=$(or $(AGENTS),2) --churn=$(or $(CHURN),1m)
 
 .PHONY: bench-nodes
 bench-nodes: prerequisites test-deps ## Measure what agents cost by the number of nodes (NODES=10,100,1000); results go to docs/benchmarks/nodes.md.

@@ -21,26 +21,34 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var size = fleet.Size{Clusters: 10, Services: 100, Exporters: 2, Backends: 3, Namespaces: 10}
+var size = fleet.Size{Clusters: 10, Services: 100, Exporters: 2, Backends: 3, Namespaces: 10, Agents: 1}
 
 // The real controller serves ten clusters with a hundred services, and writes what a change asks for and nothing else.
+// One of them has a real agent and a real DNS server, which follow.
 func TestCostOfAFleet(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	root, err := lab.SourceRoot(ctx)
 	must(t, err)
 	dir := t.TempDir()
-	program, err := fleet.Build(ctx, root, dir)
+	programs, err := fleet.Build(ctx, root, dir)
 	must(t, err)
+	program := programs.Controller
 	f, err := fleet.Launch(ctx, size)
 	must(t, err)
 	t.Cleanup(f.Stop)
+	must(t, f.StartAgents(ctx, programs, dir))
 	b := start(ctx, t, f, program, dir)
 	report := func(row fleet.Row, err error) fleet.Row {
 		t.Helper()
 		must(t, err)
 		t.Logf("%s: %s, latency %s to %s, %d writes, %d KiB, CPU %s, %d MiB", row.Scenario, row.Took,
 			row.Quantile(0.5), row.Quantile(1), row.Writes, row.Bytes>>10, row.CPU, row.RSS>>10)
+		t.Logf("the agent: %s to %s, CPU %s, %d MiB; the DNS server: CPU %s, %d MiB", row.LandedQuantile(0.5),
+			row.LandedQuantile(1), row.Sites.Agent.CPU, row.Sites.Agent.RSS>>10, row.Sites.DNS.CPU, row.Sites.DNS.RSS>>10)
+		if row.Lost.Exporters > 0 || row.Behind > 0 {
+			t.Errorf("%s: %d changes are behind at the agent, lost is %+v", row.Scenario, row.Behind, row.Lost)
+		}
 		return row
 	}
 	report(f.Run(ctx, b, "converge from empty", func() ([]*fleet.Arrival, error) { return nil, f.Connect(ctx) }))
@@ -57,6 +65,10 @@ func TestCostOfAFleet(t *testing.T) {
 	if row.Writes != int64(want) || row.Late > 0 || want >= changes*(size.Clusters-1) {
 		t.Errorf("%d pods replaced: %d writes, %d changes late; want %d, one for each importer with the namespace, which "+
 			"not all have, and none late", changes, row.Writes, row.Late, want)
+	}
+	if row.Sites.Agent.CPU == 0 || row.Sites.Agent.RSS == 0 || row.Sites.DNS.RSS == 0 || len(row.Landed) == 0 ||
+		row.LandedQuantile(0) < row.Quantile(0) {
+		t.Errorf("a pod replaced: the agent had it after %v and used %+v, which is not of a real one", row.Landed, row.Sites)
 	}
 	// No Bundle that carries a service has more than 32 KiB, in a Work with its envelope.
 	if each := row.Bytes / max(1, row.Writes); each < 8<<10 || each > 32<<10 {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,34 +31,29 @@ func (f *Fleet) Connect(ctx context.Context) error {
 // anew what they do not answer.
 func (f *Fleet) Reach(ctx context.Context) error {
 	for n := range f.Size.Clusters {
-		var c clusterv1alpha1.Cluster
-		if err := f.client.Get(ctx, client.ObjectKey{Name: f.Size.cluster(n)}, &c); err != nil {
-			return fmt.Errorf("read a cluster: %w", err)
-		}
-		c.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady,
-			Status: metav1.ConditionTrue, Reason: "ClusterReady",
-			LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour))}}
-		if err := f.client.Status().Update(ctx, &c); err != nil {
-			return fmt.Errorf("write the status of cluster %s: %w", c.Name, err)
+		if err := f.ready(ctx, n, metav1.ConditionTrue, "ClusterReady", time.Now().Add(-time.Hour)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// Leave takes a cluster out of the ClusterSet, and Join puts it back.
-func (f *Fleet) Leave(ctx context.Context, n int) func() ([]*Arrival, error) {
-	return f.choose(ctx, n, true)
+// Leave takes clusters out of the ClusterSet, and Join puts them back.
+func (f *Fleet) Leave(ctx context.Context, clusters ...int) func() ([]*Arrival, error) {
+	return f.choose(ctx, clusters, true)
 }
 
 // Join is the way back from Leave.
-func (f *Fleet) Join(ctx context.Context, n int) func() ([]*Arrival, error) {
-	return f.choose(ctx, n, false)
+func (f *Fleet) Join(ctx context.Context, clusters ...int) func() ([]*Arrival, error) {
+	return f.choose(ctx, clusters, false)
 }
 
-func (f *Fleet) choose(ctx context.Context, n int, away bool) func() ([]*Arrival, error) {
+func (f *Fleet) choose(ctx context.Context, clusters []int, away bool) func() ([]*Arrival, error) {
 	return func() ([]*Arrival, error) {
 		f.mu.Lock()
-		f.away[n] = away
+		for _, n := range clusters {
+			f.away[n] = away
+		}
 		f.mu.Unlock()
 		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			var set v1alpha1.ClusterSet
@@ -99,16 +93,22 @@ func (f *Fleet) others() int {
 	return count
 }
 
-// importersOf is how many clusters that are selected have the namespace of service i, but for its first exporter.
-func (f *Fleet) importersOf(i int) int {
+// importersOf is how many clusters that are selected, and that Karmada reaches, have the namespace of service i, but
+// for its first exporter; and how many of them are sites without pods of their own behind it, which they would prefer.
+func (f *Fleet) importersOf(i int) (count, sites int) {
 	namespace, _ := f.Size.service(i)
-	first, count := f.Size.exporters(i)[0], 0
+	first := f.Size.exporters(i)[0]
 	for n := range f.Size.Clusters {
-		if n != first && f.joined(n) && f.members[f.Size.cluster(n)].has[namespace] {
-			count++
+		cluster := f.Size.cluster(n)
+		if m := f.members[cluster]; n == first || !f.joined(n) || !m.has[namespace] || m.silent() {
+			continue
+		}
+		count++
+		if f.site(cluster) != nil && !f.Size.exports(n, i) {
+			sites++
 		}
 	}
-	return count
+	return count, sites
 }
 
 // exported is how many services some cluster that is selected exports.
@@ -135,11 +135,8 @@ func (f *Fleet) exporting(i int) int {
 
 // exportersOf is the same by the name of the service.
 func (f *Fleet) exportersOf(namespace, name string) int {
-	var i int
-	if _, err := fmt.Sscanf(name, "service-%d", &i); err != nil {
-		return 0
-	}
-	if ns, n := f.Size.service(i); ns != namespace || n != name {
+	i, ok := f.Size.index(namespace, name)
+	if !ok {
 		return 0
 	}
 	return f.exporting(i)

@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/propagation"
 )
 
 // ReplacePod replaces a pod of service i in its first exporter, and returns the change on its way to all others that
-// have the namespace.
+// have the namespace; nil where Karmada does not reach the exporter.
 func (f *Fleet) ReplacePod(i int) (*Arrival, error) {
 	return f.replacePod(i, true)
 }
@@ -25,12 +24,11 @@ func (f *Fleet) replacePod(i int, followed bool) (*Arrival, error) {
 		return nil, err
 	}
 	var a *Arrival
-	if followed {
-		a = f.Tally.expect(address, f.importersOf(i))
+	if followed && !f.members[cluster].silent() {
+		importers, sites := f.importersOf(i)
+		a = f.Tally.expect(address, importers, sites)
 	}
-	namespace, name := f.Size.service(i)
-	shard := v1alpha1.Shard(namespace, name, shards)
-	f.poke(cluster, func(a *answering) bool { return a.kind == propagation.KindBundle && a.shard == shard })
+	f.changed(cluster, i)
 	return a, nil
 }
 
@@ -45,6 +43,9 @@ func (f *Fleet) Change(ctx context.Context, count int) func() ([]*Arrival, error
 			a, err := f.ReplacePod(Changed(k, f.Size))
 			if err != nil {
 				return nil, err
+			}
+			if a == nil {
+				continue
 			}
 			out = append(out, a)
 			select {
@@ -66,7 +67,9 @@ func (f *Fleet) ChangeAll() ([]*Arrival, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, a)
+		if a != nil {
+			out = append(out, a)
+		}
 	}
 	return out, nil
 }
@@ -77,7 +80,9 @@ func (f *Fleet) Churn(ctx context.Context, perSecond int, length time.Duration) 
 		var out []*Arrival
 		err := paced(ctx, perSecond, length, func(k int) error {
 			a, err := f.ReplacePod(Changed(k, f.Size))
-			out = append(out, a)
+			if a != nil {
+				out = append(out, a)
+			}
 			return err
 		})
 		return out, err
@@ -134,8 +139,7 @@ func paced(ctx context.Context, perSecond int, length time.Duration, do func(k i
 func (f *Fleet) Withdraw(n int, away bool) func() ([]*Arrival, error) {
 	return func() ([]*Arrival, error) {
 		cluster := f.Size.cluster(n)
-		f.members[cluster].withdrawPods(away)
-		f.poke(cluster, func(a *answering) bool { return a.kind == propagation.KindBundle })
+		f.changed(cluster, f.members[cluster].withdrawPods(away)...)
 		return nil, nil
 	}
 }
@@ -151,7 +155,7 @@ func (f *Fleet) MoveGateway(n int) func() ([]*Arrival, error) {
 		m.facts.Endpoints[0].Addresses[0].IP = address
 		m.facts.NodeCIDRs = []string{address + "/32"}
 		m.mu.Unlock()
-		a := f.Tally.expect(address, f.others())
+		a := f.Tally.expect(address, f.others(), 0)
 		f.poke(cluster, func(a *answering) bool { return a.kind == propagation.KindPeering })
 		return []*Arrival{a}, nil
 	}

@@ -18,7 +18,14 @@ type Row struct {
 	Took, Load time.Duration
 	Arrived    []time.Duration
 	// Late counts arrivals that were given up.
-	Late     int
+	Late int
+	// Landed are the latencies to the EndpointSlices of sites, and Behind counts those that were given up.
+	Landed []time.Duration
+	Behind int
+	// Sites is what a site's agent and DNS server have used.
+	Sites SiteUsage
+	// Lost is what importers have lost that its exporters still had.
+	Lost     Lost
 	Changes  int
 	Writes   int64
 	Bytes    int64
@@ -32,15 +39,17 @@ type Row struct {
 }
 
 // Quantile of the latencies, 0 without any.
-func (r *Row) Quantile(q float64) time.Duration {
-	if len(r.Arrived) == 0 {
+func (r *Row) Quantile(q float64) time.Duration { return quantile(r.Arrived, q) }
+
+// LandedQuantile is that of the latencies to the EndpointSlices of sites.
+func (r *Row) LandedQuantile(q float64) time.Duration { return quantile(r.Landed, q) }
+
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
 		return 0
 	}
-	return r.Arrived[min(len(r.Arrived)-1, int(q*float64(len(r.Arrived))))]
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
-
-// Behind is how long after the last change the last write was.
-func (r *Row) Behind() time.Duration { return max(0, r.Took-r.Load) }
 
 // patience is how long after the end of its load a scenario waits for changes to arrive.
 const patience = 20 * time.Second
@@ -52,6 +61,10 @@ func (f *Fleet) Run(ctx context.Context, b *Broker, name string, do func() ([]*A
 		return Row{}, err
 	}
 	api, err := f.API(ctx)
+	if err != nil {
+		return Row{}, err
+	}
+	sites, err := f.siteUsage()
 	if err != nil {
 		return Row{}, err
 	}
@@ -73,14 +86,18 @@ func (f *Fleet) Run(ctx context.Context, b *Broker, name string, do func() ([]*A
 		case <-ctx.Done():
 			return Row{}, fmt.Errorf("%s: %w", name, ctx.Err())
 		}
-		took := f.Tally.Took(a)
+		took, landed := f.Tally.Took(a)
 		if len(took) < a.want {
 			row.Late++
 		}
-		row.Arrived = append(row.Arrived, took...)
+		if len(landed) < a.sites {
+			row.Behind++
+		}
+		row.Arrived, row.Landed = append(row.Arrived, took...), append(row.Landed, landed...)
 	}
 	f.Tally.giveUp()
 	slices.Sort(row.Arrived)
+	slices.Sort(row.Landed)
 	last, err := f.Converged(ctx, b)
 	if err != nil {
 		return Row{}, fmt.Errorf("%s: %w", name, err)
@@ -94,6 +111,12 @@ func (f *Fleet) Run(ctx context.Context, b *Broker, name string, do func() ([]*A
 	row.Writes, row.Bytes = counts.Writes, counts.Bytes
 	row.Requests, row.CPU = after.Requests-before.Requests, after.CPU-before.CPU
 	row.RSS, row.Peak = after.RSS, after.Peak
+	if row.Sites, err = f.siteUsage(); err != nil {
+		return Row{}, err
+	}
+	row.Sites.Agent.CPU -= sites.Agent.CPU
+	row.Sites.DNS.CPU -= sites.DNS.CPU
+	row.Lost = f.Lost()
 	now, err := f.API(ctx)
 	row.Growth, row.APICPU = now.Stored-api.Stored, now.CPU-api.CPU
 	return row, err

@@ -48,6 +48,8 @@ type member struct {
 	facts v1alpha1.PeeringStatus
 	// moves counts the addresses that its gateway has had.
 	moves int
+	// back is closed when Karmada reaches the member again, nil while it does.
+	back chan struct{}
 }
 
 func newMember(size Size, number int) *member {
@@ -80,11 +82,12 @@ func (m *member) replacePod(service int) (string, error) {
 	return at(pods(m.number), m.next).String(), nil
 }
 
-// withdrawPods takes the pods of all services away, or brings new ones.
-func (m *member) withdrawPods(away bool) {
+// withdrawPods takes the pods of all services away, or brings new ones, and returns the services.
+func (m *member) withdrawPods(away bool) (services []int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range m.pods {
+		services = append(services, i)
 		m.pods[i] = nil
 		for range m.size.Backends {
 			if away {
@@ -93,6 +96,55 @@ func (m *member) withdrawPods(away bool) {
 			m.pods[i] = append(m.pods[i], m.next)
 			m.next++
 		}
+	}
+	return services
+}
+
+// addresses of the pods of a service.
+func (m *member) addresses(service int) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []string
+	for _, offset := range m.pods[service] {
+		out = append(out, at(pods(m.number), offset).String())
+	}
+	slices.Sort(out)
+	return out
+}
+
+// silence has Karmada not reach the member, or reach it again.
+func (m *member) silence(silent bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case silent && m.back == nil:
+		m.back = make(chan struct{})
+	case !silent && m.back != nil:
+		close(m.back)
+		m.back = nil
+	}
+}
+
+// silent says that Karmada does not reach the member.
+func (m *member) silent() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.back != nil
+}
+
+// reached waits until Karmada reaches the member. It is false if the context has ended before.
+func (m *member) reached(ctx context.Context) bool {
+	m.mu.Lock()
+	back := m.back
+	m.mu.Unlock()
+	if back == nil {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-back:
+		return true
 	}
 }
 
@@ -244,6 +296,9 @@ func (a *answering) run(ctx context.Context, f *Fleet) {
 			return
 		case <-time.After(wait):
 		}
+		if !a.member.reached(ctx) {
+			return
+		}
 		if err := a.answer(ctx, f); err != nil && ctx.Err() == nil {
 			f.Tally.fail(err)
 			poke(a.up) // once more
@@ -278,6 +333,20 @@ func (a *answering) answer(ctx context.Context, f *Fleet) error {
 	}
 	a.said = raw
 	return nil
+}
+
+// changed has a member tell of services whose pods have changed.
+func (f *Fleet) changed(cluster string, services ...int) {
+	if s := f.site(cluster); s != nil {
+		s.podsChanged(services...)
+		return
+	}
+	concerned := map[int32]bool{}
+	for _, i := range services {
+		namespace, name := f.Size.service(i)
+		concerned[v1alpha1.Shard(namespace, name, shards)] = true
+	}
+	f.poke(cluster, func(a *answering) bool { return a.kind == propagation.KindBundle && concerned[a.shard] })
 }
 
 // poke lets a member report anew: all its shards, or one.

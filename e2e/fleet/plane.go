@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,16 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
-	"github.com/sealane-io/sealane"
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers"
 	"github.com/sealane-io/sealane/internal/apiserver"
@@ -46,7 +41,11 @@ type Fleet struct {
 	// works that the API has, by what watches them.
 	works   cache.Cache
 	members map[string]*member
-	stop    context.CancelFunc
+	// sites are the members with a real agent, by cluster.
+	sites map[string]*site
+	// ctx ends with stop, and with it all that is played.
+	ctx  context.Context
+	stop context.CancelFunc
 	// reporters has an element for each report that is being written.
 	reporters chan struct{}
 	running   sync.WaitGroup
@@ -55,7 +54,12 @@ type Fleet struct {
 	answers map[client.ObjectKey]*answering
 	// away are the clusters that are not selected.
 	away map[int]bool
+
+	guard *guard
 }
+
+// quota is how many bytes etcd may store: the most that it is made for, as the history of a large fleet is.
+const quota = 8 << 30
 
 // Launch starts the API, with the kinds of Karmada and Sealane and the broker's rights, and makes the members known to
 // Karmada. The broker is not running yet.
@@ -71,12 +75,13 @@ func Launch(ctx context.Context, size Size) (*Fleet, error) {
 		}
 		crds = append(crds, path)
 	}
-	api, err := apiserver.Launch(ctx, crds...)
+	api, err := apiserver.LaunchWith(ctx, apiserver.Options{Quota: quota, CRDs: crds})
 	if err != nil {
 		return nil, err
 	}
 	f := &Fleet{Size: size, Tally: newTally(), api: api, members: map[string]*member{}, stop: func() {},
 		answers: map[client.ObjectKey]*answering{}, away: map[int]bool{}, reporters: make(chan struct{}, reporters)}
+	f.guard = newGuard(f)
 	if err := f.populate(ctx); err != nil {
 		f.Stop()
 		return nil, err
@@ -88,6 +93,9 @@ func Launch(ctx context.Context, size Size) (*Fleet, error) {
 func (f *Fleet) Stop() {
 	f.stop()
 	f.running.Wait()
+	for _, s := range f.sites {
+		s.stop()
+	}
 	f.api.Stop()
 }
 
@@ -130,20 +138,7 @@ func (f *Fleet) populate(ctx context.Context) error {
 
 // grant creates the broker's identity and rights, and nothing beyond them.
 func (f *Fleet) grant(ctx context.Context) error {
-	data, err := fs.ReadFile(sealane.Artifacts, "artifacts/controller/karmada.yaml")
-	if err != nil {
-		return fmt.Errorf("read the broker's rights: %w", err)
-	}
-	for _, document := range strings.Split(string(data), "\n---\n") {
-		o := new(unstructured.Unstructured)
-		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
-			return fmt.Errorf("read the broker's rights: %w", err)
-		}
-		if err := f.client.Create(ctx, o); client.IgnoreAlreadyExists(err) != nil {
-			return fmt.Errorf("create %s %s: %w", o.GetKind(), o.GetName(), err)
-		}
-	}
-	return nil
+	return createArtifact(ctx, f.client, "artifacts/controller/karmada.yaml")
 }
 
 // join makes a cluster one of Karmada's.
@@ -193,6 +188,7 @@ func (f *Fleet) bind(ctx context.Context, clusters []string) error {
 // watch the Works, of which each has a goroutine that answers as the member would.
 func (f *Fleet) watch(ctx context.Context) error {
 	ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
+	f.ctx = ctx
 	f.running.Go(func() { _ = f.works.Start(ctx) })
 	informer, err := f.works.GetInformer(ctx, &workv1alpha1.Work{})
 	if err != nil {
@@ -207,7 +203,7 @@ func (f *Fleet) watch(ctx context.Context) error {
 		AddFunc: noticed, UpdateFunc: func(_, o any) { noticed(o) },
 		DeleteFunc: func(o any) {
 			if work, ok := o.(*workv1alpha1.Work); ok {
-				f.forget(client.ObjectKeyFromObject(work))
+				f.forget(work)
 			}
 		},
 	})
@@ -221,11 +217,17 @@ func (f *Fleet) watch(ctx context.Context) error {
 }
 
 func (f *Fleet) notice(ctx context.Context, work *workv1alpha1.Work, now time.Time) {
+	s := f.site(propagation.ClusterOf(work))
 	if !work.DeletionTimestamp.IsZero() {
-		f.running.Go(func() { f.release(ctx, work.DeepCopy()) })
+		f.running.Go(func() { f.release(ctx, s, work.DeepCopy()) })
 		return
 	}
 	f.Tally.saw(work, now)
+	f.guard.saw(work)
+	if s != nil {
+		s.notice(ctx, work)
+		return
+	}
 	key := client.ObjectKeyFromObject(work)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -242,8 +244,21 @@ func (f *Fleet) notice(ctx context.Context, work *workv1alpha1.Work, now time.Ti
 	a.arrived(work)
 }
 
-func (f *Fleet) forget(key client.ObjectKey) {
+// site returns the real member of that name, if it is one.
+func (f *Fleet) site(cluster string) *site {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sites[cluster]
+}
+
+func (f *Fleet) forget(work *workv1alpha1.Work) {
+	key := client.ObjectKeyFromObject(work)
 	f.Tally.forget(key)
+	f.guard.forget(work)
+	if s := f.site(propagation.ClusterOf(work)); s != nil {
+		s.forget(key)
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if a := f.answers[key]; a != nil {
@@ -253,7 +268,15 @@ func (f *Fleet) forget(key client.ObjectKey) {
 }
 
 // release lets a Work go, as Karmada does when the member has deleted what it carries.
-func (f *Fleet) release(ctx context.Context, work *workv1alpha1.Work) {
+func (f *Fleet) release(ctx context.Context, s *site, work *workv1alpha1.Work) {
+	if s != nil {
+		if err := s.takeBack(ctx, work); err != nil && ctx.Err() == nil {
+			f.Tally.fail(fmt.Errorf("%s: %w", s.name, err))
+			return
+		}
+	} else if m := f.members[propagation.ClusterOf(work)]; m != nil && !m.reached(ctx) {
+		return
+	}
 	work.Finalizers = nil
 	if err := f.client.Update(ctx, work); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) &&
 		ctx.Err() == nil {

@@ -5,6 +5,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
@@ -17,16 +18,22 @@ import (
 // quietFor is how long nothing is written once a fleet is at rest: longer than a change takes there and back.
 const quietFor = 2 * time.Second
 
-// Converged waits until every member has been told of all others and of all services, and nothing is written any more.
-// It returns when the last write was.
+// Converged waits until every member has been told of all others and of all services, the agents of sites have made of
+// it what they should, and nothing is written any more. It returns when the last write was.
 func (f *Fleet) Converged(ctx context.Context, b *Broker) (time.Time, error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	why := error(nil)
 	for {
+		if err := f.Tally.Err(); err != nil {
+			return time.Time{}, err
+		}
 		if quiet := f.Tally.Quiet(); quiet > quietFor {
 			last := time.Now().Add(-quiet)
 			if why = f.complete(ctx); why == nil {
+				why = f.followed(ctx)
+			}
+			if why == nil {
 				return last, f.Tally.Err()
 			}
 		}
@@ -81,8 +88,21 @@ func (f *Fleet) complete(ctx context.Context) error {
 	return nil
 }
 
+// followed compares what the agents of sites have made of it with what the fleet is.
+func (f *Fleet) followed(ctx context.Context) error {
+	for _, s := range f.sites {
+		if err := s.complete(ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
 // told compares what a member is told with what the fleet is.
 func (f *Fleet) told(ctx context.Context, n int) error {
+	if f.members[f.Size.cluster(n)].silent() {
+		return nil
+	}
 	check := f.completeFor
 	if !f.joined(n) {
 		check = f.released
@@ -151,29 +171,32 @@ func (f *Fleet) completeImport(n int, i *v1alpha1.Import) error {
 	if want := f.exportersOf(i.Namespace, i.Name); len(i.Clusters) != want {
 		return fmt.Errorf("%s/%s comes from %d clusters, not from %d", i.Namespace, i.Name, len(i.Clusters), want)
 	}
+	service, _ := f.Size.index(i.Namespace, i.Name)
 	for k := range i.Clusters {
+		from := &i.Clusters[k]
 		if i.Withheld {
 			break
 		}
-		got := 0
-		for _, g := range i.Clusters[k].Backends {
-			got += len(g.Addresses)
+		m := f.members[from.Cluster]
+		if from.Cluster == f.Size.cluster(n) || m.silent() {
+			continue
 		}
-		if want := f.members[i.Clusters[k].Cluster].podsOf(i.Namespace, i.Name); i.Clusters[k].Cluster != f.Size.cluster(n) &&
-			got != want {
-			return fmt.Errorf("%s/%s has %d pods in %s, not %d", i.Namespace, i.Name, got, i.Clusters[k].Cluster, want)
+		got := addressesOf(from)
+		if want := m.addresses(service); !slices.Equal(got, want) {
+			return fmt.Errorf("%s/%s has the pods %v in %s, not %v", i.Namespace, i.Name, got, from.Cluster, want)
 		}
 	}
 	return nil
 }
 
-func (m *member) podsOf(namespace, name string) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i, offsets := range m.pods {
-		if ns, n := m.size.service(i); ns == namespace && n == name {
-			return len(offsets)
+// addressesOf are those of one cluster's backends in an import.
+func addressesOf(c *v1alpha1.ImportCluster) []string {
+	var out []string
+	for _, g := range c.Backends {
+		for _, a := range g.Addresses {
+			out = append(out, a.IP)
 		}
 	}
-	return 0
+	slices.Sort(out)
+	return out
 }

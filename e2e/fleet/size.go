@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -22,9 +23,10 @@ import (
 // 192.168.n.0/24.
 const MaxClusters = 250
 
-// Size of a fleet. Service i is in the namespace i modulo Namespaces, and exported by Exporters clusters with Backends
-// pods each. A namespace is in every second cluster and in those that export from it.
-type Size struct{ Clusters, Services, Exporters, Backends, Namespaces int }
+// Size of a fleet, whose last members, as many as Agents, are real clusters. Service i is in the namespace i modulo
+// Namespaces, and exported by Exporters clusters with Backends pods each. A namespace is in every second cluster and in
+// those that export from it.
+type Size struct{ Clusters, Services, Exporters, Backends, Namespaces, Agents int }
 
 func (s Size) check() error {
 	if s.Clusters < 2 || s.Clusters > MaxClusters {
@@ -35,8 +37,15 @@ func (s Size) check() error {
 		return fmt.Errorf("expected at least one service, namespace, exporter and backend, no more exporters than "+
 			"clusters, and 200 backends at most, found %+v", s)
 	}
+	if s.Agents < 0 || s.Agents > max(0, s.Clusters-simulated) {
+		return fmt.Errorf("agents: expected none to %d with %d clusters, of which the first %d are simulated, found %d",
+			max(0, s.Clusters-simulated), s.Clusters, simulated, s.Agents)
+	}
 	return nil
 }
+
+// simulated are the first clusters at least: those that scenarios change as a whole.
+const simulated = 3
 
 func (s Size) cluster(n int) string { return fmt.Sprintf("m%03d", n) }
 
@@ -73,6 +82,16 @@ func (s Size) present(n int) map[string]bool {
 		}
 	}
 	return out
+}
+
+// index returns the service of a namespace and name.
+func (s Size) index(namespace, name string) (int, bool) {
+	var i int
+	if _, err := fmt.Sscanf(name, "service-%d", &i); err != nil || i < 0 || i >= s.Services {
+		return 0, false
+	}
+	ns, n := s.service(i)
+	return i, ns == namespace && n == name
 }
 
 // Importers is how many clusters have the namespace of service i, but for its first exporter.
@@ -127,6 +146,7 @@ func (s Size) export(n, i int, offsets []int) v1alpha1.Export {
 			Type:            v1alpha1.ClusterSetIP,
 			Ports:           []v1alpha1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
 			SessionAffinity: corev1.ServiceAffinityNone, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			InternalTrafficPolicy: ptr.To(corev1.ServiceInternalTrafficPolicyCluster), // what an API server says
 		},
 		ClusterIPs: []string{at(services(n), 10+i%4000).String()},
 	}

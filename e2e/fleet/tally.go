@@ -41,13 +41,13 @@ type Counts struct {
 }
 
 // Arrival is a change on its way: from what happens in a cluster, by way of its agent, Karmada and the broker, to the
-// Works of the others.
+// Works of the others, and from there by Karmada and their agents to the EndpointSlices of the sites.
 type Arrival struct {
 	begun time.Time
-	// took by cluster.
-	took map[string]time.Duration
-	done chan struct{}
-	want int
+	// took by cluster, to the Work, and landed by site, to the EndpointSlice.
+	took, landed map[string]time.Duration
+	done         chan struct{}
+	want, sites  int
 }
 
 func newTally() *Tally {
@@ -62,6 +62,13 @@ func (t *Tally) Take() Counts {
 	out := t.counts
 	t.counts = Counts{Written: map[string]int64{}}
 	return out
+}
+
+// writes since the last call of Take.
+func (t *Tally) writes() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts.Writes
 }
 
 // Quiet says for how long nothing has been written.
@@ -106,15 +113,30 @@ func (t *Tally) saw(work *workv1alpha1.Work, now time.Time) {
 	t.counts.Bytes += writes * int64(len(raw))
 	t.counts.Written[cluster] += writes
 	t.each(raw, func(address string, a *Arrival) {
-		if _, before := a.took[cluster]; before {
-			return
-		}
-		a.took[cluster] = now.Sub(a.begun)
-		if len(a.took) == a.want {
-			delete(t.arrivals, address)
-			close(a.done)
-		}
+		t.arrived(address, a, a.took, cluster, now)
 	})
+}
+
+// landed says which addresses a site has in an EndpointSlice.
+func (t *Tally) landed(cluster string, addresses []string, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, address := range addresses {
+		if a := t.arrivals[address]; a != nil {
+			t.arrived(address, a, a.landed, cluster, now)
+		}
+	}
+}
+
+func (t *Tally) arrived(address string, a *Arrival, by map[string]time.Duration, cluster string, now time.Time) {
+	if _, before := by[cluster]; before {
+		return
+	}
+	by[cluster] = now.Sub(a.begun)
+	if len(a.took) == a.want && len(a.landed) == a.sites {
+		delete(t.arrivals, address)
+		close(a.done)
+	}
 }
 
 // each calls do for every address in JSON by which somebody waits: a text, or the first word of one.
@@ -143,9 +165,10 @@ func (t *Tally) forget(key client.ObjectKey) {
 	delete(t.generations, key)
 }
 
-// expect an address of now to arrive in the Works of so many clusters.
-func (t *Tally) expect(address string, clusters int) *Arrival {
-	a := &Arrival{begun: time.Now(), took: map[string]time.Duration{}, done: make(chan struct{}), want: clusters}
+// expect an address of now to arrive in the Works of so many clusters, and in an EndpointSlice of so many sites.
+func (t *Tally) expect(address string, clusters, sites int) *Arrival {
+	a := &Arrival{begun: time.Now(), took: map[string]time.Duration{}, landed: map[string]time.Duration{},
+		done: make(chan struct{}), want: clusters, sites: sites}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.arrivals[address] = a
@@ -159,11 +182,11 @@ func (t *Tally) giveUp() {
 	clear(t.arrivals)
 }
 
-// Took is how long the change took to each cluster that it has reached, sorted.
-func (t *Tally) Took(a *Arrival) []time.Duration {
+// Took is how long the change took to each cluster that it has reached, and to each site's EndpointSlice, sorted.
+func (t *Tally) Took(a *Arrival) (works, landed []time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Sorted(maps.Values(a.took))
+	return slices.Sorted(maps.Values(a.took)), slices.Sorted(maps.Values(a.landed))
 }
 
 // Done is closed when the change has arrived everywhere.

@@ -5,6 +5,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -33,6 +34,21 @@ type Server struct {
 
 	dir       string
 	processes []*process
+	// etcd is where that serves its API.
+	etcd string
+	nice int
+}
+
+// Options of a server.
+type Options struct {
+	// Services is the network of Services, 10.96.0.0/16 if it is empty.
+	Services string
+	// Quota is how many bytes etcd may store, its default if 0.
+	Quota int64
+	// Nice is by how much the processes let others go first, as nice(1) has it.
+	Nice int
+	// CRDs are YAML files, or directories of them that are searched to any depth.
+	CRDs []string
 }
 
 // Start starts a server for one test and stops it when the test ends. Each path of crds is a YAML file
@@ -62,6 +78,11 @@ func Main(m *testing.M, config **rest.Config, crds ...string) int {
 
 // Launch starts a server and installs CRDs in it.
 func Launch(ctx context.Context, crds ...string) (*Server, error) {
+	return LaunchWith(ctx, Options{CRDs: crds})
+}
+
+// LaunchWith does so with other options.
+func LaunchWith(ctx context.Context, o Options) (*Server, error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
@@ -70,8 +91,8 @@ func Launch(ctx context.Context, crds ...string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
-	s := &Server{dir: dir}
-	if err := s.launch(ctx, bin, crds); err != nil {
+	s := &Server{dir: dir, nice: o.Nice}
+	if err := s.launch(ctx, bin, o); err != nil {
 		err = fmt.Errorf("%w\n%s", err, s.logs())
 		s.Stop()
 		return nil, err
@@ -87,7 +108,7 @@ func (s *Server) Stop() {
 	_ = os.RemoveAll(s.dir)
 }
 
-func (s *Server) launch(ctx context.Context, bin string, crds []string) error {
+func (s *Server) launch(ctx context.Context, bin string, o Options) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	ports, err := freePorts(ctx, 3)
@@ -95,14 +116,16 @@ func (s *Server) launch(ctx context.Context, bin string, crds []string) error {
 		return err
 	}
 	client, peer := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
+	s.etcd = client
 	if err := s.start(ctx, filepath.Join(bin, "etcd"),
 		"--name=test", "--data-dir="+filepath.Join(s.dir, "etcd"), "--unsafe-no-fsync", "--log-level=error",
+		"--quota-backend-bytes="+strconv.FormatInt(o.Quota, 10),
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer,
 	); err != nil {
 		return err
 	}
-	flags, err := s.apiServerFlags(client, ports[2])
+	flags, err := s.apiServerFlags(client, ports[2], cmp.Or(o.Services, "10.96.0.0/16"))
 	if err != nil {
 		return err
 	}
@@ -119,10 +142,10 @@ func (s *Server) launch(ctx context.Context, bin string, crds []string) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	return installCRDs(ctx, s.Config, crds)
+	return installCRDs(ctx, s.Config, o.CRDs)
 }
 
-func (s *Server) apiServerFlags(etcd, port string) ([]string, error) {
+func (s *Server) apiServerFlags(etcd, port, services string) ([]string, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return nil, fmt.Errorf("make the service account key: %w", err)
@@ -141,7 +164,7 @@ func (s *Server) apiServerFlags(etcd, port string) ([]string, error) {
 		"--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + keyFile, "--service-account-signing-key-file=" + keyFile,
-		"--service-cluster-ip-range=10.96.0.0/16",
+		"--service-cluster-ip-range=" + services,
 		"--disable-admission-plugins=ServiceAccount",
 		"--endpoint-reconciler-type=none",
 	}, nil

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -30,7 +31,11 @@ func (s *Server) start(ctx context.Context, path string, args ...string) error {
 		return fmt.Errorf("create a log: %w", err)
 	}
 	// Not bound to a context: a server outlives the one that it is started under.
-	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), path, args...)
+	command := append([]string{path}, args...)
+	if s.nice > 0 {
+		command = append([]string{"nice", "-n", strconv.Itoa(s.nice)}, command...)
+	}
+	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
@@ -56,7 +61,7 @@ func (s *Server) start(ctx context.Context, path string, args ...string) error {
 func (p *process) ended() error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("%s ended: %w", filepath.Base(p.cmd.Path), p.err)
+		return fmt.Errorf("%s ended: %w", strings.TrimSuffix(filepath.Base(p.log), ".log"), p.err)
 	default:
 		return nil
 	}

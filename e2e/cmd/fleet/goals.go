@@ -31,6 +31,16 @@ func goalsOf(tables []table) []goal {
 			return text, ok && r.Late == 0
 		}
 	}
+	landed := func(_ *table, r *fleet.Row) (string, bool) {
+		text, ok := within(r.LandedQuantile(0.99), 2*time.Second)
+		if r.Behind > 0 {
+			text = fmt.Sprintf("%s, %d behind", text, r.Behind)
+		}
+		return text, ok && r.Behind == 0 && len(r.Landed) > 0
+	}
+	nothingLost := func(_ *table, r *fleet.Row) (string, bool) {
+		return fmt.Sprintf("%d of %d", r.Lost.Imports, r.Lost.Exporters), r.Lost.Exporters == 0
+	}
 	writes := func(_ *table, r *fleet.Row) (string, bool) { return fmt.Sprint(r.Writes), r.Writes == 0 }
 	toOthers := func(t *table, r *fleet.Row) (string, bool) {
 		each := float64(r.Writes) / float64(r.Changes)
@@ -44,6 +54,7 @@ func goalsOf(tables []table) []goal {
 		{"one pod is replaced: one write for each other cluster with the namespace", onePod, toImporters},
 		{"and p50 is 0.5 s at most", onePod, quantile(0.5, 500*time.Millisecond)},
 		{"and p99 2 s", onePod, quantile(0.99, 2*time.Second)},
+		{"and in the EndpointSlices of real agents p99 2 s", onePod, landed},
 		{"10 pods a second: the queues do not grow", slowRate, func(_ *table, r *fleet.Row) (string, bool) {
 			return fmt.Sprintf("%.1f to %.1f", r.Early, r.Last), r.Last <= r.Early+2
 		}},
@@ -67,6 +78,11 @@ func goalsOf(tables []table) []goal {
 			return fmt.Sprintf("%.1f KiB", each), each <= 64
 		}},
 		{"and p99 is 2 s at most", move, quantile(0.99, 2*time.Second)},
+		{"10 pods a second while etcd is compacted: p99 is 2 s at most", compact, quantile(0.99, 2*time.Second)},
+		{"and no import is emptied, or loses an exporter that has pods", compact, nothingLost},
+		{"nor where Karmada does not reach some clusters", silent, nothingLost},
+		{"nor where it reaches them again", heard, nothingLost},
+		{"nor where the controller is killed while half of the clusters join", killed, nothingLost},
 	} {
 		found := goal{Text: g.text}
 		for i := range tables {

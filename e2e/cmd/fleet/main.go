@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command fleet measures what the broker costs by the size of the fleet: a real Karmada API, the real controller, and
-// members that exist on the wire alone. It writes the figures as text and as a picture, with the machine they were
-// taken on, and what they are to the goals.
+// Command fleet measures what the broker costs by the size of the fleet: a real Karmada API, the real controller, a few
+// members with a real cluster agent and DNS server, and others that exist on the wire alone. It has the controller, the
+// members and etcd fail, too. It writes the figures as text and as a picture, with the machine they were taken on, and
+// what they are to the goals. It fails if an import has lost what its exporters still had.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -31,6 +33,8 @@ type options struct {
 	changes  int
 	churn    time.Duration
 	slow     time.Duration
+	agents   int
+	silence  time.Duration
 	out      string
 	profiles string
 	// only the scenarios whose names match, and the first.
@@ -46,6 +50,8 @@ func main() {
 	flag.IntVar(&o.changes, "changes", 20, "pods that are replaced one after the other")
 	flag.DurationVar(&o.churn, "churn", time.Minute, "how long pods are replaced at each rate")
 	flag.DurationVar(&o.slow, "slow", 200*time.Millisecond, "what each request takes more where the API is slow")
+	flag.IntVar(&o.agents, "agents", 2, "members with an API server, a cluster agent and a DNS server of their own")
+	flag.DurationVar(&o.silence, "silence", time.Minute, "how long Karmada does not reach ten members, or half of fewer")
 	flag.StringVar(&o.out, "out", "docs/benchmarks/fleet.md", "where the figures go, relative to the source tree, and "+
 		"the picture beside them; empty is nowhere")
 	flag.StringVar(&o.profiles, "profiles", "", "directory for profiles of the API server's processor time, one of the "+
@@ -70,12 +76,14 @@ type table struct {
 	// Stored is the size of etcd in KiB, and Load that of the machine when the fleet was launched.
 	Stored int64
 	Load   string
+	// Logged are errors in the logs of the agents and DNS servers.
+	Logged []string
 }
 
-// row returns that of a scenario.
+// row returns that of a scenario, whose name says more after a colon.
 func (t *table) row(scenario string) *fleet.Row {
 	for i := range t.Rows {
-		if t.Rows[i].Scenario == scenario {
+		if name, _, _ := strings.Cut(t.Rows[i].Scenario, ":"); name == scenario {
 			return &t.Rows[i]
 		}
 	}
@@ -96,12 +104,15 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("make a directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	program, err := fleet.Build(ctx, root, dir)
+	programs, err := fleet.Build(ctx, root, dir)
 	if err != nil {
 		return err
 	}
-	m.Command = fmt.Sprintf("--clusters=%s --services=%d --changes=%d --churn=%s --slow=%s", o.sizes, o.services,
-		o.changes, o.churn, o.slow)
+	m.Command = fmt.Sprintf("--clusters=%s --services=%d --changes=%d --churn=%s --slow=%s --agents=%d --silence=%s",
+		o.sizes, o.services, o.changes, o.churn, o.slow, o.agents, o.silence)
+	if text := o.only.String(); text != "" {
+		m.Command += fmt.Sprintf(" --run=%q", text)
+	}
 	var tables []table
 	for text := range strings.SplitSeq(o.sizes, ",") {
 		clusters, err := strconv.Atoi(text)
@@ -109,11 +120,11 @@ func run(ctx context.Context, o options) error {
 			return fmt.Errorf("--clusters: expected numbers, found %q", text)
 		}
 		t := table{Size: fleet.Size{Clusters: clusters, Services: o.services, Exporters: 2, Backends: 3,
-			Namespaces: max(1, o.services/10)}}
+			Namespaces: max(1, o.services/10), Agents: o.agents}}
 		if t.Load, err = load(); err != nil {
 			return err
 		}
-		if err := t.measure(ctx, o, program, dir); err != nil {
+		if err := t.measure(ctx, o, programs, dir); err != nil {
 			return fmt.Errorf("%d clusters: %w", clusters, err)
 		}
 		tables = append(tables, t)
@@ -122,7 +133,21 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	return nil
+	return lost(tables)
+}
+
+// lost is the error that an import has lost what its exporters still had.
+func lost(tables []table) error {
+	var errs []error
+	for i := range tables {
+		for _, r := range tables[i].Rows {
+			if r.Lost.Exporters > 0 {
+				errs = append(errs, fmt.Errorf("%d clusters: %s: %d exporters lost, and %d imports emptied: %s",
+					tables[i].Size.Clusters, r.Scenario, r.Lost.Exporters, r.Lost.Imports, strings.Join(r.Lost.First, "; ")))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (t *table) add(row fleet.Row, err error) error {
@@ -135,6 +160,16 @@ func (t *table) add(row fleet.Row, err error) error {
 		row.Quantile(0.5).Round(time.Millisecond), row.Quantile(0.99).Round(time.Millisecond), row.Late,
 		row.Writes, row.Bytes>>10, row.Requests,
 		row.CPU.Round(time.Millisecond), row.APICPU.Round(time.Millisecond), row.RSS>>10, row.Depth, row.Growth)
+	if t.Size.Agents > 0 {
+		fmt.Printf("    sites: p50 %s, p99 %s, %d behind, agent CPU %s, RSS %d MiB, DNS CPU %s, RSS %d MiB\n",
+			row.LandedQuantile(0.5).Round(time.Millisecond), row.LandedQuantile(0.99).Round(time.Millisecond), row.Behind,
+			row.Sites.Agent.CPU.Round(time.Millisecond), row.Sites.Agent.RSS>>10,
+			row.Sites.DNS.CPU.Round(time.Millisecond), row.Sites.DNS.RSS>>10)
+	}
+	if row.Lost.Exporters > 0 {
+		fmt.Printf("    lost: %d exporters, %d imports: %s\n", row.Lost.Exporters, row.Lost.Imports,
+			strings.Join(row.Lost.First, "; "))
+	}
 	t.Rows = append(t.Rows, row)
 	return nil
 }

@@ -17,9 +17,11 @@ import (
 
 // measured is a fleet whose changes took so long.
 func measured(clusters int, took time.Duration) table {
-	t := table{Size: fleet.Size{Clusters: clusters, Services: 100, Exporters: 2, Backends: 3, Namespaces: 10}}
-	for _, name := range []string{converge, onePod, slowRate, fastRate, quiet, move, restart, failOver} {
-		r := fleet.Row{Scenario: name, Took: took, Arrived: []time.Duration{took}, Changes: 1, Peak: 100 << 10}
+	t := table{Size: fleet.Size{Clusters: clusters, Services: 100, Exporters: 2, Backends: 3, Namespaces: 10, Agents: 2}}
+	for _, name := range []string{converge, onePod, slowRate, fastRate, quiet, move, restart, failOver, compact,
+		silent + ": 5 clusters", heard, killed} {
+		r := fleet.Row{Scenario: name, Took: took, Arrived: []time.Duration{took}, Landed: []time.Duration{2 * took},
+			Changes: 1, Peak: 100 << 10}
 		switch name {
 		case onePod:
 			r.Writes = int64(t.Size.Importers(fleet.Changed(0, t.Size)))
@@ -53,6 +55,10 @@ func TestGoalsSayWhatIsMissed(t *testing.T) {
 		"changes that came late": {func(t *table) { t.row(fastRate).Late = 1 }, 1},
 		"a queue that grows":     {func(t *table) { t.row(slowRate).Last = 9 }, 1},
 		"slow changes":           {func(t *table) { t.row(onePod).Arrived = []time.Duration{time.Minute} }, 2},
+		"slow agents":            {func(t *table) { t.row(onePod).Landed = []time.Duration{time.Minute} }, 1},
+		"no real agent":          {func(t *table) { t.row(onePod).Landed = nil }, 1},
+		"an agent behind":        {func(t *table) { t.row(onePod).Behind = 1 }, 1},
+		"a lost exporter":        {func(t *table) { t.row(silent).Lost.Exporters = 1 }, 1},
 		"much memory":            {func(t *table) { t.row(fastRate).Peak = 1 << 20 }, 1},
 	} {
 		m := measured(10, 100*time.Millisecond)
@@ -60,6 +66,18 @@ func TestGoalsSayWhatIsMissed(t *testing.T) {
 		if got := missed(m); got != c.want {
 			t.Errorf("%s: %d goals are missed, want %d", name, got, c.want)
 		}
+	}
+}
+
+// TestARunFailsOfWhatIsLost and of nothing else.
+func TestARunFailsOfWhatIsLost(t *testing.T) {
+	m := measured(10, time.Minute)
+	if err := lost([]table{m}); err != nil {
+		t.Errorf("nothing is lost: %v", err)
+	}
+	m.row(killed).Lost = fleet.Lost{Exporters: 2, Imports: 1, First: []string{"m001 is told of nothing"}}
+	if err := lost([]table{m}); err == nil || !strings.Contains(err.Error(), "m001 is told of nothing") {
+		t.Errorf("an import is lost: %v", err)
 	}
 }
 
@@ -75,7 +93,7 @@ func TestTheReportIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"| and p99 2 s | 0.10 s | 3.00 s **missed** |", "| load average when it began | 1.5 |",
-		"## 100 clusters, 100 services", "](fleet.svg)"} {
+		"## 100 clusters, 100 services", "](fleet.svg)", "| a pod is replaced | 6000 ms | 6000 ms | 0 |"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)
 		}

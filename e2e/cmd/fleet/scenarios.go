@@ -24,8 +24,18 @@ const (
 	move     = "a gateway has another address"
 	restart  = "the controller restarts"
 	failOver = "a second replica takes over"
+	itsRoll  = "and its roll call"
 	slowAPI  = "each request takes"
+	compact  = "10 pods a second while etcd is compacted and defragmented"
+	silent   = "Karmada does not reach some"
+	heard    = "it reaches them again"
+	apart    = "every second cluster leaves"
+	killed   = "the controller is killed while they join again"
 )
+
+// silentMost is how many clusters Karmada does not reach, or half of them where there are few, while pods are replaced
+// at a rate.
+const silentMost, silentRate = 10, 2
 
 // few are the pods that are replaced where the API is slow.
 const few = 5
@@ -37,13 +47,14 @@ const callsTake = 65 * time.Second
 // session is a fleet with the controller that leads.
 type session struct {
 	*table
-	f            *fleet.Fleet
-	b            *fleet.Broker
-	program, dir string
+	f        *fleet.Fleet
+	b        *fleet.Broker
+	programs fleet.Programs
+	dir      string
 }
 
 // measure runs all scenarios with one fleet, and ends all that it has started.
-func (t *table) measure(ctx context.Context, o options, program, dir string) error {
+func (t *table) measure(ctx context.Context, o options, programs fleet.Programs, dir string) error {
 	f, err := fleet.Launch(ctx, t.Size)
 	if err != nil {
 		return err
@@ -52,7 +63,10 @@ func (t *table) measure(ctx context.Context, o options, program, dir string) err
 	if err := f.Reach(ctx); err != nil {
 		return err
 	}
-	s := &session{table: t, f: f, program: program, dir: dir}
+	if err := f.StartAgents(ctx, programs, dir); err != nil {
+		return err
+	}
+	s := &session{table: t, f: f, programs: programs, dir: dir}
 	if s.b, err = s.start(ctx, ""); err != nil {
 		return err
 	}
@@ -75,12 +89,23 @@ func (t *table) measure(ctx context.Context, o options, program, dir string) err
 		{move, f.MoveGateway(1)},
 		{"a cluster leaves", f.Leave(ctx, 2)},
 		{"it joins again", f.Join(ctx, 2)},
+		{compact, f.ChurnCompacted(ctx, 10, o.churn)},
 	} {
 		if x.name != converge && !o.only.MatchString(x.name) {
 			continue
 		}
 		run := func() error { return t.add(f.Run(ctx, s.b, x.name, x.do)) }
 		if err := profiled(ctx, f, o.profiles, x.name, run); err != nil {
+			return err
+		}
+	}
+	if o.only.MatchString(silent) {
+		if err := s.silence(ctx, o.silence); err != nil {
+			return err
+		}
+	}
+	if o.only.MatchString(killed) {
+		if err := s.killed(ctx); err != nil {
 			return err
 		}
 	}
@@ -93,7 +118,9 @@ func (t *table) measure(ctx context.Context, o options, program, dir string) err
 		if err := s.failOver(ctx); err != nil {
 			return err
 		}
-		if err := t.add(f.Run(ctx, s.b, "and its roll call", rollCall(ctx))); err != nil {
+	}
+	if o.only.MatchString(itsRoll) {
+		if err := t.add(f.Run(ctx, s.b, itsRoll, rollCall(ctx))); err != nil {
 			return err
 		}
 	}
@@ -102,13 +129,88 @@ func (t *table) measure(ctx context.Context, o options, program, dir string) err
 		return err
 	}
 	t.Stored = api.Stored
-	if !o.only.MatchString(slowAPI) {
-		return nil
+	if o.only.MatchString(slowAPI) {
+		if err := s.slow(ctx, fmt.Sprintf(slowAPI+" %s more: a pod is replaced", o.slow), o.slow, 0); err != nil {
+			return err
+		}
+		if err := s.slow(ctx, "and every 20th fails", o.slow, 20); err != nil {
+			return err
+		}
 	}
-	if err := s.slow(ctx, fmt.Sprintf(slowAPI+" %s more: a pod is replaced", o.slow), o.slow, 0); err != nil {
+	if err := f.Answers(ctx); err != nil {
 		return err
 	}
-	return s.slow(ctx, "and every 20th fails", o.slow, 20)
+	t.Logged, err = f.AgentErrors()
+	return err
+}
+
+// silence has Karmada lose members, most of which are in pairs the only exporters of some services, while pods of all
+// members are replaced.
+func (s *session) silence(ctx context.Context, length time.Duration) error {
+	var members []int
+	for n := s.Size.Clusters - 1; n > 0 && len(members) < silentMost; n -= 2 {
+		members = append(members, n, (n+s.Size.Clusters/2)%s.Size.Clusters)
+	}
+	members = members[:min(silentMost, s.Size.Clusters/2)]
+	lose := func() ([]*fleet.Arrival, error) {
+		if err := s.f.Silence(ctx, members...); err != nil {
+			return nil, err
+		}
+		return s.f.Churn(ctx, silentRate, length)()
+	}
+	if err := s.add(s.f.Run(ctx, s.b, fmt.Sprintf("%s: %d clusters, for %s", silent, len(members), length),
+		lose)); err != nil {
+		return err
+	}
+	hear := func() ([]*fleet.Arrival, error) {
+		if err := s.f.Hear(ctx, members...); err != nil {
+			return nil, err
+		}
+		return nil, s.f.Complete(ctx, s.b)
+	}
+	if err := s.add(s.f.Run(ctx, s.b, heard, hear)); err != nil {
+		return err
+	}
+	return s.add(s.f.Run(ctx, s.b, "and calls the roll of them", rollCall(ctx)))
+}
+
+// killed kills the controller when half of what half of the fleet needs is written, and starts another.
+func (s *session) killed(ctx context.Context) error {
+	var members []int
+	for n := 1; n < s.Size.Clusters; n += 2 {
+		members = append(members, n)
+	}
+	works, err := s.f.Works(ctx, members...)
+	if err != nil {
+		return err
+	}
+	if err := s.add(s.f.Run(ctx, s.b, apart, s.f.Leave(ctx, members...))); err != nil {
+		return err
+	}
+	begun := time.Now()
+	if _, err := s.f.Join(ctx, members...)(); err != nil {
+		return err
+	}
+	if err := s.f.Written(ctx, works/2); err != nil {
+		return err
+	}
+	before := s.f.Tally.Take()
+	s.b.Kill()
+	next, err := s.start(ctx, "")
+	if err != nil {
+		return err
+	}
+	s.b = next
+	until := time.Since(begun)
+	row, err := s.f.Run(ctx, s.b, killed, func() ([]*fleet.Arrival, error) { return nil, s.f.Complete(ctx, s.b) })
+	if err != nil {
+		return err
+	}
+	row.Took, row.Load = row.Took+until, row.Load+until
+	row.Writes, row.Bytes = row.Writes+before.Writes, row.Bytes+before.Bytes
+	used, err := s.b.Usage(ctx)
+	row.CPU, row.Requests = used.CPU, used.Requests
+	return s.add(row, err)
 }
 
 // profileLength is for how long the API server is profiled at most.
@@ -150,9 +252,9 @@ func rollCall(ctx context.Context) func() ([]*fleet.Arrival, error) {
 
 // start starts a controller, by another address of the API if there is one.
 func (s *session) start(ctx context.Context, api string) (*fleet.Broker, error) {
-	start := func() (*fleet.Broker, error) { return s.f.Start(ctx, s.program, s.dir) }
+	start := func() (*fleet.Broker, error) { return s.f.Start(ctx, s.programs.Controller, s.dir) }
 	if api != "" {
-		start = func() (*fleet.Broker, error) { return s.f.StartBy(ctx, s.program, s.dir, api) }
+		start = func() (*fleet.Broker, error) { return s.f.StartBy(ctx, s.programs.Controller, s.dir, api) }
 	}
 	b, err := start()
 	if err != nil {
