@@ -544,3 +544,25 @@ func TestWithoutWhatIPsecNeeds(t *testing.T) {
 		}
 	}
 }
+
+// TestAdviceNamesThePortOfTheCable: by IPsec it is another than by WireGuard.
+func TestAdviceNamesThePortOfTheCable(t *testing.T) {
+	own := topology.Node{Name: "gw1", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
+	a := &Agent{node: "gw1", gateway: &v1alpha1.Gateway{}, public: &resolver{}, top: topology.Topology{Cluster: "c1",
+		Local: topology.Local{Nodes: []topology.Node{own}}, Cable: topology.Cable{Port: 4500, IPsecPort: 4534}}}
+	a.gateway.Spec.Slot = 1
+	for _, byIPsec := range []bool{false, true} {
+		r := remote{cluster: "c2", gateway: topology.Gateway{Slot: 2, IPsec: byIPsec, Candidates: []topology.Candidate{
+			{Addr: netip.MustParseAddr("10.0.1.1"), Private: true}}}}
+		want := []string{"UDP 4502 to 10.0.0.1 at c1", "UDP 4501 to 10.0.1.1 at c2"}
+		if byIPsec {
+			want = []string{"UDP 4534 to 10.0.0.1 at c1", "UDP 4534 to 10.0.1.1 at c2"}
+		}
+		got := a.advice(r, kernel.PeerState{})
+		for _, text := range want {
+			if !strings.Contains(got, text) {
+				t.Errorf("by IPsec %t: %q, want %q", byIPsec, got, text)
+			}
+		}
+	}
+}
