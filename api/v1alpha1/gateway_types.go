@@ -255,6 +255,10 @@ const ReasonCableSilent = "CableSilent"
 // asks for, until the other gateway takes these.
 const ReasonAlgorithmsDiffer = "AlgorithmsDiffer"
 
+// ReasonNoIPv6 is of a connection that is to be by ipsec: the gateway's kernel has no IPv6, which that needs. Where the
+// gateway has no container for it the reason is ReasonNoIPsecContainer.
+const ReasonNoIPv6 = "NoIPv6"
+
 // GatewayKeyCurrent is the condition that the gateway has one key, which need not be replaced.
 const GatewayKeyCurrent = "KeyCurrent"
 

@@ -5,6 +5,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,12 +44,28 @@ func checkFirewall(s *snapshot) []checked {
 		cable, vxlan := f.ports(m.Spec.ClusterSet)
 		found := append(s.cableLegs(f, p, m, cable), p.overlayLegs(f, m, vxlan)...)
 		if len(found) == 0 {
-			found = append(found, p.fine(subjectFirewall, "UDP %d and up passes both ways with the gateways of other clusters, "+
-				"and UDP %d between the nodes", cable, vxlan))
+			found = append(found, p.fine(subjectFirewall, "UDP %s passes both ways with the gateways of other clusters, "+
+				"and UDP %d between the nodes", m.passes(cable), vxlan))
 		}
 		out = append(out, found...)
 	}
 	return out
+}
+
+// passes names the UDP ports of the cables that a member's connections are by. Of one that carries nothing it is not
+// known whether its port passes, and it need not.
+func (m *fleetMember) passes(port int32) string {
+	ports := map[string]bool{}
+	for i := range m.gateways {
+		for _, c := range m.gateways[i].Status.Connections {
+			if plan.OfVXLAN(c.Link) || plan.OfIPsec(c.Link) {
+				ports[strconv.Itoa(int(cablePort(port, c.Link)))] = true
+			} else {
+				ports[fmt.Sprintf("%d and up", port)] = true
+			}
+		}
+	}
+	return cmp.Or(strings.Join(slices.Sorted(maps.Keys(ports)), ", "), fmt.Sprintf("%d and up", port))
 }
 
 // ports of a ClusterSet's cables, from which they count up, and of the overlay.
@@ -80,22 +97,38 @@ func (s *snapshot) cableLegs(f *fleet, p *place, m *fleetMember, port int32) []c
 	return out
 }
 
-// heardThere says what the other end of a tunnel hears of this one; nil where it does not say.
-func (s *snapshot) heardThere(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alpha1.Connection) *bool {
+// said by the other end of a tunnel of this one; nothing where it does not say.
+func (s *snapshot) said(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alpha1.Connection) v1alpha1.Connection {
 	there, ok := s.gateway(c.Cluster, c.Gateway)
 	if !ok || stale(f, there) != "" {
-		return nil
+		return v1alpha1.Connection{}
 	}
-	for i := range there.Status.Connections {
-		if k := &there.Status.Connections[i]; k.Cluster == cluster && k.Gateway == g.Name {
-			return k.Heard
+	for _, k := range there.Status.Connections {
+		if k.Cluster == cluster && k.Gateway == g.Name {
+			return k
 		}
 	}
-	return nil
+	return v1alpha1.Connection{}
+}
+
+// noIPsec says that a gateway cannot have cables by IPsec, whatever passes.
+func noIPsec(c *v1alpha1.Connection) bool {
+	return c.Reason == v1alpha1.ReasonNoIPsecContainer || c.Reason == v1alpha1.ReasonNoIPv6
 }
 
 func (s *snapshot) cableLeg(f *fleet, p *place, g *v1alpha1.Gateway, c *v1alpha1.Connection, port int32) checked {
-	here, there := c.Heard, s.heardThere(f, p.name, g, c)
+	said := s.said(f, p.name, g, c)
+	if why, who := c.Message, g.Name; noIPsec(c) || noIPsec(&said) {
+		if !noIPsec(c) {
+			why, who = said.Message, c.Gateway+" of "+c.Cluster
+		}
+		return p.says(subjectFirewall, verdictWarn, finding{
+			expected: fmt.Sprintf("a cable by ipsec from %s to %s of %s, to see whether UDP %d passes", g.Name, c.Gateway,
+				c.Cluster, port+netfacts.IPsecOffset),
+			found:  "nothing is sent, as " + who + " says: " + why,
+			remedy: "do what that says, and look again: no firewall is known to be in the way"})
+	}
+	here, there := c.Heard, said.Heard
 	from, to := c.Gateway+" of "+c.Cluster, fmt.Sprintf("UDP %d of %s", cablePort(port, c.Link), placed(g))
 	back := fmt.Sprintf("what %s sends to %s", g.Name, cmp.Or(c.Address, "it"))
 	bad := finding{

@@ -54,6 +54,14 @@ func firewallFlaws() []flaw {
 			change(the[*v1alpha1.Gateway](t, s.member(c1), "c1-gw"), s)
 		}
 	}
+	noContainer := func(t *testing.T, s *snapshot, cluster string) {
+		for _, in := range []string{c1, c2} {
+			tunnel(t, s, in).Link, tunnel(t, s, in).Cable = "sl-ci2", v1alpha1.CableIPsec
+			tunnel(t, s, in).Reason = v1alpha1.ReasonNoHandshake
+		}
+		c := tunnel(t, s, cluster)
+		c.Reason, c.Message = v1alpha1.ReasonNoIPsecContainer, "this node has no container that runs ipsec"
+	}
 	return []flaw{
 		{"one way", firewall, c1, cut(no, yes), verdictFail,
 			"what c1-gw sends to 172.30.9.9:4500 arrives: this way alone is shut",
@@ -68,6 +76,14 @@ func firewallFlaws() []flaw {
 			cut(no, no)(t, s)
 			tunnel(t, s, c1).Link, tunnel(t, s, c1).Cable = "sl-ci2", v1alpha1.CableIPsec
 		}, verdictFail, "both ways are shut", "to arrive at UDP 4534 of c1-gw", "open UDP 4534 of c1-gw"},
+		{"no container for IPsec here", firewall, c1, func(t *testing.T, s *snapshot) {
+			cut(no, no)(t, s)
+			noContainer(t, s, c1)
+		}, verdictWarn, "as c1-gw says: this node has no container", "whether UDP 4534 passes", "do what that says"},
+		{"no container for IPsec there", firewall, c2, func(t *testing.T, s *snapshot) {
+			cut(no, no)(t, s)
+			noContainer(t, s, c1)
+		}, verdictWarn, "as c1-gw of c1 says: this node has no container", "whether UDP 4534 passes", "do what that says"},
 		{"within the tunnel", firewall, c1, cut(yes, yes), verdictFail, "UDP passes both ways", "probes within the tunnel",
 			"sl-c*"},
 		{"both ways, on AWS", firewall, c1, func(t *testing.T, s *snapshot) {
@@ -122,11 +138,32 @@ func TestFirewallOfIPsec(t *testing.T) {
 		s := well()
 		f.change(t, s)
 		text := fmt.Sprint(checkFirewall(s))
-		if got, want := strings.Contains(text, "4534"), f.name == "by IPsec"; got != want {
+		if got, want := strings.Contains(text, "4534"), strings.Contains(f.name, "IPsec"); got != want {
 			t.Errorf("%s: names UDP 4534 %v, want %v: %s", f.name, got, want, text)
 		}
 	}
 	if text := fmt.Sprint(checkFirewall(well())); strings.Contains(text, "4534") {
 		t.Error(text)
+	}
+}
+
+// TestFirewallNamesThePortsThatAreUsed: where all is well it says so of these alone. WireGuard's may be shut beside a
+// cable by IPsec.
+func TestFirewallNamesThePortsThatAreUsed(t *testing.T) {
+	for link, want := range map[string]string{"sl-c2": "UDP 4500 and up passes", "sl-ci2": "UDP 4534 passes",
+		"sl-cv2": "UDP 4533 passes"} {
+		s := well()
+		for i := range s.members {
+			for _, g := range of[*v1alpha1.Gateway](&s.members[i]) {
+				for j := range g.Status.Connections {
+					g.Status.Connections[j].Link = link
+				}
+			}
+		}
+		for _, c := range checkFirewall(s) {
+			if c.Verdict != verdictOK || !strings.Contains(c.Found, want) {
+				t.Errorf("by %s: %+v, want %q", link, c, want)
+			}
+		}
 	}
 }

@@ -331,6 +331,9 @@ func (s *snapshot) tunnel(p *place, g *v1alpha1.Gateway, c *v1alpha1.Connection,
 	bad := finding{expected: "an answer to probes from " + name,
 		found:  strings.TrimSuffix(fmt.Sprintf("%s: %s %s: %s", name, c.Status, c.Reason, c.Message), ": "),
 		remedy: "see diagnose firewall, which says which way is shut, and the agent of the other gateway"}
+	if noIPsec(c) {
+		bad.remedy = "do what the message says, or give the pair the driver wireguard; see diagnose deployment"
+	}
 	v := verdictFail
 	if up[c.Cluster] {
 		v = verdictWarn

@@ -124,10 +124,18 @@ func connectionFlaws() []flaw {
 			tunnel(t, s).Reason, tunnel(t, s).Message = v1alpha1.ReasonCableSilent, "traffic goes by wireguard, as before, "+
 				"until ipsec answers: this node has no container that runs ipsec"
 		}, verdictWarn, "no container that runs ipsec", "that the ClusterSet has for the pair", "do what the message says"},
-		{"no IPsec", connections, c1, func(t *testing.T, s *snapshot) {
+		{"no IPv6 for IPsec", connections, c1, func(t *testing.T, s *snapshot) {
 			cut(t, s)
-			tunnel(t, s).Cable, tunnel(t, s).Message = v1alpha1.CableIPsec, "this node's kernel has no IPv6, which ipsec needs"
-		}, verdictFail, "no IPv6, which ipsec needs", "an answer to probes from c1-gw to c2-gw of c2", "diagnose firewall"},
+			tunnel(t, s).Cable, tunnel(t, s).Reason = v1alpha1.CableIPsec, v1alpha1.ReasonNoIPv6
+			tunnel(t, s).Message = "this node's kernel has no IPv6, which ipsec needs"
+		}, verdictFail, "no IPv6, which ipsec needs", "an answer to probes from c1-gw to c2-gw of c2",
+			"do what the message says"},
+		{"no container for IPsec", connections, c1, func(t *testing.T, s *snapshot) {
+			cut(t, s)
+			tunnel(t, s).Cable, tunnel(t, s).Reason = v1alpha1.CableIPsec, v1alpha1.ReasonNoIPsecContainer
+			tunnel(t, s).Message = "this node has no container that runs ipsec: run kubectl karmada sealane install again"
+		}, verdictFail, "NoIPsecContainer: this node has no container", "an answer to probes from c1-gw to c2-gw of c2",
+			"or give the pair the driver wireguard"},
 		{"a silent gateway", connections, c1, func(t *testing.T, s *snapshot) {
 			at := metav1.NewTime(s.taken.Add(-time.Minute))
 			the[*v1alpha1.Gateway](t, s.member(c1), "c1-gw").Status.SilentSince = &at

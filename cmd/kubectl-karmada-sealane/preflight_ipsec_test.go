@@ -75,6 +75,8 @@ func TestIPsecKernels(t *testing.T) {
 	windows.Status.NodeInfo.OperatingSystem = "windows"
 	pods := node("n1", "6.8.0")
 	pods.Spec.PodCIDRs = []string{"10.8.0.0/24", "fd00:8::/64"}
+	unnamed := node("n1", "4.19.0")
+	unnamed.Status.NodeInfo.OperatingSystem = "" // as before its kubelet has said it
 	g1 := []v1alpha1.Gateway{{ObjectMeta: metav1.ObjectMeta{Name: "g1"}}}
 	for _, c := range []struct {
 		name     string
@@ -95,6 +97,9 @@ func TestIPsecKernels(t *testing.T) {
 		{"a gateway that is well", []corev1.Node{node("g1", "6.8.0"), node("n1", "4.19.0")}, g1, verdictOK, "Linux 5.2"},
 		{"one of two that may be", []corev1.Node{node("n1", "4.19.0"), node("n2", "6.8.0")}, nil, verdictWarn,
 			`n1 has "4.19.0"; no gateway is chosen yet`},
+		{"one of two gateways too old", []corev1.Node{node("n1+gw", "4.19.0"), node("g1", "6.8.0")}, g1, verdictFail,
+			`n1 has "4.19.0"`},
+		{"no system", []corev1.Node{unnamed}, nil, verdictFail, `n1 has "4.19.0"`},
 		{"no version", []corev1.Node{node("n1", "")}, nil, verdictFail, `n1 has ""`},
 		{"Windows alone", []corev1.Node{windows}, nil, verdictFail, "no node"},
 		{"Windows too", []corev1.Node{windows, node("n1", "6.8.0")}, nil, verdictOK, "Linux 5.2"},
@@ -130,6 +135,10 @@ func TestIPsecContainer(t *testing.T) {
 		got := c.b.agentCheck(c.installed, c.bare, "kubectl karmada sealane")
 		if got.Verdict != c.verdict || !strings.Contains(got.Found, c.found) || !strings.Contains(got.Remedy, c.toDo) {
 			t.Errorf("%s: %+v", c.name, got)
+		}
+		ofPairs := got.Verdict == verdictFail && len(c.b.with) > 0
+		if told := strings.Contains(got.Found+got.Remedy, "these "); told != ofPairs {
+			t.Errorf("%s: speaks of pairs: %t: %+v", c.name, told, got)
 		}
 	}
 }

@@ -123,6 +123,14 @@ func TestAPairSaysWhichPortToForward(t *testing.T) {
 		!strings.Contains(m, " at c1, or UDP 4500 to ") || !strings.Contains(m, "203.0.113.1 at c1, 203.0.113.3 at c3") {
 		t.Errorf("expected to be told which port to forward, found %q", m)
 	}
+	w.in.Cables = map[[2]string]v1alpha1.CableDriver{{"c1", "c3"}: v1alpha1.CableIPsec}
+	if m := message(none, none); !strings.Contains(m, "forward UDP 4534 to ") || !strings.Contains(m, "or UDP 4534 to ") {
+		t.Errorf("by IPsec: expected to be told to forward its port, found %q", m)
+	}
+	if m := message("Connecting/NoIPsecContainer", none); strings.Contains(m, "forward") {
+		t.Errorf("without a container for IPsec: expected no port to forward, found %q", m)
+	}
+	w.in.Cables = nil
 	if m := message(none, lost); strings.Contains(m, "forward") {
 		t.Errorf("with a handshake at one end: expected no port to forward, found %q", m)
 	}

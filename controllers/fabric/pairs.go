@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/forward"
+	"github.com/sealane-io/sealane/internal/netfacts"
 	"github.com/sealane-io/sealane/internal/reach"
 )
 
@@ -56,8 +57,8 @@ func (p pair) other(s *state) string {
 	return p.a.name()
 }
 
-// public is what the ClusterSet says of a pair whose cables have a first UDP port.
-func (p pair) public(port int32) v1alpha1.ClusterPair {
+// public is what the ClusterSet says of a pair.
+func (p pair) public(in Input) v1alpha1.ClusterPair {
 	w := p.worse()
 	out := v1alpha1.ClusterPair{
 		Cluster: p.a.name(), RemoteCluster: p.b.name(), Status: w.status, Reason: w.reason,
@@ -68,7 +69,12 @@ func (p pair) public(port int32) v1alpha1.ClusterPair {
 	}
 	a, b := p.a.told(), p.b.told()
 	if silent(p.from) && silent(p.back) && len(a) > 0 && len(b) > 0 {
-		if advice := forward.Advice(end(p.a, a[0], port+b[0].Slot), end(p.b, b[0], port+a[0].Slot)); advice != "" {
+		first := cmp.Or(in.Set.Spec.Cable.Port, usualCablePort)
+		toA, toB := first+b[0].Slot, first+a[0].Slot
+		if cableOf(in, p.a, p.b) == v1alpha1.CableIPsec {
+			toA, toB = first+netfacts.IPsecOffset, first+netfacts.IPsecOffset
+		}
+		if advice := forward.Advice(end(p.a, a[0], toA), end(p.b, b[0], toB)); advice != "" {
 			out.Message = bounded(out.Message + "; " + advice)
 		}
 	}

@@ -251,7 +251,7 @@ func setStatus(in Input, states []*state, t tally, statuses map[string]v1alpha1.
 	status := *in.Set.Status.DeepCopy()
 	status.ObservedGeneration = in.Set.Generation
 	status.Members, status.AcceptedMembers, status.ConnectedMembers = int32(len(in.Joining)), 0, 0
-	setPairs(&status, t, cmp.Or(in.Set.Spec.Cable.Port, usualCablePort))
+	setPairs(in, &status, t)
 	problems := slices.Clone(in.Problems)
 	waiting := slices.Clone(in.Joining)
 	for _, s := range states {
@@ -355,11 +355,11 @@ func setRolledOut(status *v1alpha1.ClusterSetStatus, c *metav1.Condition, in Inp
 const usualCablePort = 4500
 
 // setPairs counts the pairs, and lists those that are not connected as far as there is room.
-func setPairs(status *v1alpha1.ClusterSetStatus, t tally, cablePort int32) {
+func setPairs(in Input, status *v1alpha1.ClusterSetStatus, t tally) {
 	status.Pairs, status.ConnectedPairs = int32(t.connected+len(t.down)), int32(t.connected)
 	status.UnconnectedPairs = nil
 	for _, p := range t.down[:min(len(t.down), v1alpha1.MaxPairs)] {
-		status.UnconnectedPairs = append(status.UnconnectedPairs, p.public(cablePort))
+		status.UnconnectedPairs = append(status.UnconnectedPairs, p.public(in))
 	}
 	status.UnlistedPairs = int32(len(t.down) - len(status.UnconnectedPairs))
 }

@@ -116,23 +116,24 @@ func (a *Agent) noteByOther(tunnels []Tunnel) {
 		if !slices.ContainsFunc(a.top.Remotes, func(r topology.Remote) bool { return r.Name == c.Cluster && r.IPsec }) {
 			continue
 		}
-		why := a.ipsecTrouble(tunnels[i].peer.ID)
+		reason, why := a.ipsecTrouble(tunnels[i].peer.ID)
 		switch {
-		case c.Cable == v1alpha1.CableIPsec && why != "" && c.Status != v1alpha1.ConnectionConnected:
-			c.Message = why
-		case c.Cable == v1alpha1.CableIPsec, c.Status != v1alpha1.ConnectionConnected:
-		case c.Active:
+		case c.Cable == v1alpha1.CableIPsec:
+			if why != "" && c.Status != v1alpha1.ConnectionConnected {
+				c.Reason, c.Message = cmp.Or(reason, c.Reason), why
+			}
+			continue
+		case c.Active && c.Status == v1alpha1.ConnectionConnected:
 			c.Reason = v1alpha1.ReasonCableSilent
 			c.Message = "traffic goes by " + string(c.Cable) + ", as before, until ipsec answers"
-			if why != "" {
-				c.Message += ": " + why
-			}
+		case c.Active || c.Status != v1alpha1.ConnectionConnected && reason == "":
+			continue // what is said of this cable is to be mended, or there is one by ipsec to tell of
 		default:
-			c.Status, c.Reason = v1alpha1.ConnectionError, v1alpha1.ReasonCableSilent
+			c.Status, c.Reason = v1alpha1.ConnectionError, cmp.Or(reason, v1alpha1.ReasonCableSilent)
 			c.Message = "nothing is sent, for the pair is to be reached by ipsec alone"
-			if why != "" {
-				c.Message += ": " + why
-			}
+		}
+		if why != "" {
+			c.Message += ": " + why
 		}
 	}
 }
@@ -156,15 +157,17 @@ func (a *Agent) noteAlgorithms(c *v1alpha1.Connection, id plan.PeerID) {
 	}
 }
 
-// ipsecTrouble says what is in the way of all cables by IPsec, or of that to a peer; empty if nothing is.
-func (a *Agent) ipsecTrouble(id plan.PeerID) string {
+// ipsecTrouble says what is in the way of all cables by IPsec, then with a reason, or of that to a peer; empty if
+// nothing is.
+func (a *Agent) ipsecTrouble(id plan.PeerID) (reason, why string) {
 	switch {
 	case !a.facts.IPv6:
-		return "this node's kernel has no IPv6, which ipsec needs"
+		return v1alpha1.ReasonNoIPv6, "this node's kernel has no IPv6, which ipsec needs: enable it, or have another node " +
+			"be the gateway"
 	case a.ipsec == nil:
-		return "this node has no container that runs ipsec: run kubectl karmada sealane install again, with --ipsec beside " +
-			"the flags of the first time"
+		return v1alpha1.ReasonNoIPsecContainer, "this node has no container that runs ipsec: run kubectl karmada sealane " +
+			"install again, with --ipsec beside the flags of the first time"
 	}
 	state, why := a.ipsec.State(id)
-	return cmp.Or(why, state.Trouble)
+	return "", cmp.Or(why, state.Trouble)
 }

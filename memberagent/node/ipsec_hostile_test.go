@@ -263,9 +263,8 @@ func (c *tallied) arrived() (some, twice int) {
 
 // TestReplayedIPsecIsDropped: whoever has recorded what goes between two gateways sends it again, at once and later,
 // from the right address and from others, after the associations were replaced, and after charon was. Nothing arrives
-// twice, and nothing is lost.
+// twice, and nothing is lost. It runs alone, as what it sends is much.
 func TestReplayedIPsecIsDropped(t *testing.T) {
-	t.Parallel()
 	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{"c1": byIPsec, "c2": byIPsec})
 	r, h := n.record(t, n.gw1), n.hostile(t)
 	n.sendBy(t, "sl-ci0", byIPsec)
@@ -403,8 +402,8 @@ func holdOpen(t *testing.T, from, to *machine, init []byte, f func()) {
 // TestFloodsLeaveIPsecAlone: strangers begin associations, from addresses that are forged, among them the peer's, or
 // send garbage. What is established carries on, charon's memory stays as it is, and a pair that loses its associations
 // meanwhile is back soon: also where the strangers are behind the same address as the peer, which alone gets through.
+// It runs alone: thousands of packets a second are felt by tests beside it that look at the clock, as it does.
 func TestFloodsLeaveIPsecAlone(t *testing.T) {
-	t.Parallel()
 	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{"c1": byIPsec, "c2": byIPsec})
 	n.withDefaultRoute(t)
 	r, h := n.record(t, n.gw1, n.gw2), n.hostile(t)

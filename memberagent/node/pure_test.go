@@ -505,3 +505,64 @@ func TestMoved(t *testing.T) {
 		t.Error("a gateway that is dead does not move traffic")
 	}
 }
+
+// TestWithoutWhatIPsecNeeds: a gateway without the container, or without IPv6, says so of each connection that is to be
+// by IPsec, whether or not WireGuard's ports are shut, and of no other.
+func TestWithoutWhatIPsecNeeds(t *testing.T) {
+	const connected, failed = v1alpha1.ConnectionConnected, v1alpha1.ConnectionError
+	const connecting = v1alpha1.ConnectionConnecting
+	const wireguard, byIPsec = v1alpha1.CableWireGuard, v1alpha1.CableIPsec
+	for _, c := range []struct {
+		name, cluster string
+		ipv6          bool
+		is            v1alpha1.Connection
+		status        v1alpha1.ConnectionStatus
+		reason, says  string
+	}{
+		{"no container", "c2", true, v1alpha1.Connection{Cable: byIPsec, Active: true, Status: connecting,
+			Reason: v1alpha1.ReasonNoHandshake}, connecting, v1alpha1.ReasonNoIPsecContainer, "with --ipsec"},
+		{"no container, as before", "c2", true, v1alpha1.Connection{Cable: wireguard, Active: true, Status: connected},
+			connected, v1alpha1.ReasonCableSilent, "as before, until ipsec answers: this node has no container"},
+		{"no IPv6", "c2", false, v1alpha1.Connection{Cable: wireguard, Status: connected}, failed, v1alpha1.ReasonNoIPv6,
+			"nothing is sent, for the pair is to be reached by ipsec alone: this node's kernel has no IPv6"},
+		{"no IPv6, and WireGuard is shut", "c2", false, v1alpha1.Connection{Cable: wireguard, Status: connecting,
+			Reason: v1alpha1.ReasonNoHandshake}, failed, v1alpha1.ReasonNoIPv6, "no IPv6"},
+		{"as before, and WireGuard is shut", "c2", true, v1alpha1.Connection{Cable: wireguard, Active: true, Status: failed,
+			Reason: v1alpha1.ReasonProbesLost}, failed, v1alpha1.ReasonProbesLost, ""},
+		{"another pair", "c3", false, v1alpha1.Connection{Cable: wireguard, Status: connecting,
+			Reason: v1alpha1.ReasonNoHandshake}, connecting, v1alpha1.ReasonNoHandshake, ""},
+	} {
+		a := &Agent{facts: plan.NodeFacts{IPv6: c.ipv6}, top: topology.Topology{
+			Remotes: []topology.Remote{{Name: "c2", IPsec: true}, {Name: "c3"}}}}
+		c.is.Cluster = c.cluster
+		tunnels := []Tunnel{{connection: c.is}}
+		a.noteByOther(tunnels)
+		got := tunnels[0].connection
+		if got.Status != c.status || got.Reason != c.reason || !strings.Contains(got.Message, c.says) ||
+			c.says == "" && got.Message != "" {
+			t.Errorf("%s: %s %s %q, want %s %s %q", c.name, got.Status, got.Reason, got.Message, c.status, c.reason, c.says)
+		}
+	}
+}
+
+// TestAdviceNamesThePortOfTheCable: by IPsec it is another than by WireGuard.
+func TestAdviceNamesThePortOfTheCable(t *testing.T) {
+	own := topology.Node{Name: "gw1", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
+	a := &Agent{node: "gw1", gateway: &v1alpha1.Gateway{}, public: &resolver{}, top: topology.Topology{Cluster: "c1",
+		Local: topology.Local{Nodes: []topology.Node{own}}, Cable: topology.Cable{Port: 4500, IPsecPort: 4534}}}
+	a.gateway.Spec.Slot = 1
+	for _, byIPsec := range []bool{false, true} {
+		r := remote{cluster: "c2", gateway: topology.Gateway{Slot: 2, IPsec: byIPsec, Candidates: []topology.Candidate{
+			{Addr: netip.MustParseAddr("10.0.1.1"), Private: true}}}}
+		want := []string{"UDP 4502 to 10.0.0.1 at c1", "UDP 4501 to 10.0.1.1 at c2"}
+		if byIPsec {
+			want = []string{"UDP 4534 to 10.0.0.1 at c1", "UDP 4534 to 10.0.1.1 at c2"}
+		}
+		got := a.advice(r, kernel.PeerState{})
+		for _, text := range want {
+			if !strings.Contains(got, text) {
+				t.Errorf("by IPsec %t: %q, want %q", byIPsec, got, text)
+			}
+		}
+	}
+}

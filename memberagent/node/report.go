@@ -267,7 +267,12 @@ func (a *Agent) advice(r remote, peer kernel.PeerState) string {
 	if a.gateway == nil || !peer.LastHandshake.IsZero() {
 		return ""
 	}
-	port := func(slot int32) int32 { return int32(a.top.Cable.Port) + slot%v1alpha1.NextKeySlots }
+	port := func(slot int32) int32 {
+		if r.gateway.IPsec {
+			return int32(a.top.Cable.IPsecPort)
+		}
+		return int32(a.top.Cable.Port) + slot%v1alpha1.NextKeySlots
+	}
 	near := forward.Gateway{Cluster: a.top.Cluster, Port: port(int32(r.gateway.Slot)), Addresses: a.candidates()}
 	far := forward.Gateway{Cluster: r.cluster, Port: port(a.gateway.Spec.Slot)}
 	for _, c := range r.gateway.Candidates {
