@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -48,13 +47,11 @@ func main() {
 	flag.BoolVar(&o.inside, "inside", false, "set by the command for itself, in a network namespace of its own")
 	flag.Parse()
 	log.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-	err := errors.New("no command")
+	do := isolate
 	if o.inside {
-		err = run(ctx, o)
-	} else {
-		err = isolate(ctx, o)
+		do = run
 	}
-	if err != nil {
+	if err := do(ctx, o); err != nil {
 		fmt.Fprintf(os.Stderr, "nodes: failed: %v\n", err)
 		os.Exit(1)
 	}
