@@ -20,7 +20,8 @@ const (
 
 // unusableIn says, for the Ready condition of a service's exports, which clusters report that they lack the import or
 // cannot use it, and why. What they say is anybody's text, of services that they see alone. One that waits for an
-// import is not told of: it is about to make it.
+// import, or is about to make it, is not told of: while it makes hundreds, each of its reports would be a write for
+// every exporter.
 func unusableIn(members []*member, services []*service) map[key]string {
 	known := make(map[key]*service, len(services))
 	for _, s := range services {
@@ -33,7 +34,7 @@ func unusableIn(members []*member, services []*service) map[key]string {
 		}
 		counted := map[*service]bool{}
 		for _, p := range m.Unusable {
-			if p.Reason == v1alpha1.ReasonImportWithheld {
+			if p.Reason == v1alpha1.ReasonImportWithheld || p.Reason == v1alpha1.ReasonImportPending {
 				continue
 			}
 			text := ""

@@ -24,6 +24,8 @@ func TestClustersThatCannotUseAnImportAreNamed(t *testing.T) {
 	}
 	members[0].Unusable = append(members[0].Unusable, v1alpha1.ImportProblem{Namespace: "shop", Names: []string{"new"},
 		Reason: v1alpha1.ReasonImportWithheld})
+	members[2].Unusable = append(members[2].Unusable, v1alpha1.ImportProblem{Namespace: "shop", Names: []string{"new"},
+		Reason: v1alpha1.ReasonImportPending, Message: "it is not made yet"})
 	members[0].Unusable[0].Reason = "a b;c"
 	members[1].Known = false
 	got := unusableIn(members, services)

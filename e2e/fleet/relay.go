@@ -202,6 +202,7 @@ func (r *relay) status(ctx context.Context) ([]byte, error) {
 
 // takeBack deletes from the member what a Work carries that is being deleted.
 func (s *site) takeBack(ctx context.Context, work *workv1alpha1.Work) error {
+	s.forget(client.ObjectKeyFromObject(work)) // nothing of it is written any more
 	select {
 	case <-ctx.Done():
 		return nil
