@@ -95,7 +95,7 @@ func (f *Fleet) StartAgents(ctx context.Context, programs Programs, dir string) 
 		return err
 	}
 	for _, s := range made {
-		if err := s.run(f.ctx); err != nil {
+		if err := s.run(f.ctx); err != nil { //nolint:contextcheck // it outlives the call, as the fleet does
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
@@ -115,7 +115,7 @@ func (s *site) stop() {
 }
 
 func (s *site) launch(ctx context.Context, programs Programs, dir string) error {
-	crds, err := apiserver.CRDs()
+	crds, err := apiserver.CRDs() //nolint:contextcheck // it asks the go command
 	if err != nil {
 		return err
 	}
