@@ -156,6 +156,14 @@ bench-globalnet: prerequisites test-deps ## Measure rounds of a gateway with 10,
 	go test -run '^$$' -bench '^BenchmarkGlobalnet$$' -benchtime 30x ./dataplane/plan ./dataplane/kernel
 	go test -count=1 -timeout 30m -v -run '^TestGlobalThroughput$$' ./memberagent/node -args -throughput 5
 
+.PHONY: bench-agent
+bench-agent: prerequisites test-deps ## Measure what imports cost the cluster agent, which takes ten minutes (SERVICES=10000).
+	go run -C e2e ./cmd/agent --services=$(or $(SERVICES),10000)
+
+.PHONY: bench-plan
+bench-plan: prerequisites ## Measure rounds of a node of 1,000 with 250 remote clusters.
+	go test -run '^$$' -bench '^BenchmarkNodes$$' -benchtime 100x -count 3 ./dataplane/plan ./dataplane/kernel
+
 .PHONY: fleet
 fleet: prerequisites lab-deps ## Measure what the broker costs by the size of the fleet (CLUSTERS=10,30,100 SERVICES=1000 AGENTS=2 CHURN=1m).
 	go run -C e2e ./cmd/fleet --clusters=$(or $(CLUSTERS),10,30,100) --services=$(or $(SERVICES),1000) \

@@ -87,8 +87,10 @@ func (f *clusterFlags) run(c *cobra.Command) error {
 		f.options.ClusterDomain, f.options.Nameserver = clusterDNS("/etc/resolv.conf")
 	}
 	// What it holds grows with the imports, and little of it changes: a heap of twice that would be garbage for nothing.
-	const gcPercent = 40
-	debug.SetGCPercent(gcPercent)
+	// While all of it is read, there is most of that.
+	const gcLoading, gcPercent = 20, 45
+	debug.SetGCPercent(gcLoading)
+	f.options.Loaded = func() { debug.SetGCPercent(gcPercent) }
 	f.options.Version = version.Version
 	f.options.Registry = metrics.Registry
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)

@@ -4,62 +4,36 @@ package plan_test
 
 import (
 	"fmt"
+	"maps"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/plan"
+	"github.com/sealane-io/sealane/dataplane/plan/plantest"
 	"github.com/sealane-io/sealane/dataplane/topology"
 )
-
-// fleet is the input of a cluster of ten nodes, with gateways and remote clusters.
-func fleet(clusters, gateways int) topology.Input {
-	in := topology.Input{Peering: &v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{
-		Phase: v1alpha1.MemberActive, ClusterID: "local",
-		Networks: v1alpha1.Networks{PodCIDRs: []string{"10.255.0.0/16"}, ServiceCIDRs: []string{"11.255.0.0/16"}},
-	}}}
-	for i := range 10 {
-		in.Nodes = append(in.Nodes, corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)},
-			Spec:       corev1.NodeSpec{PodCIDRs: []string{fmt.Sprintf("10.255.%d.0/24", i)}},
-			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
-				{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("172.16.0.%d", i+1)}}},
-		})
-	}
-	for slot := range gateways {
-		in.Gateways = append(in.Gateways, v1alpha1.Gateway{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", slot)}, Spec: v1alpha1.GatewaySpec{Slot: int32(slot)}})
-	}
-	for c := range clusters {
-		r := v1alpha1.RemoteCluster{Name: fmt.Sprintf("cluster-%d", c), Networks: v1alpha1.Networks{
-			PodCIDRs: []string{fmt.Sprintf("10.%d.0.0/16", c)}, ServiceCIDRs: []string{fmt.Sprintf("11.%d.0.0/16", c)}}}
-		for slot := range gateways {
-			r.Endpoints = append(r.Endpoints, v1alpha1.Endpoint{
-				Gateway: fmt.Sprintf("gw-%d", slot), Slot: int32(slot), MTU: 1420,
-				PublicKey: topology.Key{1, byte(c), byte(slot)}.String(),
-				Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPublic, IP: fmt.Sprintf("198.18.%d.%d", c, slot+1)}},
-			})
-		}
-		in.Peering.Spec.RemoteClusters = append(in.Peering.Spec.RemoteClusters, r)
-	}
-	return in
-}
 
 var gatewayFacts = plan.NodeFacts{Name: "node-0", ID: "node-0", UnderlayMTU: 1500, IPv6: true}
 
 func forFleets(b *testing.B, f func(b *testing.B, in topology.Input)) {
 	for _, clusters := range []int{10, 100, 250} {
 		b.Run(fmt.Sprintf("clusters=%d/gateways=2", clusters), func(b *testing.B) {
-			in := fleet(clusters, 2)
-			if top := topology.Build(in); len(top.Remotes) != clusters || len(top.Problems) > 0 {
-				b.Fatalf("%d remotes, problems %v", len(top.Remotes), top.Problems)
-			}
-			b.ReportAllocs()
-			f(b, in)
+			f(b, fleet(b, clusters, 10))
 		})
 	}
+	b.Run("clusters=250/gateways=2/nodes=1000", func(b *testing.B) { f(b, fleet(b, 250, 1000)) })
+}
+
+// fleet is the input of a cluster with two gateways, and of as many remote ones.
+func fleet(b *testing.B, clusters, nodes int) topology.Input {
+	b.Helper()
+	in := plantest.Fleet(clusters, 2, nodes)
+	top := topology.Build(in)
+	if len(top.Remotes) != clusters || len(top.Local.Nodes) != nodes || len(top.Problems) > 0 {
+		b.Fatalf("%d remotes, %d nodes, problems %v", len(top.Remotes), len(top.Local.Nodes), top.Problems)
+	}
+	b.ReportAllocs()
+	return in
 }
 
 // BenchmarkPlan goes from API objects to the plan of the active gateway.
@@ -106,12 +80,65 @@ func BenchmarkDiff(b *testing.B) {
 	})
 }
 
+// BenchmarkNodes has what a node of a cluster with 1,000 nodes spends, before the kernel is asked, for 250 remote
+// clusters with two gateways each: on the topology, on the plan, on the difference of that to a kernel in which nothing
+// differs, and on a remote gateway, or on a worker a local one, that is lost and is back.
+func BenchmarkNodes(b *testing.B) {
+	in := fleet(b, 250, 1000)
+	top := topology.Build(in)
+	for _, c := range []struct{ role, node, cluster string }{
+		{"gateway", "node-0", "cluster-7"}, {"worker", "node-999", "local"},
+	} {
+		f := gatewayFacts
+		f.Name, f.ID = c.node, plan.PeerID(c.node)
+		f = plantest.Alive(top, f)
+		all := plan.For(top, f)
+		f.Current = plan.Current(top, all)
+		b.Run(c.role+"/topology", func(b *testing.B) {
+			for b.Loop() {
+				topology.Build(in)
+			}
+		})
+		b.Run(c.role+"/plan", func(b *testing.B) {
+			for b.Loop() {
+				plan.For(top, f)
+			}
+		})
+		same := plan.For(top, f)
+		b.Run(c.role+"/diff", func(b *testing.B) {
+			for b.Loop() {
+				if changes := plan.Diff(same, all); len(changes) != 0 {
+					b.Fatal(changes)
+				}
+			}
+		})
+		dead := f
+		dead.Alive = maps.Clone(f.Alive)
+		dead.Alive[c.cluster] = []int{1}
+		b.Run(c.role+"/liveness", func(b *testing.B) {
+			fixed := plan.Fix(top, f)
+			have, facts := fixed.For(f), [2]plan.NodeFacts{dead, f}
+			for n := 0; b.Loop(); n++ {
+				facts[n%2].Current = plan.Current(top, have)
+				if !fixed.Is(facts[n%2]) {
+					b.Fatal("more than liveness has changed")
+				}
+				want := fixed.For(facts[n%2])
+				if len(plan.Diff(want, have)) == 0 {
+					b.Fatal("nothing changes")
+				}
+				have = want
+			}
+		})
+	}
+}
+
 // BenchmarkFailOver is what one gateway's death, or its return, costs before the kernel is asked: the plan and the
 // changes, on a worker and on a gateway, for clusters that all know this one by its block, and it them by theirs. The
 // changes are to grow with the clusters no faster than the routes that have to be moved.
 func BenchmarkFailOver(b *testing.B) {
 	for _, clusters := range []int{1, 10, 100} {
-		in := fleet(clusters, 2)
+		in := fleet(b, clusters, 10)
 		in.Peering.Spec.GlobalCIDR = "120.255.0.0/24"
 		for i := range in.Peering.Spec.RemoteClusters {
 			r := &in.Peering.Spec.RemoteClusters[i]

@@ -209,12 +209,7 @@ func gatewaySlots(cables []int) []int {
 // found them: of remote clusters by the cables, of the local cluster by the next hops on the overlay. It is what
 // Choose calls current; nothing else remembers it.
 func Current(t topology.Topology, have Plan) map[string][]int {
-	hops := map[netip.Prefix][]NextHop{}
-	for _, r := range have.Routes {
-		if r.Table == OutboundTable && r.Metric == RouteMetric {
-			hops[r.Dst] = r.NextHops
-		}
-	}
+	hops := hopsOf(have.Routes)
 	v := view{Topology: t, outer: overlayFamily(t.Local.Nodes)}
 	local := map[netip.Addr]int{}
 	for _, g := range t.Local.Gateways {
@@ -237,7 +232,7 @@ func Current(t topology.Topology, have Plan) map[string][]int {
 	}
 	for _, r := range t.Remotes {
 		for _, dst := range r.Routed {
-			for _, h := range hops[dst] {
+			for _, h := range hops(dst) {
 				if slot, ok := local[h.Via]; ok && h.Link == OverlayLink {
 					note(t.Cluster, slot)
 				} else if slot, ok := cableSlot(h.Link); ok {
@@ -251,6 +246,26 @@ func Current(t topology.Topology, have Plan) map[string][]int {
 		out[cluster] = slices.Sorted(maps.Keys(slots))
 	}
 	return out
+}
+
+// hopsOf finds the next hops to remote prefixes: in the order of the routes if they are a plan's, and else in a map.
+func hopsOf(routes []Route) func(netip.Prefix) []NextHop {
+	if slices.IsSortedFunc(routes, compareRoute) {
+		return func(dst netip.Prefix) []NextHop {
+			i, ok := slices.BinarySearchFunc(routes, Route{Table: OutboundTable, Dst: dst, Metric: RouteMetric}, compareRoute)
+			if !ok {
+				return nil
+			}
+			return routes[i].NextHops
+		}
+	}
+	hops := map[netip.Prefix][]NextHop{}
+	for _, r := range routes {
+		if r.Table == OutboundTable && r.Metric == RouteMetric {
+			hops[r.Dst] = r.NextHops
+		}
+	}
+	return func(dst netip.Prefix) []NextHop { return hops[dst] }
 }
 
 // OfVXLAN says whether a link is a cable by VXLAN alone, which does not encrypt.

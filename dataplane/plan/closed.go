@@ -21,8 +21,7 @@ func FailClosed(t topology.Topology, n NodeFacts) Plan {
 }
 
 func (v *view) failClosed() Plan {
-	noWay := func(topology.Remote, Family) bool { return false }
-	p := Plan{Active: v.active, Routes: slices.Concat(v.standing(noWay), v.unassigned()), Rules: v.outboundRules(),
+	p := Plan{Active: v.active, Routes: slices.Concat(v.standing(ways{}), v.unassigned()), Rules: v.outboundRules(),
 		Tables: v.tables()}
 	p.sort()
 	return p
@@ -33,24 +32,17 @@ func (v *view) failClosed() Plan {
 // send them in clear. Where there is no way to a cluster, a sender hears at once that it is unreachable. Where there is
 // one, and its link is gone for the moment, packets are dropped silently: the error would end connections that are
 // being made, which find another gateway, or this one again, by the retransmission of their SYN.
-func (v *view) standing(hasWay func(topology.Remote, Family) bool) []Route {
-	var out []Route
-	for _, r := range v.Remotes {
-		for _, f := range v.known {
-			kind := Unreachable
-			if hasWay(r, f) {
-				kind = Blackhole
-			}
-			for _, dst := range inFamily(f, r.Routed) {
-				out = append(out, Route{Table: OutboundTable, Dst: dst, Metric: StandingMetric, Type: kind})
-			}
+func (v *view) standing(w ways) []Route {
+	out := make([]Route, 0, len(v.destinations))
+	for _, d := range v.destinations {
+		f, kind := FamilyOf(d.dst.Addr()), Unreachable
+		if !slices.Contains(v.known, f) {
+			continue
 		}
+		if w.to(d.remote, f) {
+			kind = Blackhole
+		}
+		out = append(out, Route{Table: OutboundTable, Dst: d.dst, Metric: StandingMetric, Type: kind})
 	}
 	return out
-}
-
-// hasWay says whether this node has a route of a family to a remote cluster.
-func (v *view) hasWay(r topology.Remote, f Family) bool {
-	_, ok := v.towards(r, f)
-	return ok && slices.Contains(v.families, f)
 }

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -95,19 +96,19 @@ func Diff(want, have Plan) []Change {
 		func(l Link) string { return l.Name }, equal))
 	addresses, oldAddresses := diffOn(on, KindAddress, want.Addresses, have.Addresses,
 		func(a Address) string { return a.Link }, func(a Address) Address { return Address{Link: a.Link, Prefix: a.Prefix} },
-		equal)
+		nil, equal)
 	silent := func(c Change) bool { return !c.answering() }
 	step(filter(addresses, silent), filter(oldAddresses, silent))
 	step(diffOn(on, KindTunnel, want.Tunnels, have.Tunnels,
-		func(t Tunnel) string { return t.Link }, func(t Tunnel) string { return t.Link }, sameTunnel))
+		func(t Tunnel) string { return t.Link }, func(t Tunnel) string { return t.Link }, nil, sameTunnel))
 	step(diffOn(on, KindPeer, peers(want.Tunnels), peers(have.Tunnels),
-		func(p TunnelPeer) string { return p.Link }, peerKey, samePeer))
+		func(p TunnelPeer) string { return p.Link }, peerKey, comparePeer, samePeer))
 	step(diffOn(on, KindFDB, want.FDB, have.FDB,
 		func(f FDBEntry) string { return f.Link }, func(f FDBEntry) FDBEntry { return FDBEntry{Link: f.Link, MAC: f.MAC} },
-		equal))
+		nil, equal))
 	step(diffOn(on, KindNeighbour, want.Neighbours, have.Neighbours,
 		func(n Neighbour) string { return n.Link }, func(n Neighbour) Neighbour { return Neighbour{Link: n.Link, IP: n.IP} },
-		equal))
+		nil, equal))
 	linked := func(c Change) bool { return !c.standing() && !c.answering() }
 	step(filter(routes, linked), filter(oldRoutes, linked))
 	step(diff(KindForward, accepts(want), accepts(have), func(f ForwardAccept) ForwardAccept { return f }, equal))
@@ -180,13 +181,17 @@ func lostLinks(want, have []Link) (anew, gone map[string]bool) {
 	return anew, gone
 }
 
-// diffOn is diff for elements that belong to a link.
+// diffOn is diff for elements that belong to a link, or diffSorted where there is an order.
 func diffOn[E any, K comparable](on carried, kind Kind, want, have []E, link func(E) string, key func(E) K,
-	same func(want, have E) bool) (set, del []Change) {
+	compare func(a, b E) int, same func(want, have E) bool) (set, del []Change) {
 	if len(on.anew) > 0 {
 		have = slices.DeleteFunc(slices.Clone(have), func(e E) bool { return on.anew[link(e)] })
 	}
-	set, del = diff(kind, want, have, key, same)
+	if compare == nil {
+		set, del = diff(kind, want, have, key, same)
+	} else {
+		set, del = diffSorted(kind, want, have, key, compare, same)
+	}
 	del = slices.DeleteFunc(del, func(c Change) bool { return on.gone[link(c.Element.(E))] })
 	return set, del
 }
@@ -198,7 +203,7 @@ func (c carried) routes(want, have []Route) (set, del []Change) {
 	if len(c.anew) > 0 {
 		have = slices.DeleteFunc(slices.Clone(have), func(r Route) bool { return slices.ContainsFunc(r.NextHops, anew) })
 	}
-	set, del = diff(KindRoute, want, have, keyOf, sameRoute)
+	set, del = diffSorted(KindRoute, want, have, keyOf, compareRoute, sameRoute)
 	del = slices.DeleteFunc(del, func(change Change) bool {
 		hops := change.Element.(Route).NextHops
 		return len(hops) > 0 && !slices.ContainsFunc(hops, func(h NextHop) bool { return !c.gone[h.Link] })
@@ -219,9 +224,49 @@ func sameRoute(want, have Route) bool {
 		slices.Equal(want.NextHops, have.NextHops)
 }
 
+// diffSorted is diff, and needs no map where both are sorted.
+func diffSorted[E any, K comparable](kind Kind, want, have []E, key func(E) K, compare func(a, b E) int,
+	same func(want, have E) bool) (set, del []Change) {
+	if !slices.IsSortedFunc(want, compare) || !slices.IsSortedFunc(have, compare) {
+		return diff(kind, want, have, key, same)
+	}
+	for len(want) > 0 || len(have) > 0 {
+		c := 0
+		switch {
+		case len(have) == 0:
+			c = -1
+		case len(want) == 0:
+			c = 1
+		default:
+			c = compare(want[0], have[0])
+		}
+		switch {
+		case c < 0:
+			set, want = append(set, Change{Add, kind, bare(want[0])}), want[1:]
+		case c > 0:
+			if !kernelOwned(have[0]) {
+				del = append(del, Change{Delete, kind, bare(have[0])})
+			}
+			have = have[1:]
+		default:
+			if !same(want[0], have[0]) {
+				set = append(set, Change{Replace, kind, bare(want[0])})
+			}
+			want, have = want[1:], have[1:]
+		}
+	}
+	return set, del
+}
+
+// shared says that two slices are the same memory, as those of two plans are that have it in common.
+func shared[E any](a, b []E) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
 // diff returns what to add or replace, in the order of want, and what to delete, in the order of have.
 func diff[E any, K comparable](kind Kind, want, have []E, key func(E) K,
 	same func(want, have E) bool) (set, del []Change) {
+	if shared(want, have) {
+		return nil, nil
+	}
 	there := index(have, key)
 	for _, w := range want {
 		h, ok := there[key(w)]
@@ -311,6 +356,13 @@ type linkPeer struct {
 	id   PeerID
 }
 
+func comparePeer(a, b TunnelPeer) int {
+	if a.Link != b.Link {
+		return cmp.Compare(a.Link, b.Link)
+	}
+	return cmp.Compare(a.ID, b.ID)
+}
+
 func peerKey(p TunnelPeer) linkPeer { return linkPeer{p.Link, p.ID} }
 
 func peers(tunnels []Tunnel) []TunnelPeer {
@@ -338,6 +390,9 @@ func accepts(p Plan) []ForwardAccept {
 // A gateway that begins to give what it translates an address of its own, or ceases to, forgets what it has translated
 // to backends on other nodes: their answers have another way now, on which nobody would translate them back.
 func flushes(want, have Plan) []Change {
+	if shared(want.Tables, have.Tables) {
+		return nil
+	}
 	guarded, routed := map[netip.Prefix]bool{}, map[netip.Prefix]bool{}
 	for _, t := range have.Tables {
 		for _, p := range elementsOf(t, setRemote) {

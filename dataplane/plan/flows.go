@@ -50,14 +50,21 @@ func (v *view) kept(f Family) []topology.Remote {
 	if v.ActivePassive || !slices.Contains(v.families, f) || v.gateway == nil && len(v.Local.Gateways) < 2 {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(v.Remotes), func(r topology.Remote) bool {
+	var out []topology.Remote
+	for i := range v.Remotes {
+		r := &v.Remotes[i]
+		if !r.Translated && !blockOf(r.Block, r.BlockIPv6, f).IsValid() {
+			continue
+		}
 		several := len(r.Gateways) > 0
 		if v.gateway != nil {
 			several = len(gatewaySlots(slotsOf(r.Gateways))) > 1
 		}
-		translated := r.Translated || blockOf(r.Block, r.BlockIPv6, f).IsValid()
-		return !several || !translated || !v.answers(r, f) || len(inFamily(f, r.Routed)) == 0
-	})
+		if several && v.answers(*r, f) && len(inFamily(f, r.Routed)) > 0 {
+			out = append(out, *r)
+		}
+	}
+	return out
 }
 
 // flowHops returns the gateways that this node chooses among for the clusters that kept returns, by slot.

@@ -15,35 +15,7 @@ import (
 
 // For returns what a node's kernel should hold. Without remote clusters it holds nothing. A node that the
 // topology does not know, or that lacks an address for the overlay, holds what FailClosed returns.
-func For(t topology.Topology, n NodeFacts) Plan {
-	t = possible(t, n)
-	active := choose(t, n)
-	if len(t.Remotes) == 0 {
-		return Plan{Active: active}
-	}
-	v := newView(t, n, active)
-	if !v.on(v.self).IsValid() {
-		return v.failClosed()
-	}
-	p := Plan{
-		Active:     v.active,
-		Links:      v.links(),
-		Addresses:  v.addresses(),
-		Neighbours: v.neighbours(),
-		FDB:        v.fdb(),
-		Routes: slices.Concat(v.standing(v.hasWay), v.unassigned(), v.throws(), v.outbound(), v.received(), v.shares(),
-			v.flowRoutes(IPv4), v.flowRoutes(IPv6), v.backends(), v.probed(), v.inbound(), v.neighboursOfPods(), v.meshRoutes(),
-			v.carrierRoutes()),
-		Rules: slices.Concat(v.inboundRules(), v.meshRules(), v.flowRules(IPv4), v.flowRules(IPv6),
-			v.outboundRules()),
-		Tunnels:        v.tunnels(),
-		VXLAN:          v.vxlanCables(),
-		Tables:         v.tables(),
-		ForwardAccepts: v.families,
-	}
-	p.sort()
-	return p
-}
+func For(t topology.Topology, n NodeFacts) Plan { return Fix(t, n).For(n) }
 
 // view is the topology as one node sees it.
 type view struct {
@@ -75,10 +47,21 @@ type view struct {
 	sources map[Family]netip.Addr
 	// contested counts the remote gateways that this one probes by IPv4, by their addresses.
 	contested map[netip.Addr]int
+	// destinations are what all remote clusters are routed by, sorted.
+	destinations []destination
+	// ownMTU is that of the cables of a gateway that has not said otherwise, and leastMTU that of the overlay.
+	ownMTU, leastMTU int
+}
+
+// destination is a prefix of a remote cluster, by its place in the topology.
+type destination struct {
+	dst    netip.Prefix
+	remote int
 }
 
 func newView(t topology.Topology, n NodeFacts, active Active) *view {
-	v := &view{Topology: t, facts: n, active: active, nodes: make(map[string]topology.Node, len(t.Local.Nodes))}
+	v := &view{Topology: t, facts: n, active: active, nodes: make(map[string]topology.Node, len(t.Local.Nodes)),
+		ownMTU: CableMTU(t, n.UnderlayMTU)}
 	for _, node := range t.Local.Nodes {
 		v.nodes[node.Name] = node
 	}
@@ -115,6 +98,14 @@ func newView(t topology.Topology, n NodeFacts, active Active) *view {
 		v.contested = v.contestedProbes()
 		v.slots = slices.Sorted(maps.Keys(v.behind))
 	}
+	for i := range t.Remotes {
+		for _, dst := range t.Remotes[i].Routed {
+			v.destinations = append(v.destinations, destination{dst, i})
+		}
+	}
+	slices.SortStableFunc(v.destinations, func(a, b destination) int { return netfacts.Compare(a.dst, b.dst) })
+	v.destinations = slices.CompactFunc(v.destinations, func(a, b destination) bool { return a.dst == b.dst })
+	v.leastMTU = v.overlayMTU()
 	v.mesh = meshPeers(v.Topology, n)
 	v.active.Straight = straight(v.mesh, n)
 	return v
@@ -197,7 +188,7 @@ func (v *view) overlayMTU() int {
 // cableMTU is the MTU of a local gateway's cables; one that has not said is taken to be like this node.
 func (v *view) cableMTU(g topology.Gateway) int {
 	if g.Node == v.self.Name || g.MTU == 0 {
-		return CableMTU(v.Topology, v.facts.UnderlayMTU)
+		return v.ownMTU
 	}
 	return g.MTU
 }
@@ -205,7 +196,7 @@ func (v *view) cableMTU(g topology.Gateway) int {
 // pathMTU to a remote cluster holds for any of its gateways, and of the local ones that carry for this node, for flows
 // are spread over them and move.
 func (v *view) pathMTU(r topology.Remote) int {
-	mtu := v.overlayMTU()
+	mtu := v.leastMTU
 	if v.carries(r) {
 		mtu = v.cableMTU(*v.gateway)
 	}
@@ -460,5 +451,12 @@ func (p *Plan) sort() {
 }
 
 func compareRoute(a, b Route) int {
-	return cmp.Or(cmp.Compare(a.Table, b.Table), netfacts.Compare(a.Dst, b.Dst), cmp.Compare(a.Metric, b.Metric))
+	// There are many: nothing is compared in vain.
+	if a.Table != b.Table {
+		return cmp.Compare(a.Table, b.Table)
+	}
+	if a.Dst != b.Dst {
+		return netfacts.Compare(a.Dst, b.Dst)
+	}
+	return cmp.Compare(a.Metric, b.Metric)
 }

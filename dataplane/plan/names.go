@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -147,8 +146,10 @@ func CarrierMTU(underlay int) int {
 // all have theirs.
 func CableMTU(t topology.Topology, underlay int) int {
 	mtu := TunnelMTU(t.Cable.Driver, underlay)
-	if slices.ContainsFunc(t.Remotes, func(r topology.Remote) bool { return r.IPsec }) {
-		mtu = min(mtu, max(CarrierMTU(underlay)-vxlanOverhead-outerHeader(IPv6), minimumMTU))
+	for i := range t.Remotes {
+		if t.Remotes[i].IPsec {
+			return min(mtu, max(CarrierMTU(underlay)-vxlanOverhead-outerHeader(IPv6), minimumMTU))
+		}
 	}
 	return mtu
 }

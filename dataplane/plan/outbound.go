@@ -9,20 +9,36 @@ import (
 	"github.com/sealane-io/sealane/dataplane/topology"
 )
 
+// ways are the routes to remote clusters, by their places in the topology and without destinations; one of no type is
+// none.
+type ways map[Family][]Route
+
+// ways to all remote clusters in the families that reach them.
+func (v *view) ways() ways {
+	out := ways{}
+	for _, f := range v.families {
+		out[f] = make([]Route, len(v.Remotes))
+		for i := range v.Remotes {
+			if route, ok := v.towards(v.Remotes[i], f); ok {
+				out[f][i] = route
+			}
+		}
+	}
+	return out
+}
+
+// to says whether there is one to a cluster in a family.
+func (w ways) to(remote int, f Family) bool { return w[f] != nil && w[f][remote].Type != "" }
+
 // outbound routes every remote prefix that can be reached: through the local gateways in use, on a gateway by
 // its own cables.
-func (v *view) outbound() []Route {
-	var out []Route
-	for _, r := range v.Remotes {
-		for _, f := range v.families {
-			route, ok := v.towards(r, f)
-			if !ok {
-				continue
-			}
-			for _, dst := range inFamily(f, r.Routed) {
-				route.Dst = dst
-				out = append(out, route)
-			}
+func (v *view) outbound(w ways) []Route {
+	out := make([]Route, 0, len(v.destinations))
+	for _, d := range v.destinations {
+		if f := FamilyOf(d.dst.Addr()); w.to(d.remote, f) {
+			route := w[f][d.remote]
+			route.Dst = d.dst
+			out = append(out, route)
 		}
 	}
 	return out
@@ -37,7 +53,7 @@ func (v *view) towards(r topology.Remote, f Family) (Route, bool) {
 	if v.carries(r) {
 		return v.byCables(route, r, f, v.active.Remotes[r.Name]), true
 	}
-	route.MTULock = f == IPv6 && route.MTU < v.overlayMTU()
+	route.MTULock = f == IPv6 && route.MTU < v.leastMTU
 	over := v.active.Gateways
 	if v.gateway != nil {
 		over = v.active.Siblings[r.Name]

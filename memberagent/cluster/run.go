@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,10 +22,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/redial"
@@ -70,6 +75,8 @@ type Options struct {
 	Profiling string
 	// MetricsCertDir has the certificate of Metrics; without one in it, one is made.
 	MetricsCertDir string
+	// Loaded, unless it is nil, is called when what there is most of has been read for the first time.
+	Loaded func()
 	// Registry receives the agent's metrics.
 	Registry prometheus.Registerer
 }
@@ -158,7 +165,26 @@ func session(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
+	if o.Loaded != nil {
+		if err := m.Add(loaded(m.GetCache(), o.Loaded)); err != nil {
+			return fmt.Errorf("wait for the caches: %w", err)
+		}
+	}
 	return m.Start(ctx)
+}
+
+// loaded calls a function when the caches that grow with the imports have been filled.
+func loaded(c cache.Cache, then func()) manager.RunnableFunc {
+	return func(ctx context.Context) error {
+		for _, o := range []client.Object{&v1alpha1.Bundle{}, &mcs.ServiceImport{}, &corev1.Service{},
+			&discoveryv1.EndpointSlice{}} {
+			if _, err := c.GetInformer(ctx, o); err != nil {
+				return nil //nolint:nilerr // the session ends, or whoever needs the informer tells
+			}
+		}
+		then()
+		return nil
+	}
 }
 
 // stopped is no error when the context has ended.

@@ -75,6 +75,7 @@ type Agent struct {
 
 	// What the loop, and nobody else, carries from one round to the next.
 	top     topology.Topology
+	fixed   *plan.Fixed // of top; nil before it is needed
 	plan    plan.Plan
 	cable   kernel.Driver // of the plan; nil before there is one
 	remotes []remote      // of the plan
@@ -425,7 +426,7 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	}
 	a.logProblems(ctx, top)
 	if o.Peering != nil && o.Peering.Spec.Phase == v1alpha1.MemberLeaving {
-		a.top, a.plan, a.remotes, a.mesh = top, plan.Plan{}, nil, nil
+		a.top, a.fixed, a.plan, a.remotes, a.mesh = top, nil, plan.Plan{}, nil, nil
 		a.expectBeacons(time.Now())
 		a.probe()
 		a.setIPsec()
@@ -434,7 +435,7 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 	a.facts = facts
 	a.resolvePublic(o)
 	if o.Peering == nil {
-		a.top.Local = top.Local
+		a.top.Local, a.fixed = top.Local, nil
 		return NodeState{}, nil
 	}
 	driver, err := a.kernel.Driver(top.Cable.Driver)
@@ -451,7 +452,7 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 		return NodeState{Programmed: v1alpha1.ReasonNodeProgrammed}, err
 	}
 	a.linger(&top, time.Now())
-	a.cable, a.top, a.healthCheck = driver, top, o.Peering.Spec.HealthCheck
+	a.cable, a.top, a.fixed, a.healthCheck = driver, top, nil, o.Peering.Spec.HealthCheck
 	a.rotation.asked = o.Peering.Spec.Keys
 	a.choose(have)
 	a.ha = a.haState(o.Gateways)

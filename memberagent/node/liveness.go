@@ -45,11 +45,12 @@ func (a *Agent) targets() []target {
 				address: plan.LocalProbe(a.top, a.facts, g)})
 		}
 	}
+	full := plan.CableMTU(a.top, a.facts.UnderlayMTU)
 	for _, r := range a.remotes {
 		t := target{cluster: r.cluster, slot: r.gateway.Slot, address: r.probe,
 			on: cablePeer{r.link, r.id()}}
 		t.busy = a.uncounted(r.link) && r.active || a.traffic.busy(t.on, time.Now())
-		t.full = plan.CableMTU(a.top, a.facts.UnderlayMTU)
+		t.full = full
 		if r.gateway.MTU > 0 {
 			t.full = min(t.full, r.gateway.MTU)
 		}
@@ -70,7 +71,10 @@ func (a *Agent) choose(have plan.Plan) {
 	a.facts.Shaken = a.shaken()
 	a.facts.Straight = a.straight(plan.CurrentStraight(a.top, have))
 	a.facts.PathMTU = a.pathMTUs()
-	a.plan = plan.For(a.top, a.facts)
+	if !a.fixed.Is(a.facts) {
+		a.fixed = plan.Fix(a.top, a.facts)
+	}
+	a.plan = a.fixed.For(a.facts)
 	for _, t := range a.plan.Tunnels {
 		if t.Link == plan.MeshLink {
 			continue // where a gateway is reached as such says nothing of it as a node

@@ -143,7 +143,7 @@ func changedImports(before, after []v1alpha1.Import) map[types.NamespacedName]bo
 	out := map[types.NamespacedName]bool{}
 	for i := range after {
 		key := keyOf(&after[i])
-		if was, ok := old[key]; !ok || !equality.Semantic.DeepEqual(*was, after[i]) {
+		if was, ok := old[key]; !ok || !sameImport(was, &after[i]) {
 			out[key] = true
 		}
 		delete(old, key)
@@ -152,6 +152,21 @@ func changedImports(before, after []v1alpha1.Import) map[types.NamespacedName]bo
 		out[key] = true
 	}
 	return out
+}
+
+// sameImport compares by reflection only what is small: one changed endpoint has all imports beside it compared.
+func sameImport(a, b *v1alpha1.Import) bool {
+	rest, other := *a, *b
+	rest.Clusters, other.Clusters = nil, nil
+	return slices.EqualFunc(a.Clusters, b.Clusters, sameCluster) && equality.Semantic.DeepEqual(rest, other)
+}
+
+func sameCluster(a, b v1alpha1.ImportCluster) bool {
+	same := slices.EqualFunc(a.Backends, b.Backends, func(a, b v1alpha1.Backends) bool {
+		return slices.Equal(a.Ports, b.Ports) && slices.Equal(a.Addresses, b.Addresses)
+	})
+	a.Backends, b.Backends = nil, nil
+	return same && equality.Semantic.DeepEqual(a, b)
 }
 
 func keyOf(i *v1alpha1.Import) types.NamespacedName {

@@ -173,8 +173,8 @@ func Peering(ctx context.Context, c client.Reader) (*v1alpha1.Peering, error) {
 	return p, nil
 }
 
-// SharedPeering is Peering without a copy, for what is done for each import: a large fleet's is large. It belongs to
-// the cache: do not change it.
+// SharedPeering is Peering without a copy, for what is done for each import: that of a large fleet is large. It belongs
+// to the cache: do not change it.
 func SharedPeering(ctx context.Context, c client.Reader) (*v1alpha1.Peering, error) {
 	p, shared := &v1alpha1.Peering{}, true
 	if err := c.Get(ctx, types.NamespacedName{Name: v1alpha1.PeeringName}, p,

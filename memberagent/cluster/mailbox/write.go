@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -102,7 +103,14 @@ func replaceStatus(ctx context.Context, c client.Client, o client.Object, status
 	if err != nil {
 		return fmt.Errorf("encode the status of %s: %w", o.GetName(), err)
 	}
-	err = c.Status().Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.JSONPatchType, patch))
+	// Of the answer nothing is read, and a Bundle is large.
+	metadata := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: o.GetName()}}
+	kind, err := c.GroupVersionKindFor(o)
+	if err != nil {
+		return fmt.Errorf("write the status of %s: %w", o.GetName(), err)
+	}
+	metadata.SetGroupVersionKind(kind)
+	err = c.Status().Patch(ctx, metadata, client.RawPatch(types.JSONPatchType, patch))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
