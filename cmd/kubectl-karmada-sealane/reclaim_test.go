@@ -23,17 +23,18 @@ import (
 	"github.com/sealane-io/sealane/internal/installation"
 )
 
+// workOf is the Work by which Karmada has a CRD in a cluster.
+func workOf(cluster, crd string) *workv1alpha1.Work {
+	w := &workv1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Namespace: names.GenerateExecutionSpaceName(cluster),
+		Name: names.GenerateWorkName(installation.KindCRD, crd, "")}}
+	w.Spec.Workload.Manifests = []workv1alpha1.Manifest{{RawExtension: runtime.RawExtension{Raw: []byte(
+		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"` + crd + `"}}`)}}}
+	return w
+}
+
 // propagate plays Karmada for the CRDs of one cluster: a Work for each that the policy selects, by its setting, which
 // goes with the CRD.
 func (k *karmada) propagate(ctx context.Context, t *testing.T, cluster string) {
-	space := names.GenerateExecutionSpaceName(cluster)
-	workOf := func(crd string) *workv1alpha1.Work {
-		w := &workv1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Namespace: space,
-			Name: names.GenerateWorkName(installation.KindCRD, crd, "")}}
-		w.Spec.Workload.Manifests = []workv1alpha1.Manifest{{RawExtension: runtime.RawExtension{Raw: []byte(
-			`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"` + crd + `"}}`)}}}
-		return w
-	}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		var policy policyv1alpha1.ClusterPropagationPolicy
 		if k.Get(ctx, client.ObjectKey{Name: installation.CRDPolicyName}, &policy) != nil {
@@ -42,16 +43,16 @@ func (k *karmada) propagate(ctx context.Context, t *testing.T, cluster string) {
 		for _, plural := range installation.MemberCRDs() {
 			name := plural + "." + v1alpha1.GroupName
 			var crd apiextensionsv1.CustomResourceDefinition
-			if gone(k.Get(ctx, client.ObjectKey{Name: name}, &crd)) {
-				_ = k.Delete(ctx, workOf(name))
+			if err := k.Get(ctx, client.ObjectKey{Name: name}, &crd); gone(err) || err == nil && crd.DeletionTimestamp != nil {
+				_ = k.Delete(ctx, workOf(cluster, name))
 			}
 		}
 		for _, s := range policy.Spec.ResourceSelectors {
 			var crd apiextensionsv1.CustomResourceDefinition
-			if k.Get(ctx, client.ObjectKey{Name: s.Name}, &crd) != nil {
+			if k.Get(ctx, client.ObjectKey{Name: s.Name}, &crd) != nil || crd.DeletionTimestamp != nil {
 				continue
 			}
-			w := workOf(s.Name)
+			w := workOf(cluster, s.Name)
 			_ = k.Create(ctx, w)
 			if k.Get(ctx, client.ObjectKeyFromObject(w), w) != nil {
 				continue
@@ -74,7 +75,10 @@ func (k *karmada) propagate(ctx context.Context, t *testing.T, cluster string) {
 func TestUninstallAfterARollBack(t *testing.T) {
 	k := newKarmada(t)
 	k.install(t)
-	k.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names.GenerateExecutionSpaceName("c1")}})
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names.GenerateExecutionSpaceName("c1")}}
+	if err := k.Create(t.Context(), space); client.IgnoreAlreadyExists(err) != nil { // as another test may have left it
+		t.Fatal(err)
+	}
 	c1 := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}
 	k.get(t, c1)
 	c1.Status.Conditions = []metav1.Condition{{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue,
@@ -102,10 +106,9 @@ func TestUninstallAfterARollBack(t *testing.T) {
 	}
 	// What the policy selected before is still propagated by what it said then.
 	for _, plural := range installation.MemberCRDs() {
-		name := plural + "." + v1alpha1.GroupName
-		k.create(t, &workv1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Namespace: names.GenerateExecutionSpaceName("c1"),
-			Name: names.GenerateWorkName(installation.KindCRD, name, "")},
-			Spec: workv1alpha1.WorkSpec{PreserveResourcesOnDeletion: ptr.To(true)}})
+		w := workOf("c1", plural+"."+v1alpha1.GroupName)
+		w.Spec.PreserveResourcesOnDeletion = ptr.To(true)
+		k.create(t, w)
 	}
 	policy.Spec.ResourceSelectors = selected
 	if err := k.Update(t.Context(), &policy); err != nil {
@@ -118,8 +121,12 @@ func TestUninstallAfterARollBack(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); k.propagate(ctx, t, "c1") }()
 	defer func() { stop(); <-ended }()
-	k.succeeds(t, "uninstall", "--timeout=30s")
+	k.succeeds(t, "uninstall", "--timeout=2m")
 	if left := k.sealanes(t); len(left) > 0 {
 		t.Errorf("left over: %v", left)
+	}
+	var works workv1alpha1.WorkList
+	if err := k.List(t.Context(), &works, client.InNamespace(space.Name)); err != nil || len(works.Items) > 0 {
+		t.Errorf("%d Works are left, %v", len(works.Items), err)
 	}
 }
