@@ -23,7 +23,8 @@ const (
 )
 
 // Reconciler calls one whose errors may be of lost races. Where all that went wrong is that, it is called again after
-// Lag, and after twice as long each time that it loses once more; an error with anything else in it is handed on whole.
+// Lag, and after twice as long each time that it loses once more. Where something else went wrong too, that is handed
+// on: of errors that are joined those that are not of lost races.
 func Reconciler[R comparable](r reconcile.TypedReconciler[R]) reconcile.TypedReconciler[R] {
 	var mu sync.Mutex
 	last := map[R]time.Duration{}
@@ -33,11 +34,26 @@ func Reconciler[R comparable](r reconcile.TypedReconciler[R]) reconcile.TypedRec
 		defer mu.Unlock()
 		if err == nil || !Lost(err) {
 			delete(last, req)
-			return result, err
+			return result, others(err)
 		}
 		last[req] = min(max(Lag, 2*last[req]), maxLag)
 		return ctrl.Result{RequeueAfter: last[req]}, nil
 	})
+}
+
+// others returns what is joined in an error, less what is of lost races; any other error whole.
+func others(err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	var out []error
+	for _, part := range joined.Unwrap() {
+		if !Lost(part) {
+			out = append(out, others(part))
+		}
+	}
+	return errors.Join(out...)
 }
 
 // Lost says that an error, and each of those that are joined in it, is of a write that lost a race: 409, Conflict or

@@ -53,6 +53,19 @@ func TestReconciler(t *testing.T) {
 	}
 }
 
+// TestOfJoinedErrorsWhatIsLostIsNotToldOf, at whatever depth, and the rest is.
+func TestOfJoinedErrorsWhatIsLostIsNotToldOf(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "clustersets"}, "a", errors.New("modified"))
+	deleting, gone := errors.New("the Work is being deleted"), errors.New("the API server is gone")
+	r := Reconciler(reconcile.TypedFunc[string](func(context.Context, string) (ctrl.Result, error) {
+		return ctrl.Result{}, errors.Join(deleting, errors.Join(conflict, gone), conflict)
+	}))
+	_, err := r.Reconcile(t.Context(), "request")
+	if !errors.Is(err, deleting) || !errors.Is(err, gone) || errors.Is(err, conflict) {
+		t.Errorf("handed on: %v", err)
+	}
+}
+
 // TestWhatIsLostAgainAndAgainWaitsLonger: an object that no cache shows is not asked for fifty times a second.
 func TestWhatIsLostAgainAndAgainWaitsLonger(t *testing.T) {
 	exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "services"}, "a")
