@@ -44,7 +44,7 @@ type member struct {
 const account = "sealane-cluster-agent"
 
 func newMember(ctx context.Context, size fleet.Size) (*member, error) {
-	crds, err := apiserver.CRDs()
+	crds, err := apiserver.CRDs() //nolint:contextcheck // it asks the go command
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (s *session) answered(ctx context.Context) error {
 	for i := range list.Items {
 		b := &list.Items[i]
 		if b.Status.ObservedRevision != b.Spec.Revision || len(b.Status.Imports) > 0 {
-			return fmt.Errorf("Bundle %s has revision %d and problems %v, expected %d and none", b.Name,
+			return fmt.Errorf("of Bundle %s: it has revision %d and problems %v, expected %d and none", b.Name,
 				b.Status.ObservedRevision, b.Status.Imports, b.Spec.Revision)
 		}
 	}
