@@ -231,7 +231,7 @@ func diffSorted[E any, K comparable](kind Kind, want, have []E, key func(E) K, c
 		return diff(kind, want, have, key, same)
 	}
 	for len(want) > 0 || len(have) > 0 {
-		c := 0
+		var c int
 		switch {
 		case len(have) == 0:
 			c = -1
