@@ -173,7 +173,10 @@ func (s *service) live() []accepted {
 
 // Decide merges the exports of one shard. It is pure, and its result does not depend on any order in its
 // input.
-func Decide(in Input) Decision {
+func Decide(in Input) Decision { return decideWith(in, &mergedImports{made: map[key][]*merged{}}) }
+
+// decideWith takes the memory of imports from the decision before, where they are the same.
+func decideWith(in Input, kept *mergedImports) Decision {
 	members, policies := newMembers(in.Members), parsePolicies(in.Policies)
 	permits := newPermits(in.Services.Exporters, policies)
 	for _, m := range members {
@@ -189,10 +192,14 @@ func Decide(in Input) Decision {
 		Again:   retain(members, in),
 	}
 	services := group(members)
-	follow := &rules{services: in.Services, standing: standing(members), large: map[share]bool{}}
+	follow := &rules{services: in.Services, standing: standing(members), large: map[share]bool{}, imports: kept}
+	byName := make(map[string]*member, len(members))
+	for _, m := range members {
+		byName[m.Cluster] = m
+	}
 	for _, s := range services {
 		s.policy = policies[s.key]
-		s.see(members, follow)
+		s.see(members, byName, follow)
 		live := s.live()
 		if len(live) == 0 {
 			continue
@@ -203,7 +210,7 @@ func Decide(in Input) Decision {
 			d.Conflicts++
 		}
 	}
-	fit(members, services, follow)
+	fit(members, byName, services, follow)
 	for _, m := range members {
 		m.withhold()
 		slices.SortFunc(m.conditions, compareConditions)

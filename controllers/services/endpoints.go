@@ -26,6 +26,7 @@ type rules struct {
 	// standing are the shares that the records call large, and large those that are now: so many pods that
 	// the ClusterIP stands for them.
 	standing, large map[share]bool
+	imports         *mergedImports
 }
 
 // place is where a service is exported.

@@ -71,7 +71,7 @@ func (m *member) placeFairly(services, ordered []*service, i int, byName map[str
 		if v == nil {
 			continue
 		}
-		imported, bytes := v.forMember(m)
+		imported, bytes := v.forMember(m.Cluster)
 		m.size += bytes
 		m.imports, m.sizes = append(m.imports, imported), append(m.sizes, bytes)
 	}

@@ -55,6 +55,7 @@ type target struct {
 	mem        *memory
 	sentBundle // the shard's own
 	halves     map[string]*sentBundle
+	sorted     []string // names of halves
 	writable   bool
 	// readsParts says that the member's agent finds imports in halves, and waits for the rest of one that is withheld.
 	readsParts bool

@@ -3,6 +3,7 @@
 package services
 
 import (
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -153,6 +154,21 @@ type parted struct {
 	imports []v1alpha1.Import
 	hashed  []hashed
 	halves  map[string]*v1alpha1.BundleSpec
+	last    *division
+}
+
+// division is what divide was asked of the imports, and what it said.
+type division struct {
+	others                int
+	listed, there, wanted []string
+}
+
+// divide returns the halves that the imports should be in.
+func (p *parted) divide(others int, listed, there []string) []string {
+	if d := p.last; d == nil || d.others != others || !slices.Equal(d.listed, listed) || !slices.Equal(d.there, there) {
+		p.last = &division{others, listed, there, divide(p.hashed, others, listed, there)}
+	}
+	return p.last.wanted
 }
 
 // take goes on with these imports.
@@ -160,16 +176,35 @@ func (p *parted) take(imports []v1alpha1.Import, sizes []int) {
 	if p.halves != nil && identical(p.imports, imports) {
 		return
 	}
-	if slices.EqualFunc(p.imports, imports, func(a, b v1alpha1.Import) bool {
-		return a.Name == b.Name && a.Namespace == b.Namespace
+	p.last = nil
+	if p.halves == nil || !slices.EqualFunc(p.imports, imports, func(a, b v1alpha1.Import) bool {
+		return identical(a.Clusters, b.Clusters) && len(a.Clusters) > 0 || a.Name == b.Name && a.Namespace == b.Namespace
 	}) {
-		for i := range p.hashed {
-			p.hashed[i].size = sizes[p.hashed[i].at]
-		}
-	} else {
-		p.hashed = hashesOf(imports, sizes)
+		p.hashed, p.halves = hashesOf(imports, sizes), map[string]*v1alpha1.BundleSpec{}
+		p.imports = imports
+		return
 	}
-	p.imports, p.halves = imports, map[string]*v1alpha1.BundleSpec{}
+	for i := range p.hashed {
+		h := &p.hashed[i]
+		h.size = sizes[h.at]
+		if a, b := &p.imports[h.at], &imports[h.at]; a.Withheld != b.Withheld ||
+			!identical(a.Clusters, b.Clusters) || len(a.Clusters) == 0 {
+			p.forget(h.hash)
+		}
+	}
+	p.imports = imports
+}
+
+// forget drops the halves that an import is in.
+func (p *parted) forget(hash uint64) {
+	maps.DeleteFunc(p.halves, func(half string, _ *v1alpha1.BundleSpec) bool {
+		for i := range len(half) {
+			if byte(hash>>(63-i)&1) != half[i]-'0' {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // half returns what the Bundle of a half of all says.
@@ -180,10 +215,16 @@ func (p *parted) half(all *v1alpha1.BundleSpec, half string) *v1alpha1.BundleSpe
 	return p.halves[half]
 }
 
+// keep drops all other halves.
+func (p *parted) keep(halves map[string]*v1alpha1.BundleSpec) {
+	maps.DeleteFunc(p.halves, func(half string, _ *v1alpha1.BundleSpec) bool { return halves[half] == nil })
+}
+
 // arrangement is what the Bundles of one importer should say of a shard, without revisions.
 type arrangement struct {
 	own    v1alpha1.BundleSpec
 	halves map[string]*v1alpha1.BundleSpec
+	sorted []string // names of halves
 	// gone are the halves whose Works are to be deleted.
 	gone []string
 }
@@ -203,7 +244,7 @@ func layOut(all v1alpha1.BundleSpec, sizes []int, now laid) arrangement {
 	var wanted []string
 	if now.reads && (len(now.listed)+len(now.there) > 0 || mayBeLarge(sizes, all)) {
 		now.parted.take(all.Imports, sizes)
-		wanted = divide(now.parted.hashed, conditionsSize(all.ExportConditions), now.listed, now.there)
+		wanted = now.parted.divide(conditionsSize(all.ExportConditions), now.listed, now.there)
 	}
 	kept := slices.Concat(now.listed, wanted)
 	if !now.answered {
@@ -214,10 +255,11 @@ func layOut(all v1alpha1.BundleSpec, sizes []int, now laid) arrangement {
 	if len(kept) > 0 {
 		now.parted.take(all.Imports, sizes)
 	}
-	out.halves = make(map[string]*v1alpha1.BundleSpec, len(kept))
+	out.halves, out.sorted = make(map[string]*v1alpha1.BundleSpec, len(kept)), kept
 	for _, half := range kept {
 		out.halves[half] = now.parted.half(&all, half)
 	}
+	now.parted.keep(out.halves)
 	list := now.listed
 	if len(wanted) == 0 || !slices.ContainsFunc(wanted, func(half string) bool {
 		return !slices.Contains(now.listed, half) && !now.has(half, out.halves[half])
@@ -245,13 +287,11 @@ func mayBeLarge(sizes []int, all v1alpha1.BundleSpec) bool {
 	return size > 2*minHalves && size+conditionsSize(all.ExportConditions) > maxHalf
 }
 
-// conditionsSize is about the size of conditions in JSON.
+// conditionsSize is the size of conditions in JSON.
 func conditionsSize(conditions []v1alpha1.ExportCondition) int {
-	const names = len(`{"message":"","name":"","namespace":"","reason":"","status":"","type":""},`)
 	size := 0
 	for i := range conditions {
-		c := &conditions[i]
-		size += names + len(c.Message) + len(c.Name) + len(c.Namespace) + len(c.Reason) + len(c.Status) + len(c.Type)
+		size += conditionSize(&conditions[i])
 	}
 	return size
 }

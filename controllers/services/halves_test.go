@@ -17,7 +17,8 @@ import (
 // someImports returns as many imports, of services from a number on, of about a size each.
 func someImports(rnd *rand.Rand, from, count, size int) (imports []v1alpha1.Import, sizes []int) {
 	for i := range count {
-		imports = append(imports, v1alpha1.Import{Namespace: "sample", Name: fmt.Sprintf("web-%d", from+i)})
+		imports = append(imports, v1alpha1.Import{Namespace: "sample", Name: fmt.Sprintf("web-%d", from+i),
+			Clusters: []v1alpha1.ImportCluster{{Cluster: "c1"}}})
 		sizes = append(sizes, size/2+rnd.IntN(size))
 	}
 	return imports, sizes
@@ -225,13 +226,20 @@ func TestLayOutGoesOn(t *testing.T) {
 		imports, sizes := someImports(rnd, 0, 60, 450)
 		now := laid{reads: true}
 		for range 40 {
-			switch rnd.IntN(5) {
+			switch rnd.IntN(6) {
 			case 0: // services come or go
 				imports, sizes = someImports(rnd, rnd.IntN(5), rnd.IntN(120), 900)
 			case 1: // one changes
 				imports, sizes = slices.Clone(imports), slices.Clone(sizes)
 				if at := len(imports) / 2; at > 0 {
 					imports[at].Mode, sizes[at] = v1alpha1.ServiceModeClusterIP, 1+rnd.IntN(20_000)
+					imports[at].Clusters = []v1alpha1.ImportCluster{{Cluster: fmt.Sprintf("c%d", rnd.IntN(9))}}
+				}
+			case 4: // the namespace of one comes or goes
+				imports = slices.Clone(imports)
+				if len(imports) > 0 {
+					at := rnd.IntN(len(imports))
+					imports[at].Withheld = !imports[at].Withheld
 				}
 			case 2:
 				now.answered = !now.answered

@@ -99,6 +99,8 @@ func (h *held) matches(sent, decided *v1alpha1.BundleSpec) {
 type latest struct {
 	in Input
 	d  Decision
+	// imports that it was made of.
+	imports map[key][]*merged
 }
 
 // decide decides, unless nothing is new since the last decision on the shard and no time has come that it waited for.
@@ -113,7 +115,9 @@ func (l *latest) decide(in Input) Decision {
 		l.in.Members = in.Members
 		return d
 	}
-	l.in, l.d = in, Decide(in)
+	kept := &mergedImports{before: l.imports, made: make(map[key][]*merged, len(l.imports))}
+	l.in, l.d = in, decideWith(in, kept)
+	l.imports = kept.made
 	return l.d
 }
 

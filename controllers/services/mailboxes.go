@@ -35,6 +35,7 @@ func (r *Reconciler) gatherHalves(ctx context.Context, t *target, c *clusterv1al
 		}
 	}
 	t.halves = make(map[string]*sentBundle, len(t.mem.halves))
+	t.sorted = make([]string, 0, len(t.mem.halves))
 	var again time.Duration
 	room := maxReport
 	for _, half := range slices.Sorted(maps.Keys(t.mem.halves)) {
@@ -48,6 +49,7 @@ func (r *Reconciler) gatherHalves(ctx context.Context, t *target, c *clusterv1al
 		room = max(room-len(b.box.held.status), 0)
 		again = sooner(again, after)
 		t.halves[half] = b
+		t.sorted = append(t.sorted, half)
 	}
 	return again, nil
 }
@@ -106,7 +108,7 @@ func (t *target) unusable(own []v1alpha1.ImportProblem) []v1alpha1.ImportProblem
 // all are the Bundles of a member in one shard.
 func (t *target) all() []*sentBundle {
 	out := []*sentBundle{&t.sentBundle}
-	for _, half := range slices.Sorted(maps.Keys(t.halves)) {
+	for _, half := range t.sorted {
 		out = append(out, t.halves[half])
 	}
 	return out
@@ -126,7 +128,7 @@ func (t *target) letters(all v1alpha1.BundleSpec, sizes []int, compared comparis
 	if t.sent != nil {
 		now.listed = t.sent.Halves
 	}
-	for _, half := range slices.Sorted(maps.Keys(t.halves)) {
+	for _, half := range t.sorted {
 		if !t.halves[half].missing {
 			now.there = append(now.there, half)
 		}
@@ -142,7 +144,7 @@ func (t *target) letters(all v1alpha1.BundleSpec, sizes []int, compared comparis
 	}
 	a := layOut(all, sizes, now)
 	out := []letter{{&t.sentBundle, all.Shard, t.unwithheld(&a.own, compared)}}
-	for _, half := range slices.Sorted(maps.Keys(a.halves)) {
+	for _, half := range a.sorted {
 		b := t.halves[half]
 		if b == nil {
 			b = &sentBundle{half: half, box: t.mem.of(t.cluster, all.Shard, half)}

@@ -143,21 +143,29 @@ func chosen(c *v1alpha1.ClusterChoice) *v1alpha1.ClusterChoice {
 
 // view is a service as those members see it that import the same exports of it.
 type view struct {
+	*merged
+	exports []accepted // the oldest first
+}
+
+// merged is an import that several members have, and its size.
+type merged struct {
 	imported v1alpha1.Import
 	size     int
-	exports  []accepted // the oldest first
+	// own are what those members have of it that export the service, by cluster.
+	own map[string]sized
+}
+
+// sized is an import of one member, and its size.
+type sized struct {
+	imported v1alpha1.Import
+	size     int
 }
 
 // see makes the views of a service: one per distinct set of exports. A member imports an export if it is the
 // exporter, or if both the export's scope and the policy's importers admit it.
-func (s *service) see(members []*member, rules *rules) {
+func (s *service) see(members []*member, byName map[string]*member, rules *rules) {
 	s.views = make([]*view, len(members))
-	byName := make(map[string]*member, len(members))
-	global := false
-	for _, m := range members {
-		byName[m.Cluster] = m
-		global = global || m.Global.Block.IsValid()
-	}
+	global := slices.ContainsFunc(members, func(m *member) bool { return m.Global.Block.IsValid() })
 	scoped := s.policy.importers != nil || slices.ContainsFunc(s.exports, func(a accepted) bool { return a.scope != nil })
 	if !scoped && !global {
 		all := newView(s.exports, s.policy.choice, rules)
@@ -214,6 +222,24 @@ func (s *service) view(rules *rules, of func(*accepted) visibility) *view {
 }
 
 func newView(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) *view {
-	imported := merge(exports, choice, rules)
-	return &view{imported: imported, size: sizeOf(imported), exports: exports}
+	return &view{rules.imports.again(merge(exports, choice, rules)), exports}
+}
+
+// mergedImports are those of the decision before and of this one, by service. One that says what it said has the memory that it
+// had, so that whoever compares the two, for each member, has nothing to read.
+type mergedImports struct {
+	before, made map[key][]*merged
+}
+
+// again returns the import of the decision before that says the same, or else makes one.
+func (i *mergedImports) again(imported v1alpha1.Import) *merged {
+	k := keyOf(&imported)
+	var out *merged
+	if at := slices.IndexFunc(i.before[k], func(m *merged) bool { return sameContents(&m.imported, &imported) }); at >= 0 {
+		out = i.before[k][at]
+	} else {
+		out = &merged{imported: imported, size: sizeOf(imported)}
+	}
+	i.made[k] = append(i.made[k], out)
+	return out
 }
