@@ -245,7 +245,7 @@ func (m *member) gather(in Input, permits *permits) {
 	m.index()
 	exports := m.Exports
 	if !m.Known {
-		exports = m.recorded(false)
+		exports = m.recorded()
 		for k, s := range m.before {
 			if s.WithdrawnAt == nil {
 				m.seen[k] = s

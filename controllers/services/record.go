@@ -53,14 +53,14 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// recorded returns the exports of the record that are in force, or those that were withdrawn.
-func (m *member) recorded(withdrawn bool) []v1alpha1.Export {
+// recorded returns the exports of the record that are in force.
+func (m *member) recorded() []v1alpha1.Export {
 	if m.Record == nil {
 		return nil
 	}
 	var out []v1alpha1.Export
 	for _, e := range m.Record.Exports {
-		if (m.before[key{e.Namespace, e.Name}].WithdrawnAt != nil) == withdrawn {
+		if m.before[key{e.Namespace, e.Name}].WithdrawnAt == nil {
 			out = append(out, e)
 		}
 	}
@@ -69,16 +69,16 @@ func (m *member) recorded(withdrawn bool) []v1alpha1.Export {
 
 // noteWithdrawn collects the exports that the member does not report any more.
 func (m *member) noteWithdrawn(now time.Time) {
-	gone := m.recorded(true)
-	if m.Known {
-		gone = append(gone, m.recorded(false)...)
+	if m.Record == nil {
+		return
 	}
-	for _, e := range gone {
+	for i := range m.Record.Exports {
+		e := &m.Record.Exports[i]
 		k := key{e.Namespace, e.Name}
-		if _, reported := m.seen[k]; reported && m.Known {
+		if _, reported := m.seen[k]; m.Known && reported || !m.Known && m.before[k].WithdrawnAt == nil {
 			continue
 		}
-		a, err := accept(m.Cluster, e, &m.networks)
+		a, err := accept(m.Cluster, *e, &m.networks)
 		if err != nil {
 			continue
 		}
@@ -179,15 +179,14 @@ func (m *Member) Withdrawn() []string {
 	if m.Record == nil {
 		return nil
 	}
-	reported := make(map[string]bool, len(m.Exports))
+	reported := make(map[key]bool, len(m.Exports))
 	for i := range m.Exports {
-		reported[key{m.Exports[i].Namespace, m.Exports[i].Name}.String()] = true
+		reported[key{m.Exports[i].Namespace, m.Exports[i].Name}] = true
 	}
 	var out []string
 	for i := range m.Record.Exports {
-		k := key{m.Record.Exports[i].Namespace, m.Record.Exports[i].Name}.String()
-		if !reported[k] {
-			out = append(out, k)
+		if k := (key{m.Record.Exports[i].Namespace, m.Record.Exports[i].Name}); !reported[k] {
+			out = append(out, k.String())
 		}
 	}
 	return out

@@ -13,7 +13,9 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,13 +60,14 @@ func (s *shelf) Get(_ context.Context, key client.ObjectKey, out client.Object, 
 func (s *shelf) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	var options client.ListOptions
 	options.ApplyOptions(opts)
-	items := reflect.ValueOf(list).Elem().FieldByName("Items")
+	items, _ := reflect.TypeOf(list).Elem().FieldByName("Items")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	from := s.objects[reflect.PointerTo(items.Type().Elem())]
+	from := s.objects[reflect.PointerTo(items.Type.Elem())]
 	if options.FieldSelector != nil { // the one index that there is
 		from = s.halves[[2]string{options.Namespace, options.FieldSelector.Requirements()[0].Value}]
 	}
+	found := make([]runtime.Object, 0, len(from))
 	for key, o := range from {
 		if options.Namespace != "" && key.Namespace != options.Namespace ||
 			options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(o.GetLabels())) {
@@ -73,9 +76,9 @@ func (s *shelf) List(_ context.Context, list client.ObjectList, opts ...client.L
 		if options.UnsafeDisableDeepCopy == nil || !*options.UnsafeDisableDeepCopy {
 			o = o.DeepCopyObject().(client.Object)
 		}
-		items.Set(reflect.Append(items, reflect.ValueOf(o).Elem()))
+		found = append(found, o)
 	}
-	return nil
+	return meta.SetList(list, found) // as the cache does
 }
 
 func (s *shelf) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
