@@ -4,7 +4,7 @@ package debian
 
 import "testing"
 
-// TestSourceOfAnotherSuite: whatever the machine's source says of mirror, keys and components holds for the other suite.
+// TestSourceOfAnotherSuite: what the machine's source says of mirror, keys and components holds for the other suite.
 func TestSourceOfAnotherSuite(t *testing.T) {
 	const stanzas = `# A comment of its own.
 

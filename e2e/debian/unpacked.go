@@ -7,13 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 )
 
-// Unpacked returns the directory dir/name, in which a package of the lists is unpacked. It is fetched if that is not there yet;
+// Unpacked returns the directory dir/name, in which a package of the lists is unpacked.
+// It is fetched if that is not there yet;
 // finish, which may be nil, is called with its root before others see it.
 func (l Lists) Unpacked(
 	ctx context.Context, dir, name, pkg string, finish func(root string) error,
@@ -69,17 +69,4 @@ func (l Lists) fetch(ctx context.Context, dir, pkg string) error {
 		return err
 	}
 	return download()
-}
-
-// Keep removes all files below a package's root but the one named.
-func Keep(root, name string) error {
-	if err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || path == filepath.Join(root, name) {
-			return err
-		}
-		return os.Remove(path)
-	}); err != nil {
-		return fmt.Errorf("remove what is not needed of a package: %w", err)
-	}
-	return nil
 }

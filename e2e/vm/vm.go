@@ -65,7 +65,8 @@ func (g Guest) Run(ctx context.Context, dir string, out io.Writer) (int, error) 
 	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=single", "-cpu", "max,cx16=off",
 		"-smp", "1", "-m", "1536",
 		"-nodefaults", "-display", "none", "-serial", "stdio", "-nic", nic, "-no-reboot",
-		"-kernel", g.Kernel.Image, "-initrd", initramfs, "-append", "console=ttyS0 loglevel=5 oops=panic panic=-1 random.trust_cpu=on")
+		"-kernel", g.Kernel.Image, "-initrd", initramfs,
+		"-append", "console=ttyS0 loglevel=5 oops=panic panic=-1 random.trust_cpu=on")
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(out, &console), out
 	if err := cmd.Run(); err != nil {
 		return 0, fmt.Errorf("run the virtual machine: %w", errors.Join(err, ctx.Err()))

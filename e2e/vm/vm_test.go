@@ -101,8 +101,8 @@ func modulesOfOthers() []string { return []string{"br_netfilter", "nf_flow_table
 func TestAmongModulesOfOthers(t *testing.T) {
 	g := guest(t, "backports")
 	g.Modules = modulesOfOthers()
-	g.Programs = append(g.Programs, "bash", "bridge", "cat", "cut", "head", "iptables-nft-restore", "mkdir", "pgrep", "sed",
-		"seq", "tail", "tc", "tr", "unshare", "wc")
+	g.Programs = append(g.Programs, "bash", "bridge", "cat", "cut", "head", "iptables-nft-restore", "mkdir", "pgrep",
+		"sed", "seq", "tail", "tc", "tr", "unshare", "wc")
 	g.Files = map[string]string{}
 	goldens, err := filepath.Glob(filepath.Join(root(t), "dataplane/plan/testdata/*.txtar"))
 	if err != nil || len(goldens) == 0 {
