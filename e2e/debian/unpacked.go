@@ -10,12 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 )
 
-// Unpacked returns the directory dir/name, in which a package is unpacked. It is fetched if that is not there yet;
+// Unpacked returns the directory dir/name, in which a package of the lists is unpacked.
+// It is fetched if that is not there yet;
 // finish, which may be nil, is called with its root before others see it.
-func Unpacked(ctx context.Context, dir, name, pkg string, finish func(root string) error) (string, error) {
+func (l Lists) Unpacked(
+	ctx context.Context, dir, name, pkg string, finish func(root string) error,
+) (string, error) {
 	root := filepath.Join(dir, name)
 	if _, err := os.Stat(root); err == nil {
 		return root, nil
@@ -28,12 +30,14 @@ func Unpacked(ctx context.Context, dir, name, pkg string, finish func(root strin
 		return "", fmt.Errorf("make the directory of %s: %w", pkg, err)
 	}
 	defer func() { _ = os.RemoveAll(next) }()
-	if err := fetch(ctx, next, pkg); err != nil {
+	if err := l.fetch(ctx, next, pkg); err != nil {
 		return "", err
 	}
 	unpacked := filepath.Join(next, "root")
-	if err := run(ctx, next, "sh", "-c", "dpkg-deb --extract ./*.deb root"); err != nil {
-		return "", err
+	extract := exec.CommandContext(ctx, "sh", "-c", "dpkg-deb --extract ./*.deb root")
+	extract.Dir = next
+	if out, err := extract.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("unpack %s: %w: %s", pkg, err, out)
 	}
 	if finish != nil {
 		if err := finish(unpacked); err != nil {
@@ -48,25 +52,21 @@ func Unpacked(ctx context.Context, dir, name, pkg string, finish func(root strin
 }
 
 // fetch a package into a directory.
-func fetch(ctx context.Context, dir, pkg string) error {
+func (l Lists) fetch(ctx context.Context, dir, pkg string) error {
 	download := func() error {
-		return run(ctx, dir, "apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", pkg)
+		cmd := l.command(ctx, "apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", pkg)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("download %s: %w: %s", pkg, err, out)
+		}
+		return nil
 	}
 	if download() == nil {
 		return nil
 	}
 	// The package lists may be missing or stale.
-	if err := run(ctx, dir, "apt-get", "update", "-q"); err != nil {
+	if err := l.update(ctx); err != nil {
 		return err
 	}
 	return download()
-}
-
-func run(ctx context.Context, dir string, argv ...string) error {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, out)
-	}
-	return nil
 }

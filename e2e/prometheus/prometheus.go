@@ -19,7 +19,7 @@ func Program(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the directory of caches: %w", err)
 	}
-	root, err := debian.Unpacked(ctx, filepath.Join(cache, "sealane", "debian"), "prometheus", "prometheus", nil)
+	root, err := debian.Lists{}.Unpacked(ctx, filepath.Join(cache, "sealane", "debian"), "prometheus", "prometheus", nil)
 	if err != nil {
 		return "", err
 	}

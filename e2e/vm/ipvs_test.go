@@ -73,8 +73,8 @@ func TestServicesByIPVS(t *testing.T) {
 	if err := os.WriteFile(protocols, []byte("tcp 6 TCP\nudp 17 UDP\nsctp 132 SCTP\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g := guest(t)
-	g.Network = true
+	g := guest(t, "release")
+	g.Network, g.Modules = true, modulesOfOthers()
 	g.Programs = append(g.Programs, "ipset", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save",
 		"ip6tables-restore")
 	g.Files = map[string]string{"/node.test": program(t, "-C", root(t), "test", "-c", "./memberagent/node"),

@@ -32,7 +32,7 @@ func main() {
 func run() (code int, err error) {
 	for _, m := range []struct{ source, target, kind string }{
 		{"proc", "/proc", "proc"}, {"sysfs", "/sys", "sysfs"}, {"devtmpfs", "/dev", "devtmpfs"},
-		{"tmpfs", "/run", "tmpfs"}, {"tmpfs", "/tmp", "tmpfs"},
+		{"tmpfs", "/run", "tmpfs"}, {"tmpfs", "/tmp", "tmpfs"}, {"cgroup2", "/sys/fs/cgroup", "cgroup2"},
 	} {
 		if err := os.MkdirAll(m.target, 0o755); err != nil {
 			return 0, err
@@ -48,13 +48,13 @@ func run() (code int, err error) {
 	if err := os.WriteFile("/etc/resolv.conf", nil, 0o644); err != nil {
 		return 0, err
 	}
-	text, err := os.ReadFile("/command.json")
+	text, err := os.ReadFile("/task.json")
 	if err != nil {
 		return 0, err
 	}
-	var argv []string
-	if err := json.Unmarshal(text, &argv); err != nil {
-		return 0, fmt.Errorf("read /command.json: %w", err)
+	var task struct{ Modules, Command []string }
+	if err := json.Unmarshal(text, &task); err != nil {
+		return 0, fmt.Errorf("read /task.json: %w", err)
 	}
 	if err := os.Setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
 		return 0, err
@@ -70,7 +70,12 @@ func run() (code int, err error) {
 	if err := network(); err != nil {
 		return 0, err
 	}
-	cmd := exec.CommandContext(context.Background(), argv[0], argv[1:]...)
+	for _, m := range task.Modules {
+		if out, err := exec.CommandContext(context.Background(), modprobe, m).CombinedOutput(); err != nil {
+			return 0, fmt.Errorf("load %s: %w: %s", m, err, out)
+		}
+	}
+	cmd := exec.CommandContext(context.Background(), task.Command[0], task.Command[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = os.Stdout, os.Stderr, "/tmp"
 	err = cmd.Run()
 	var exit *exec.ExitError
