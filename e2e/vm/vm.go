@@ -33,6 +33,8 @@ type Guest struct {
 	// Network says that the guest's first network namespace reaches what listens on this machine's loopback, at
 	// HostAddress.
 	Network bool
+	// Plain has one processor, which the emulator runs by itself, and no cmpxchg16b. It is slower.
+	Plain bool
 	// Modules that are loaded before the command runs, besides those that the kernel asks for.
 	Modules []string
 	// Command to run, by its path there.
@@ -60,13 +62,14 @@ func (g Guest) Run(ctx context.Context, dir string, out io.Writer) (int, error) 
 	if g.Network {
 		nic = "user,model=virtio-net-pci"
 	}
-	// The emulator of several processors at once loses changes that the kernel makes to its own code, and cmpxchg16b
-	// spoils the flags: Linux 6.12 dies of either within minutes.
-	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=single", "-cpu", "max,cx16=off",
-		"-smp", "1", "-m", "1536",
+	processor := []string{"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"}
+	if g.Plain {
+		processor = []string{"-accel", "tcg,thread=single", "-cpu", "max,cx16=off", "-smp", "1"}
+	}
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", append(processor, "-m", "1536",
 		"-nodefaults", "-display", "none", "-serial", "stdio", "-nic", nic, "-no-reboot",
 		"-kernel", g.Kernel.Image, "-initrd", initramfs,
-		"-append", "console=ttyS0 loglevel=5 oops=panic panic=-1 random.trust_cpu=on")
+		"-append", "console=ttyS0 loglevel=5 oops=panic panic=-1 random.trust_cpu=on")...)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(out, &console), out
 	if err := cmd.Run(); err != nil {
 		return 0, fmt.Errorf("run the virtual machine: %w", errors.Join(err, ctx.Err()))
