@@ -5,6 +5,7 @@ package plan_test
 import (
 	order "cmp"
 	"math/rand/v2"
+	"net/netip"
 	"reflect"
 	"slices"
 	"testing"
@@ -52,8 +53,8 @@ func anyLiveness(r *rand.Rand, t topology.Topology, n plan.NodeFacts) plan.NodeF
 	return n
 }
 
-// TestWhatIsFixedIsNotMoved: whatever becomes of the gateways, a plan from what is fixed is the one from the topology,
-// and the plans before it stay as they were.
+// TestWhatIsFixedIsNotMoved: whatever becomes of the gateways, a plan from what is fixed is the one that is made as a
+// whole, and the plans before it stay as they were.
 func TestWhatIsFixedIsNotMoved(t *testing.T) {
 	eachCase(t, func(path string, _ *txtar.Archive, top topology.Topology, nodes []plan.NodeFacts) {
 		r := rand.New(rand.NewPCG(1, uint64(len(path))))
@@ -66,7 +67,7 @@ func TestWhatIsFixedIsNotMoved(t *testing.T) {
 				if !fixed.Is(moved) {
 					t.Fatalf("%s/%s: liveness is taken for something fixed", path, n.Name)
 				}
-				got, want := fixed.For(moved), plan.For(top, moved)
+				got, want := fixed.For(moved), plan.Whole(top, moved)
 				if !reflect.DeepEqual(want, got) {
 					t.Fatalf("%s/%s, step %d: (-from the topology +from what is fixed)\n%s", path, n.Name, step,
 						cmp.Diff(want.String(), got.String()))
@@ -86,6 +87,38 @@ func TestWhatIsFixedIsNotMoved(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestEachFactIsFixedOrMoves: of a fact that is new somebody has to say which. What is fixed does not go for a node of
+// which one of the fixed facts is another, if only in what it holds.
+func TestEachFactIsFixedOrMoves(t *testing.T) {
+	moving := []string{"Alive", "Held", "Shaken", "Withdrawn", "Current", "Straight", "PathMTU"}
+	a, b := netip.MustParseAddr("10.7.0.1"), netip.MustParseAddr("10.7.0.2")
+	narrow, wide := netip.MustParsePrefix("10.7.0.0/24"), netip.MustParsePrefix("10.7.0.0/16")
+	values := map[reflect.Type][2]any{
+		reflect.TypeFor[string]():               {"a", "b"},
+		reflect.TypeFor[plan.PeerID]():          {plan.PeerID("a"), plan.PeerID("b")},
+		reflect.TypeFor[int]():                  {1500, 1501},
+		reflect.TypeFor[bool]():                 {false, true},
+		reflect.TypeFor[[]netip.Addr]():         {[]netip.Addr{a}, []netip.Addr{b}},
+		reflect.TypeFor[[]netip.Prefix]():       {[]netip.Prefix{narrow}, []netip.Prefix{wide}},
+		reflect.TypeFor[map[string][]int]():     {map[string][]int{"c": {0}}, map[string][]int{"c": {1}}},
+		reflect.TypeFor[map[plan.PeerID]bool](): {map[plan.PeerID]bool{"a": true}, map[plan.PeerID]bool{"b": true}},
+		reflect.TypeFor[map[plan.PeerID]int]():  {map[plan.PeerID]int{"a": 1400}, map[plan.PeerID]int{"a": 1401}},
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[plan.NodeFacts]()) {
+		pair, known := values[f.Type]
+		if !known {
+			t.Fatalf("%s: no values of %s here", f.Name, f.Type)
+		}
+		var before, after plan.NodeFacts
+		reflect.ValueOf(&before).Elem().FieldByIndex(f.Index).Set(reflect.ValueOf(pair[0]))
+		reflect.ValueOf(&after).Elem().FieldByIndex(f.Index).Set(reflect.ValueOf(pair[1]))
+		fixed := plan.Fix(topology.Topology{}, before)
+		if got, want := fixed.Is(after), slices.Contains(moving, f.Name); got != want || !fixed.Is(before) {
+			t.Errorf("with another %s what is fixed goes: %v, want %v", f.Name, got, want)
+		}
+	}
 }
 
 // TestSortedOrNotTheChangesAreTheSame, of routes, which the kernel lists in an order of its own.
@@ -111,6 +144,29 @@ func TestSortedOrNotTheChangesAreTheSame(t *testing.T) {
 		if diff := cmp.Diff(changes, sorted(plan.Diff(want.plan, have))); diff != "" {
 			t.Fatalf("%s: (-sorted +not)\n%s", want.name, diff)
 		}
+	}
+}
+
+// TestSortedOrNotCurrentIsTheSame: in the kernel, too, there are other routes to where traffic goes.
+func TestSortedOrNotCurrentIsTheSame(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	found := 0
+	eachCase(t, func(path string, _ *txtar.Archive, top topology.Topology, nodes []plan.NodeFacts) {
+		for _, n := range nodes {
+			top := top.WithNextKeys(n.Replacement()).WithVXLAN(n.Name, nil)
+			have := plan.For(top, n)
+			want := plan.Current(top, have)
+			found += len(want)
+			r.Shuffle(len(have.Routes), func(i, j int) {
+				have.Routes[i], have.Routes[j] = have.Routes[j], have.Routes[i]
+			})
+			if diff := cmp.Diff(want, plan.Current(top, have)); diff != "" {
+				t.Errorf("%s/%s: (-sorted +not)\n%s", path, n.Name, diff)
+			}
+		}
+	})
+	if found == 0 {
+		t.Error("traffic goes nowhere in any case")
 	}
 }
 

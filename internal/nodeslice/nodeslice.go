@@ -17,7 +17,8 @@ import (
 )
 
 // count is how many NodeSlices each member has. With 1,000 nodes one is of about 8 KB, which is what a node that comes
-// has each node agent read.
+// has each node agent read. Agents of two releases read and write the same ones: another count, or another hash, needs
+// other names, or nodes that are in another slice then are gone for the older agents.
 const count = 16
 
 // Names of all NodeSlices.

@@ -102,6 +102,21 @@ func TestWhatIsMissingOrForeign(t *testing.T) {
 	}
 }
 
+// TestReleasesAgreeInWhichSliceANodeIs: whoever reads these slices may be older than who writes them, and takes a node
+// for gone that is in another one than it expects.
+func TestReleasesAgreeInWhichSliceANodeIs(t *testing.T) {
+	if names := nodeslice.Names(); len(names) != 16 || names[0] != "nodes-00" || names[15] != "nodes-15" {
+		t.Errorf("the slices are %v", names)
+	}
+	for node, want := range map[string]string{"n": "nodes-01", "node-a": "nodes-03", "node-b": "nodes-06",
+		"ip-10-0-0-1.eu-west-1.compute.internal": "nodes-08"} {
+		divided := nodeslice.Divide([]corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: node}}})
+		if got := divided[want].Nodes; len(got) != 1 || got[0].Name != node {
+			t.Errorf("%s is not in %s: %v", node, want, divided)
+		}
+	}
+}
+
 // TestANodeSaysAnything: whatever a node claims of itself has room in its slice, and what was cut is no address.
 func TestANodeSaysAnything(t *testing.T) {
 	long := strings.Repeat("9", 1<<18)

@@ -21,7 +21,7 @@ func (m *member) half(bits string, list ...v1alpha1.Import) {
 	b := bundle(0)
 	b.Name = v1alpha1.HalfName(b.Name, bits)
 	if m.Get(m.t.Context(), client.ObjectKeyFromObject(b), b) != nil {
-		b.Spec.Imports = list
+		b.Spec.Imports = append(b.Spec.Imports, list...)
 		m.create(b)
 		return
 	}
@@ -128,4 +128,41 @@ func TestImportsInHalves(t *testing.T) {
 	m.half("0")
 	m.gone(announced)
 	m.endpoints(web, "c2 10.9.0.8:8080")
+}
+
+// TestOtherHalvesOfWhatIsWithdrawn: where a shard lists other halves, each of its services is looked for where it is
+// now, also one of which the half before is gone already.
+func TestOtherHalvesOfWhatIsWithdrawn(t *testing.T) {
+	m := newMember(t)
+	m.start(m.config)
+	m.namespace("sample")
+	m.peering(1)
+	web, db := key("sample", "web"), key("sample", "db") // in "10" and in "0"
+	at := func(name, ip string) v1alpha1.Import {
+		return imported("sample", name, map[string][]string{"c2": {ip}})
+	}
+	m.half("0", at("db", "10.9.1.1"))
+	m.half("1", at("web", "10.9.0.1"))
+	m.lists([]string{"0", "1"}, at("db", "10.9.1.2"))
+	m.endpoints(web, "c2 10.9.0.1:8080")
+	m.endpoints(db, "c2 10.9.1.1:8080")
+	withdrawn, _ := m.derived(web)
+
+	m.half("10")
+	m.half("11")
+	m.answers("sealane-0-10", 0)
+	m.answers("sealane-0-11", 0)
+	m.delete(&v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Name: "sealane-0-1"}})
+	m.lists([]string{"0", "10", "11"}, at("db", "10.9.1.2"))
+	m.gone(withdrawn)
+	m.endpoints(db, "c2 10.9.1.1:8080")
+
+	m.lists(nil, at("db", "10.9.1.2"))
+	m.endpoints(db, "c2 10.9.1.2:8080")
+	m.lists([]string{"10"}, at("db", "10.9.1.2"))
+	m.half("0")
+	m.answers("sealane-0-0", 0)
+	m.delete(&v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Name: "sealane-0-0"}})
+	m.lists(nil, at("db", "10.9.1.3"))
+	m.endpoints(db, "c2 10.9.1.3:8080")
 }

@@ -206,13 +206,13 @@ func baseScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// awaitOwnKinds waits until Peering, Bundle, Gateway and the kinds of global addresses can be listed: the agent may
-// start before its CRDs.
+// awaitOwnKinds waits until all of Sealane's kinds that the agent watches can be listed: it may start before its CRDs,
+// and before its rights.
 func awaitOwnKinds(ctx context.Context, c client.Reader) error {
 	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		for _, list := range []client.ObjectList{&v1alpha1.PeeringList{}, &v1alpha1.BundleList{}, &v1alpha1.GatewayList{},
 			&v1alpha1.GlobalIngressIPList{}, &v1alpha1.ClusterGlobalEgressIPList{}, &v1alpha1.GlobalEgressIPList{},
-			&v1alpha1.GlobalAllocationList{}, &v1alpha1.NodeNetworkList{}} {
+			&v1alpha1.GlobalAllocationList{}, &v1alpha1.NodeNetworkList{}, &v1alpha1.NodeSliceList{}} {
 			if err := c.List(ctx, list, client.Limit(1)); err != nil {
 				log.FromContext(ctx).V(1).Info("waiting for Sealane's kinds", "reason", err.Error())
 				return false, nil

@@ -74,7 +74,12 @@ func (r *Reconciler) bundleHandler() handler.EventHandler {
 				q.Add(reconcile.Request{NamespacedName: key})
 			}
 			if !slices.Equal(before.Halves, after.Halves) {
+				// Which of them has an import is another matter for each, also for one of which a half is gone already.
+				for i := range after.Imports {
+					q.Add(reconcile.Request{NamespacedName: keyOf(&after.Imports[i])})
+				}
 				r.addHalves(ctx, e.ObjectNew.GetName(), q)
+				r.addMade(ctx, e.ObjectNew.GetName(), q)
 			}
 		},
 	}
@@ -115,8 +120,8 @@ func (r *Reconciler) listed(ctx context.Context, list client.ObjectList, bundle 
 	}) == nil
 }
 
-// addMade enqueues what was made of the services in a Bundle that appears. Some may have been withdrawn while it was
-// gone, which no other event tells of.
+// addMade enqueues what was made of the services in a Bundle that appears, or lists other halves. Some may have been
+// withdrawn while it was gone, or with their half, which no other event tells of.
 func (r *Reconciler) addMade(ctx context.Context, name string,
 	q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	shard, bits, ok := v1alpha1.ParseBundleName(name)

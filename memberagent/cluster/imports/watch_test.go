@@ -46,8 +46,9 @@ func (u *unsteady) List(_ context.Context, list client.ObjectList, _ ...client.L
 	return nil
 }
 
-// TestHalvesAreLookedAtAgain: where a shard's own Bundle comes to list others, or comes back, the imports in its halves
-// are looked at, also if these cannot be listed at once; and where a Bundle comes back, what was made of it before.
+// TestHalvesAreLookedAtAgain: where a shard's own Bundle comes to list others, or comes back, its imports and those in
+// its halves are looked at, also if these cannot be listed at once, and what was made of the shard's before; and where
+// another Bundle comes back, what was made of it.
 func TestHalvesAreLookedAtAgain(t *testing.T) {
 	named := func(name string, imports ...string) v1alpha1.Bundle {
 		b := v1alpha1.Bundle{}
@@ -57,8 +58,8 @@ func TestHalvesAreLookedAtAgain(t *testing.T) {
 		}
 		return b
 	}
-	before := named("sealane-1")
-	after := named("sealane-1")
+	before := named("sealane-1", "own")
+	after := named("sealane-1", "own")
 	after.Generation, after.Spec.Halves = 2, []string{"0", "1"}
 	there := []v1alpha1.Bundle{after, named("sealane-1-0", "a"), named("sealane-1-11", "b"), named("sealane-10-0", "c"),
 		named("sealane-2", "d")}
@@ -72,13 +73,13 @@ func TestHalvesAreLookedAtAgain(t *testing.T) {
 		send func(handler.EventHandler, queue)
 		want string
 	}{
+		// By their hashes, web-2 and web-6 are in shard 1, and web-6 in its half "11".
 		{"lists others", func(h handler.EventHandler, q queue) {
 			h.Update(t.Context(), event.UpdateEvent{ObjectOld: &before, ObjectNew: &after}, q)
-		}, "[a b]"},
-		// By their hashes, web-2 and web-6 are in shard 1, and web-6 in its half "11".
+		}, "[a b own web-2 web-6]"},
 		{"comes back", func(h handler.EventHandler, q queue) {
 			h.Create(t.Context(), event.CreateEvent{Object: &after}, q)
-		}, "[a b web-2 web-6]"},
+		}, "[a b own web-2 web-6]"},
 		{"a half comes back", func(h handler.EventHandler, q queue) {
 			h.Create(t.Context(), event.CreateEvent{Object: &there[2]}, q)
 		}, "[b web-6]"},

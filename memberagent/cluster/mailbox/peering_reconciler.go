@@ -297,23 +297,30 @@ func (r *Peering) problems(ctx context.Context) (problems []v1alpha1.ImportProbl
 	if err != nil {
 		return nil, 0, err
 	}
-	now := r.Now()
-	maps.DeleteFunc(r.making, func(key types.NamespacedName, _ time.Time) bool {
+	again = beingMade(verdicts, r.making, r.Now())
+	return imports.Problems(verdicts), again, nil
+}
+
+// beingMade takes from the verdicts those on imports that are only being made, and not for too long. making says since
+// when they are; again is when that has been too long for the first of them, 0 is never.
+func beingMade(verdicts map[types.NamespacedName]imports.Verdict, making map[types.NamespacedName]time.Time,
+	now time.Time) (again time.Duration) {
+	maps.DeleteFunc(making, func(key types.NamespacedName, _ time.Time) bool {
 		return !verdicts[key].BeingMade()
 	})
 	for key, v := range verdicts {
 		if !v.BeingMade() {
 			continue
 		}
-		if _, ok := r.making[key]; !ok {
-			r.making[key] = now
+		if _, ok := making[key]; !ok {
+			making[key] = now
 		}
-		if left := makingGrace - now.Sub(r.making[key]); left > 0 {
+		if left := makingGrace - now.Sub(making[key]); left > 0 {
 			delete(verdicts, key)
-			again = left
+			again = reach.Sooner(again, left)
 		}
 	}
-	return imports.Problems(verdicts), again, nil
+	return again
 }
 
 // makingGrace is how long an import may take to be made before it counts as a problem.
