@@ -225,8 +225,8 @@ func newView(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) *
 	return &view{rules.imports.again(merge(exports, choice, rules)), exports}
 }
 
-// mergedImports are those of the decision before and of this one, by service. One that says what it said has the memory that it
-// had, so that whoever compares the two, for each member, has nothing to read.
+// mergedImports are those of the decision before and of this one, by service. One that says what it said has the memory
+// that it had, so that whoever compares the two, for each member, has nothing to read.
 type mergedImports struct {
 	before, made map[key][]*merged
 }
