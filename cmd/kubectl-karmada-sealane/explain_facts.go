@@ -10,6 +10,7 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/cmd/kubectl-karmada-sealane/explain"
 	"github.com/sealane-io/sealane/dataplane/topology"
+	"github.com/sealane-io/sealane/internal/nodeslice"
 )
 
 // dataPlane is what explain goes by, of all members.
@@ -45,9 +46,15 @@ func networkOf(p *place) topology.Input {
 	for _, g := range of[*v1alpha1.Gateway](p) {
 		in.Gateways = append(in.Gateways, *g)
 	}
+	var nodes []corev1.Node
 	for _, n := range of[*corev1.Node](p) {
-		in.Nodes = append(in.Nodes, *n)
+		nodes = append(nodes, *n)
 	}
+	var told []v1alpha1.NodeSlice
+	for _, s := range of[*v1alpha1.NodeSlice](p) {
+		told = append(told, *s)
+	}
+	in.Nodes, _ = nodeslice.Settled(nodes, told)
 	for _, n := range of[*v1alpha1.NodeNetwork](p) {
 		in.NodeNetworks = append(in.NodeNetworks, *n)
 	}

@@ -156,7 +156,7 @@ func (b *builder) buildNodes(nodes []corev1.Node) {
 		n := Node{Name: node.Name, Addresses: b.nodeAddresses(ref, node.Status.Addresses),
 			Balanced: len(netfacts.LoadBalancers(node.Annotations[v1alpha1.AnnotationPublicIP])) > 0}
 		if len(n.Addresses) == 0 {
-			b.left(ref, "", faultf(ReasonNoAddress, "no usable InternalIP"))
+			b.left(ref, "", faultf(ReasonNoAddress, "no usable InternalIP that no other node has"))
 			continue
 		}
 		for _, a := range n.Addresses {

@@ -39,38 +39,29 @@ func of(node string) string {
 	return name(int(h.Sum32() % count))
 }
 
-// Divide returns all slices by their names. What of a node has no room is left out, and what is too long cut: it is no
-// address then, and whoever reads it says so.
-func Divide(nodes []corev1.Node) map[string]v1alpha1.NodeSliceSpec {
+// Divide returns all slices by their names, given those that there are, and the disputes of Settled. What of a node has no room is left out, and what is too long cut: it is no address then, and
+// whoever reads it says so.
+func Divide(nodes []corev1.Node, have []v1alpha1.NodeSlice) (map[string]v1alpha1.NodeSliceSpec, []Dispute) {
 	out := make(map[string]v1alpha1.NodeSliceSpec, count)
 	for _, n := range Names() {
 		out[n] = v1alpha1.NodeSliceSpec{}
 	}
-	sorted := make([]*corev1.Node, 0, len(nodes))
-	for i := range nodes {
-		sorted = append(sorted, &nodes[i])
-	}
-	slices.SortFunc(sorted, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-	for _, n := range sorted {
-		at := of(n.Name)
+	sorted, disputes := Settled(nodes, have)
+	slices.SortFunc(sorted, func(a, b corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range sorted {
+		at := of(sorted[i].Name)
 		if s := out[at]; len(s.Nodes) < v1alpha1.MaxSliceNodes {
-			s.Nodes = append(s.Nodes, essence(n))
+			s.Nodes = append(s.Nodes, essence(&sorted[i]))
 			out[at] = s
 		}
 	}
-	return out
+	return out, disputes
 }
 
 func essence(n *corev1.Node) v1alpha1.SliceNode {
 	out := v1alpha1.SliceNode{Name: n.Name, PodCIDRs: texts(cidrs(n)),
 		PublicIP: clip.Text(n.Annotations[v1alpha1.AnnotationPublicIP], v1alpha1.MaxSliceNodePublicIP)}
-	var internal []string
-	for _, a := range n.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			internal = append(internal, a.Address)
-		}
-	}
-	out.Addresses = texts(internal)
+	out.Addresses = texts(internal(n))
 	return out
 }
 

@@ -30,6 +30,12 @@ func node(i int) corev1.Node {
 	return n
 }
 
+// divide is of nodes of which nothing was told before.
+func divide(nodes []corev1.Node) map[string]v1alpha1.NodeSliceSpec {
+	specs, _ := nodeslice.Divide(nodes, nil)
+	return specs
+}
+
 func objects(specs map[string]v1alpha1.NodeSliceSpec) (out []v1alpha1.NodeSlice) {
 	for name, spec := range specs {
 		out = append(out, v1alpha1.NodeSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
@@ -45,7 +51,7 @@ func TestOfAThousandNodes(t *testing.T) {
 	}
 	want := slices.Clone(nodes)
 	slices.Reverse(nodes)
-	divided := nodeslice.Divide(nodes)
+	divided := divide(nodes)
 	got, all := nodeslice.Join(objects(divided))
 	if !all || !reflect.DeepEqual(got, want) {
 		t.Errorf("all %v, %d nodes, expected those that were divided", all, len(got))
@@ -61,7 +67,7 @@ func TestOfAThousandNodes(t *testing.T) {
 	}
 	nodes[500].Status.Addresses[0].Address = "192.0.2.1"
 	changed := 0
-	for name, s := range nodeslice.Divide(nodes) {
+	for name, s := range divide(nodes) {
 		if !reflect.DeepEqual(s, divided[name]) {
 			changed++
 		}
@@ -73,7 +79,7 @@ func TestOfAThousandNodes(t *testing.T) {
 
 // TestWhatIsMissingOrForeign: without one of the slices nothing is known, and a slice says nothing of nodes of others.
 func TestWhatIsMissingOrForeign(t *testing.T) {
-	have := objects(nodeslice.Divide([]corev1.Node{node(1), node(2)}))
+	have := objects(divide([]corev1.Node{node(1), node(2)}))
 	if nodes, all := nodeslice.Join(have); !all || len(nodes) != 2 {
 		t.Fatalf("all %v, %d nodes", all, len(nodes))
 	}
@@ -110,7 +116,7 @@ func TestReleasesAgreeInWhichSliceANodeIs(t *testing.T) {
 	}
 	for node, want := range map[string]string{"n": "nodes-01", "node-a": "nodes-03", "node-b": "nodes-06",
 		"ip-10-0-0-1.eu-west-1.compute.internal": "nodes-08"} {
-		divided := nodeslice.Divide([]corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: node}}})
+		divided := divide([]corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: node}}})
 		if got := divided[want].Nodes; len(got) != 1 || got[0].Name != node {
 			t.Errorf("%s is not in %s: %v", node, want, divided)
 		}
@@ -128,7 +134,7 @@ func TestANodeSaysAnything(t *testing.T) {
 		n.Status.Addresses = append(n.Status.Addresses, n.Status.Addresses[0])
 	}
 	n.Spec.PodCIDRs = append(n.Spec.PodCIDRs, "10.0.0.0/"+long)
-	for name, s := range nodeslice.Divide([]corev1.Node{n}) {
+	for name, s := range divide([]corev1.Node{n}) {
 		for _, n := range s.Nodes {
 			if len(n.Addresses) != v1alpha1.MaxSliceNodeAddresses || len(n.PublicIP) > v1alpha1.MaxSliceNodePublicIP ||
 				!strings.HasSuffix(n.PublicIP, "…") {
@@ -145,7 +151,7 @@ func TestANodeSaysAnything(t *testing.T) {
 	}
 	old := node(7)
 	old.Spec = corev1.NodeSpec{PodCIDR: "10.0.7.0/24"}
-	if nodes, _ := nodeslice.Join(objects(nodeslice.Divide([]corev1.Node{old}))); len(nodes) != 1 ||
+	if nodes, _ := nodeslice.Join(objects(divide([]corev1.Node{old}))); len(nodes) != 1 ||
 		!slices.Equal(nodes[0].Spec.PodCIDRs, []string{"10.0.7.0/24"}) {
 		t.Errorf("of a node with spec.podCIDR alone: %v", nodes)
 	}

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/nodeslice"
@@ -85,6 +86,36 @@ func TestNodeSlices(t *testing.T) {
 		if written != 1 {
 			t.Errorf("%d slices were written, expected that of node-c alone", written)
 		}
+	})
+	m.run("a node names the address of another", func(t *testing.T) {
+		names := func(name, address string) {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if err := m.Get(t.Context(), client.ObjectKeyFromObject(n), n); err != nil {
+				t.Fatal(err)
+			}
+			n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+			if err := m.Status().Update(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// By name and age the first would have it.
+		names("node-a", "192.0.2.3")
+		m.nodesTold("node-a  10.8.0.0/24; node-b fd00::2,192.0.2.22 10.8.1.0/24 ipv4:203.0.113.7; " +
+			"node-c 192.0.2.3 10.8.2.0/24;")
+		m.eventually("the event", func(ctx context.Context) error {
+			var list corev1.EventList
+			if err := m.List(ctx, &list); err != nil {
+				return err
+			}
+			var got []string
+			for _, e := range list.Items {
+				if e.InvolvedObject.Kind == "Node" {
+					got = append(got, e.InvolvedObject.Name+" "+e.Reason)
+				}
+			}
+			return expect("events of nodes", strings.Join(got, ", "), "node-a AddressTaken")
+		})
+		names("node-a", "192.0.2.1")
 	})
 	m.run("somebody changes them", func(*testing.T) {
 		var list v1alpha1.NodeSliceList

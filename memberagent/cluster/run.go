@@ -282,7 +282,7 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 		&exports.Reconciler{Client: cached, Events: ofServices, WithoutGeneration: limited},
 		&globalips.Reconciler{Client: cached, Live: live, Now: time.Now},
 		&globalegress.Reconciler{Client: cached, Live: live, Now: time.Now},
-		&nodeslices.Reconciler{Client: cached, NodesCleaned: cleaned},
+		&nodeslices.Reconciler{Client: cached, NodesCleaned: cleaned, Events: ofCluster},
 		&nodenetworks.Reconciler{Client: cached, Ranges: found.OnNodes, State: routed, Now: time.Now},
 		&hijack.Reconciler{Client: cached, Live: live, Find: found.Find, State: underlay},
 		reach,

@@ -25,7 +25,8 @@ func tellNodes(t *testing.T, c client.Client, names ...string) {
 		nodes = append(nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: corev1.NodeSpec{PodCIDRs: []string{fmt.Sprintf("10.7.%d.0/24", i)}}})
 	}
-	for name, spec := range nodeslice.Divide(nodes) {
+	specs, _ := nodeslice.Divide(nodes, nil)
+	for name, spec := range specs {
 		s := &v1alpha1.NodeSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
 		err := c.Create(t.Context(), s)
 		if apierrors.IsAlreadyExists(err) {

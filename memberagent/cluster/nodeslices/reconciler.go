@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
 	"github.com/sealane-io/sealane/internal/nodeslice"
 	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/memberagent/cluster/index"
@@ -31,6 +33,27 @@ type Reconciler struct {
 	client.Client
 	// NodesCleaned says whether every node agent of a cluster that leaves has cleaned its node.
 	NodesCleaned func(context.Context) (bool, error)
+	Events       record.EventRecorder
+	// told are the disputes that there were.
+	told []nodeslice.Dispute
+}
+
+// EventAddressTaken is the reason of the event that a Node names an address of another one.
+const EventAddressTaken = "AddressTaken"
+
+// tell has an event for each dispute that is new.
+func (r *Reconciler) tell(nodes []corev1.Node, disputes []nodeslice.Dispute) {
+	for _, d := range disputes {
+		if slices.Contains(r.told, d) {
+			continue
+		}
+		if at := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == d.Node }); at >= 0 {
+			r.Events.Eventf(&nodes[at], corev1.EventTypeWarning, EventAddressTaken, "the InternalIP %s is the address of node "+
+				"%s, which had it first: other nodes do not send there for this one; if that node is gone, delete it",
+				clip.Quote(d.Address), d.Owner)
+		}
+	}
+	r.told = disputes
 }
 
 // SetupWithManager registers the controller.
@@ -78,7 +101,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list Nodes: %w", err)
 	}
-	return ctrl.Result{}, r.write(ctx, have.Items, nodeslice.Divide(nodes.Items))
+	wanted, disputes := nodeslice.Divide(nodes.Items, have.Items)
+	r.tell(nodes.Items, disputes)
+	return ctrl.Result{}, r.write(ctx, have.Items, wanted)
 }
 
 // write brings the objects to what is wanted, by their names. One that cannot be written holds up no other.
