@@ -47,9 +47,9 @@ func Settled(nodes []corev1.Node, have []v1alpha1.NodeSlice) ([]corev1.Node, []D
 }
 
 // owners returns the node that each address is of which several could be. A kubelet says what the addresses of its node
-// are, so whoever has the credentials of one can name those of a gateway: who was told to have an address keeps it for as
-// long as it says so, and of those that are new together the oldest has it. Only what nodes use of their addresses counts,
-// the first of each family, so that none can be had in advance.
+// are, so whoever has the credentials of one can name those of a gateway: who was told to have an address keeps it for
+// as long as it says so, and of those that are new together the oldest has it. Only what nodes use of their addresses
+// counts, the first of each family, so that none can be had in advance.
 func owners(nodes []corev1.Node, have []v1alpha1.NodeSlice) map[netip.Addr]string {
 	before := map[netip.Addr]string{}
 	told, _ := Join(have)

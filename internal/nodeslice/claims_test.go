@@ -25,8 +25,8 @@ func aged(name string, minutes int, addresses ...string) corev1.Node {
 	return n
 }
 
-// TestAddressesOfOthers: a node keeps the address that it was told to have, whoever says that it has it, too, and no node
-// has any in advance.
+// TestAddressesOfOthers: a node keeps the address that it was told to have, whoever says that it has it, too, and no
+// node has any in advance.
 func TestAddressesOfOthers(t *testing.T) {
 	gw, fresh := aged("gw", 5, "192.0.2.1", "2001:db8::1"), aged("gw-2", 9, "192.0.2.7")
 	for name, tt := range map[string]struct {
@@ -34,12 +34,13 @@ func TestAddressesOfOthers(t *testing.T) {
 		want        string
 		disputes    []nodeslice.Dispute
 	}{
-		"nobody says the same": {nil, []corev1.Node{gw, aged("evil", 0, "192.0.2.2")}, "evil 192.0.2.2; gw 192.0.2.1,2001:db8::1",
-			nil},
+		"nobody says the same": {nil, []corev1.Node{gw, aged("evil", 0, "192.0.2.2")},
+			"evil 192.0.2.2; gw 192.0.2.1,2001:db8::1", nil},
 		"an older node says so": {[]corev1.Node{gw, aged("evil", 0, "192.0.2.2")},
 			[]corev1.Node{gw, aged("evil", 0, "192.0.2.1")}, "evil ; gw 192.0.2.1,2001:db8::1",
 			[]nodeslice.Dispute{{Node: "evil", Address: "192.0.2.1", Owner: "gw"}}},
-		"in other words, before its own": {[]corev1.Node{gw}, []corev1.Node{gw, aged("evil", 0, "2001:db8:0::1", "2001:db8::2")},
+		"in other words, before its own": {[]corev1.Node{gw},
+			[]corev1.Node{gw, aged("evil", 0, "2001:db8:0::1", "2001:db8::2")},
 			"evil 2001:db8::2; gw 192.0.2.1,2001:db8::1",
 			[]nodeslice.Dispute{{Node: "evil", Address: "2001:db8:0::1", Owner: "gw"}}},
 		"both are new": {nil, []corev1.Node{gw, aged("evil", 6, "192.0.2.1")}, "evil ; gw 192.0.2.1,2001:db8::1",
@@ -49,12 +50,14 @@ func TestAddressesOfOthers(t *testing.T) {
 		"the address of one that is to come": {[]corev1.Node{aged("evil", 0, "192.0.2.2", "192.0.2.7")},
 			[]corev1.Node{aged("evil", 0, "192.0.2.2", "192.0.2.7"), fresh}, "evil 192.0.2.2; gw-2 192.0.2.7",
 			[]nodeslice.Dispute{{Node: "evil", Address: "192.0.2.7", Owner: "gw-2"}}},
-		"its owner is gone": {[]corev1.Node{gw, aged("evil", 0)}, []corev1.Node{aged("evil", 0, "192.0.2.1")}, "evil 192.0.2.1", nil},
+		"its owner is gone": {[]corev1.Node{gw, aged("evil", 0)}, []corev1.Node{aged("evil", 0, "192.0.2.1")},
+			"evil 192.0.2.1", nil},
 		"its owner has another": {[]corev1.Node{gw, aged("other", 0)},
 			[]corev1.Node{aged("gw", 5, "192.0.2.9"), aged("other", 0, "192.0.2.1")}, "gw 192.0.2.9; other 192.0.2.1", nil},
 		"two have each other's": {[]corev1.Node{aged("a", 0, "192.0.2.1"), aged("b", 0, "192.0.2.2")},
 			[]corev1.Node{aged("a", 0, "192.0.2.2"), aged("b", 0, "192.0.2.1")}, "a 192.0.2.2; b 192.0.2.1", nil},
-		"what is none is nobody's": {nil, []corev1.Node{aged("a", 0, "127.0.0.1", "192.0.2.1"), aged("b", 0, "127.0.0.1", "no")},
+		"what is none is nobody's": {nil,
+			[]corev1.Node{aged("a", 0, "127.0.0.1", "192.0.2.1"), aged("b", 0, "127.0.0.1", "no")},
 			"a 127.0.0.1,192.0.2.1; b 127.0.0.1,no", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
