@@ -39,8 +39,8 @@ func of(node string) string {
 	return name(int(h.Sum32() % count))
 }
 
-// Divide returns all slices by their names, given those that there are, and the disputes of Settled. What of a node has no room is left out, and what is too long cut: it is no address then, and
-// whoever reads it says so.
+// Divide returns all slices by their names, given those that there are, and the disputes of Settled. What of a node has
+// no room is left out, and what is too long cut: it is no address then, and whoever reads it says so.
 func Divide(nodes []corev1.Node, have []v1alpha1.NodeSlice) (map[string]v1alpha1.NodeSliceSpec, []Dispute) {
 	out := make(map[string]v1alpha1.NodeSliceSpec, count)
 	for _, n := range Names() {
