@@ -125,6 +125,9 @@ func (f *Fleet) exported() int {
 // exporting is how many clusters that are selected export service i.
 func (f *Fleet) exporting(i int) int {
 	count := 0
+	if f.unpublished.has(i) {
+		return 0
+	}
 	for _, n := range f.Size.exporters(i) {
 		if f.joined(n) {
 			count++

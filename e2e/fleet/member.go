@@ -40,6 +40,8 @@ type member struct {
 	size   Size
 	number int
 	has    map[string]bool // namespaces
+	// unpublished services are exported by no member.
+	unpublished *unpublished
 
 	mu sync.Mutex
 	// pods of each service that it exports, as offsets in its pods' network; next is the first that no pod had.
@@ -100,8 +102,11 @@ func (m *member) withdrawPods(away bool) (services []int) {
 	return services
 }
 
-// addresses of the pods of a service.
+// addresses of the pods of a service that is exported.
 func (m *member) addresses(service int) []string {
+	if m.unpublished.has(service) {
+		return nil
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []string
@@ -175,6 +180,9 @@ func (m *member) report(c carried) ([]byte, error) {
 		namespace, name := m.size.service(i)
 		if v1alpha1.Shard(namespace, name, shards) != c.shard ||
 			c.half != "" && v1alpha1.HalfOf([]string{c.half}, namespace, name) == "" {
+			continue
+		}
+		if m.unpublished.has(i) {
 			continue
 		}
 		if offsets, exported := m.pods[i]; exported && c.half == "" {

@@ -55,7 +55,8 @@ type Fleet struct {
 	// away are the clusters that are not selected.
 	away map[int]bool
 
-	guard *guard
+	guard       *guard
+	unpublished unpublished
 }
 
 // quota is how many bytes etcd may store: the most that it is made for, as the history of a large fleet is.
@@ -117,6 +118,7 @@ func (f *Fleet) populate(ctx context.Context) error {
 		name := f.Size.cluster(n)
 		names = append(names, name)
 		f.members[name] = newMember(f.Size, n)
+		f.members[name].unpublished = &f.unpublished
 		if err := f.join(ctx, name); err != nil {
 			return err
 		}

@@ -61,6 +61,7 @@ func goalsOf(tables []table) []goal {
 		{"and p99 is 2 s at most", slowRate, quantile(0.99, 2*time.Second)},
 		{"100 pods a second: p99 is 2 s at most", fastRate, quantile(0.99, 2*time.Second)},
 		{"a quiet cluster beside one with 100 pods a second: p99 is 2 s at most", quiet, quantile(0.99, 2*time.Second)},
+		{"one policy exports all within a minute: p99 is 2 s at most", publish, quantile(0.99, 2*time.Second)},
 		{"converge from empty in 120 s", converge, func(_ *table, r *fleet.Row) (string, bool) {
 			return within(min(r.Load, r.Took), 2*time.Minute)
 		}},

@@ -22,6 +22,7 @@ const (
 	fastRate = "100 pods a second"
 	quiet    = "a quiet cluster beside one with 100 pods a second"
 	move     = "a gateway has another address"
+	publish  = "one policy exports all within a minute"
 	restart  = "the controller restarts"
 	failOver = "a second replica takes over"
 	itsRoll  = "and its roll call"
@@ -89,6 +90,8 @@ func (t *table) measure(ctx context.Context, o options, programs fleet.Programs,
 		{move, f.MoveGateway(1)},
 		{"a cluster leaves", f.Leave(ctx, 2)},
 		{"it joins again", f.Join(ctx, 2)},
+		{"nothing is exported any more", f.Unpublish},
+		{publish, f.Publish(ctx, time.Minute)},
 		{compact, f.ChurnCompacted(ctx, 10, o.churn)},
 	} {
 		if x.name != converge && !o.only.MatchString(x.name) {
