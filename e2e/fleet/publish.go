@@ -48,8 +48,8 @@ func (f *Fleet) publishable() []int {
 	return out
 }
 
-// Unpublish has nobody export the services of simulated clusters any more, as where the policy of their ServiceExports is
-// deleted.
+// Unpublish has nobody export the services of simulated clusters any more, as where the policy of their ServiceExports
+// is deleted.
 func (f *Fleet) Unpublish() ([]*Arrival, error) {
 	concerned := map[string][]int{}
 	for _, i := range f.publishable() {
