@@ -18,8 +18,8 @@ import (
 // measured is a fleet whose changes took so long.
 func measured(clusters int, took time.Duration) table {
 	t := table{Size: fleet.Size{Clusters: clusters, Services: 100, Exporters: 2, Backends: 3, Namespaces: 10, Agents: 2}}
-	for _, name := range []string{converge, onePod, slowRate, fastRate, quiet, move, restart, failOver, compact,
-		silent + ": 5 clusters", heard, killed} {
+	for _, name := range []string{converge, onePod, slowRate, fastRate, quiet, move, publish, restart, failOver,
+		compact, silent + ": 5 clusters", heard, killed} {
 		r := fleet.Row{Scenario: name, Took: took, Arrived: []time.Duration{took}, Landed: []time.Duration{2 * took},
 			Changes: 1, Peak: 100 << 10}
 		switch name {
