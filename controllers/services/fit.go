@@ -281,7 +281,7 @@ func (a *accepted) orExternal() string {
 	return ", or externalCIDRs there for hosts outside the cluster"
 }
 
-// conditionSize is sizeOf, some twenty times faster: each decision takes the sizes of thousands of conditions.
+// conditionSize is sizeOf without encoding: each decision takes the sizes of thousands of conditions.
 func conditionSize(c *v1alpha1.ExportCondition) int {
 	const names = len(`{"namespace":,"name":,"type":,"status":,"reason":,"message":},`)
 	return names + textSize(c.Namespace) + textSize(c.Name) + textSize(c.Type) + textSize(string(c.Status)) +

@@ -271,3 +271,25 @@ func TestLayOutGoesOn(t *testing.T) {
 		t.Errorf("the same imports were laid out %d times: the test has seen little", kept)
 	}
 }
+
+// TestImportsThatStayAreTheSameMemory: of a changed endpoint others' imports and halves know without looking at them.
+func TestImportsThatStayAreTheSameMemory(t *testing.T) {
+	in, last := manyServices(5, 40, 4), new(latest)
+	before := last.decide(in).Bundles
+	in.Members = slices.Clone(in.Members)
+	m := &in.Members[0]
+	m.Exports = slices.Clone(m.Exports)
+	m.Exports[0].Remarks = []string{"changed"} // which no import has
+	m.Exports[1].CreatedAt.Time = m.Exports[1].CreatedAt.Add(-1e9)
+	for cluster, spec := range last.decide(in).Bundles {
+		moved := 0
+		for i := range spec.Imports {
+			if !identical(spec.Imports[i].Clusters, before[cluster].Imports[i].Clusters) {
+				moved++
+			}
+		}
+		if moved > 1 {
+			t.Errorf("%s: %d of %d imports are elsewhere, of which one has changed at most", cluster, moved, len(spec.Imports))
+		}
+	}
+}

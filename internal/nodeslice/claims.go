@@ -16,8 +16,11 @@ import (
 // Dispute is an address that a node says is its own and that another node has. No one is told that it has it.
 type Dispute struct{ Node, Address, Owner string }
 
+// maxDisputes are told of one node: its status has room for thousands.
+const maxDisputes = 4
+
 // Settled returns the nodes without the addresses that others have, given the slices that there are, and what was taken
-// from which, sorted by node.
+// from which, at most maxDisputes of each, sorted by node.
 func Settled(nodes []corev1.Node, have []v1alpha1.NodeSlice) ([]corev1.Node, []Dispute) {
 	owner := owners(nodes, have)
 	out := slices.Clone(nodes)
@@ -32,10 +35,13 @@ func Settled(nodes []corev1.Node, have []v1alpha1.NodeSlice) ([]corev1.Node, []D
 			continue
 		}
 		kept := make([]corev1.NodeAddress, 0, len(n.Status.Addresses))
+		told := 0
 		for _, a := range n.Status.Addresses {
 			if taken(a) {
-				ip, _ := netfacts.ParseAddr(a.Address)
-				disputes = append(disputes, Dispute{n.Name, a.Address, owner[ip]})
+				if told++; told <= maxDisputes {
+					ip, _ := netfacts.ParseAddr(a.Address)
+					disputes = append(disputes, Dispute{n.Name, a.Address, owner[ip]})
+				}
 				continue
 			}
 			kept = append(kept, a)

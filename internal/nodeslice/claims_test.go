@@ -81,3 +81,18 @@ func TestAddressesOfOthers(t *testing.T) {
 		})
 	}
 }
+
+// TestManyAddressesOfOthers are all taken from whoever names them, and few are told of.
+func TestManyAddressesOfOthers(t *testing.T) {
+	var nodes []corev1.Node
+	var all []string
+	for i := range 100 {
+		nodes = append(nodes, node(i))
+		all = append(all, nodes[i].Status.Addresses[0].Address)
+	}
+	have := objects(divide(nodes))
+	settled, disputes := nodeslice.Settled(append(nodes, aged("a", 0, all...)), have)
+	if left := settled[100].Status.Addresses; len(left) > 0 || len(disputes) == 0 || len(disputes) > 10 {
+		t.Errorf("%d addresses are left, and %d disputes told", len(left), len(disputes))
+	}
+}
