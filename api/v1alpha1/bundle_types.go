@@ -213,6 +213,18 @@ type BundleSpec struct {
 	// +listType=set
 	// +optional
 	Halves []string `json:"halves,omitempty"`
+	// Deltas is how many Bundles of deltas the member has, from "sealane-delta-0" on: the own Bundle of shard 0 says so
+	// for all shards. Any others mean nothing.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=128
+	// +optional
+	Deltas int32 `json:"deltas,omitempty"`
+	// Sequence orders the Bundles of one member. Where Bundles of deltas have an import that is in the Bundle of its shard
+	// or half, too, the one with the highest sequence has it as it is now (CurrentImport). A shard's Bundle without a
+	// sequence is newer than any deltas.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Sequence int64 `json:"sequence,omitempty"`
 	// ExportConditions for this member's own exports, sorted by namespace, name and type.
 	// +listType=atomic
 	ExportConditions []ExportCondition `json:"exportConditions"`

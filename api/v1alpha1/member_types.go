@@ -203,11 +203,13 @@ type MemberStatus struct {
 	// AgentVersion that the member runs.
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`
-	// ReadsParts and ReadsText are what the member's agent reports as such.
+	// ReadsParts, ReadsText and ReadsDeltas are what the member's agent reports as such.
 	// +optional
 	ReadsParts bool `json:"readsParts,omitempty"`
 	// +optional
 	ReadsText bool `json:"readsText,omitempty"`
+	// +optional
+	ReadsDeltas bool `json:"readsDeltas,omitempty"`
 	// Revision last sent and ObservedRevision last echoed.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`

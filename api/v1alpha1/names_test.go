@@ -59,7 +59,8 @@ func TestInForce(t *testing.T) {
 	var bundles []Bundle
 	for name, halves := range map[string][]string{BundleName(0): nil, BundleName(1): {"0", "1"},
 		HalfName(BundleName(0), "0"): nil,
-		HalfName(BundleName(1), "1"): nil, HalfName(BundleName(1), "00"): nil, HalfName(BundleName(2), "0"): nil} {
+		HalfName(BundleName(1), "1"): nil, HalfName(BundleName(1), "00"): nil, HalfName(BundleName(2), "0"): nil,
+		DeltaName(0): nil} {
 		b := Bundle{}
 		b.Name, b.Spec.Halves = name, halves
 		bundles = append(bundles, b)
@@ -71,7 +72,7 @@ func TestInForce(t *testing.T) {
 	if len(got) != 3 || !got["sealane-0"] || !got["sealane-1"] || !got["sealane-1-1"] {
 		t.Errorf("%v", got)
 	}
-	if len(bundles) != 6 || bundles[5].Name == "" {
+	if len(bundles) != 7 || bundles[6].Name == "" {
 		t.Error("what it was given has changed")
 	}
 }

@@ -146,6 +146,9 @@ type PeeringStatus struct {
 	// ReadsText says that the agent reads backends that are text.
 	// +optional
 	ReadsText bool `json:"readsText,omitempty"`
+	// ReadsDeltas says that the agent finds imports that have changed in Bundles of deltas.
+	// +optional
+	ReadsDeltas bool `json:"readsDeltas,omitempty"`
 	// FailedRevisions of the node agents' DaemonSet (the label controller-revision-hash of its pods): an agent of each
 	// took its node over and has failed. Agents of the same revision that wait for their turn are held.
 	// +kubebuilder:validation:MaxItems=16
