@@ -36,6 +36,8 @@ const (
 	// LabelShard on a Bundle's Work is its shard, and LabelHalf which half of it the Bundle is, if any.
 	LabelShard = "sealane.io/shard"
 	LabelHalf  = "sealane.io/half"
+	// LabelDelta on the Work of a Bundle of deltas is the number of that, and no shard is.
+	LabelDelta = "sealane.io/delta"
 
 	// KindPeering and KindBundle are the kinds that travel.
 	KindPeering = "Peering"
@@ -71,6 +73,11 @@ func bundleName(shard int32, half string) string {
 		return v1alpha1.BundleName(shard)
 	}
 	return v1alpha1.HalfName(v1alpha1.BundleName(shard), half)
+}
+
+// DeltaKey returns the Work of a Bundle of deltas.
+func DeltaKey(cluster string, n int32) types.NamespacedName {
+	return WorkKey(cluster, KindBundle, v1alpha1.DeltaName(n))
 }
 
 // ClusterOf returns the cluster that a Work belongs to, which is the identity of whatever its status
@@ -123,15 +130,58 @@ func (w Writer) ApplyBundle(ctx context.Context, cluster string, shard int32, ha
 	return w.apply(ctx, cluster, KindBundle, bundleName(shard, half), labels, last, spec)
 }
 
-// fieldHalves is the index of the Works of halves, by their shard.
-const fieldHalves = "halves"
+// ApplyDelta writes the Work of one of a cluster's Bundles of deltas, as ApplyBundle does.
+func (w Writer) ApplyDelta(ctx context.Context, cluster string, n int32, last Written, spec []byte) (Written, error) {
+	labels := map[string]string{LabelKind: KindBundle, LabelDelta: strconv.Itoa(int(n))}
+	return w.apply(ctx, cluster, KindBundle, v1alpha1.DeltaName(n), labels, last, spec)
+}
 
-// Register adds the index that HalvesOf goes by; it must run before the caches start.
+// The indexes of Works: those of halves by their shard, and those of deltas.
+const (
+	fieldHalves = "halves"
+	fieldDeltas = "deltas"
+)
+
+// Register adds the indexes that HalvesOf and DeltasOf go by; it must run before the caches start.
 func Register(ctx context.Context, f client.FieldIndexer) error {
-	if err := f.IndexField(ctx, &workv1alpha1.Work{}, fieldHalves, ShardsOfHalf); err != nil {
-		return fmt.Errorf("index the Works of halves: %w", err)
+	for field, of := range Indexes() {
+		if err := f.IndexField(ctx, &workv1alpha1.Work{}, field, of); err != nil {
+			return fmt.Errorf("index the Works by %s: %w", field, err)
+		}
 	}
 	return nil
+}
+
+// Indexes of Works, by field.
+func Indexes() map[string]client.IndexerFunc {
+	return map[string]client.IndexerFunc{fieldHalves: ShardsOfHalf, fieldDeltas: isDelta}
+}
+
+// isDelta is "true" of the Work of a Bundle of deltas, as it is labelled, and nothing of any other object.
+func isDelta(o client.Object) []string {
+	if labels := o.GetLabels(); labels[LabelKind] != KindBundle || labels[LabelDelta] == "" {
+		return nil
+	}
+	return []string{"true"}
+}
+
+// DeltasOf returns the Works of the Bundles of deltas that a cluster has, by their numbers, going by the cache. They
+// are to be read only.
+func (w Writer) DeltasOf(ctx context.Context, cluster string) (map[int32]*workv1alpha1.Work, error) {
+	var works workv1alpha1.WorkList
+	if err := w.List(ctx, &works, client.InNamespace(names.GenerateExecutionSpaceName(cluster)),
+		client.MatchingFields{fieldDeltas: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the Works of the deltas for %s: %w", cluster, err)
+	}
+	out := make(map[int32]*workv1alpha1.Work, len(works.Items))
+	for i := range works.Items {
+		n, err := strconv.ParseInt(works.Items[i].Labels[LabelDelta], 10, 32)
+		// A pull member may give its own Works any label.
+		if err == nil && works.Items[i].Name == DeltaKey(cluster, int32(n)).Name {
+			out[int32(n)] = &works.Items[i]
+		}
+	}
+	return out, nil
 }
 
 // ShardsOfHalf is the shard that the Work of a half is labelled with, none of any other object.

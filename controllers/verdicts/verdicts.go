@@ -40,9 +40,11 @@ type version struct {
 	verdicts   Verdicts
 }
 
-// Of returns the verdicts in a Work; none if it does not carry a shard's own Bundle, as those of halves have none.
+// Of returns the verdicts in a Work; none if it does not carry a shard's own Bundle, as those of halves and of deltas
+// have none.
 func (r *Reader) Of(work *workv1alpha1.Work) Verdicts {
-	if work.Labels[propagation.LabelKind] != propagation.KindBundle || work.Labels[propagation.LabelHalf] != "" {
+	if work.Labels[propagation.LabelKind] != propagation.KindBundle || work.Labels[propagation.LabelHalf] != "" ||
+		work.Labels[propagation.LabelDelta] != "" {
 		return nil
 	}
 	key := client.ObjectKeyFromObject(work)
