@@ -219,8 +219,8 @@ func (s server) imports(t *testing.T) {
 		}},
 		&v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BundleName(0)}, Spec: v1alpha1.BundleSpec{
 			Revision: 1, ExportConditions: []v1alpha1.ExportCondition{},
-			Imports: []v1alpha1.Import{imported("pods", 8080, exportedPods...), imported("service", 80, exportedIP),
-				imported("global", 80, globalIP)},
+			Imports: []v1alpha1.Import{imported("global", 80, globalIP), imported("pods", 8080, exportedPods...),
+				imported("service", 80, exportedIP)},
 		}})
 	binary := program(t, "build", "-C", root(t), "./cmd/sealane-agent")
 	agent := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "cluster",

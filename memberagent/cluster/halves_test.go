@@ -21,13 +21,13 @@ func (m *member) half(bits string, list ...v1alpha1.Import) {
 	b := bundle(0)
 	b.Name = v1alpha1.HalfName(b.Name, bits)
 	if m.Get(m.t.Context(), client.ObjectKeyFromObject(b), b) != nil {
-		b.Spec.Imports = append(b.Spec.Imports, list...)
+		b.Spec.Imports = sorted(list)
 		m.create(b)
 		return
 	}
 	change(m, b, func(b *v1alpha1.Bundle) {
 		b.Spec.Revision++
-		b.Spec.Imports = append([]v1alpha1.Import{}, list...)
+		b.Spec.Imports = sorted(list)
 	})
 }
 
@@ -36,7 +36,7 @@ func (m *member) lists(halves []string, own ...v1alpha1.Import) {
 	m.t.Helper()
 	change(m, bundle(0), func(b *v1alpha1.Bundle) {
 		b.Spec.Revision++
-		b.Spec.Imports, b.Spec.Halves = append([]v1alpha1.Import{}, own...), halves
+		b.Spec.Imports, b.Spec.Halves = sorted(own), halves
 	})
 }
 

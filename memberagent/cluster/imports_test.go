@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,8 +55,17 @@ func (m *member) imports(list ...v1alpha1.Import) {
 	m.t.Helper()
 	change(m, bundle(0), func(b *v1alpha1.Bundle) {
 		b.Spec.Revision++
-		b.Spec.Imports = append([]v1alpha1.Import{}, list...)
+		b.Spec.Imports = sorted(list)
 	})
+}
+
+// sorted are imports as they are in a Bundle.
+func sorted(list []v1alpha1.Import) []v1alpha1.Import {
+	out := append([]v1alpha1.Import{}, list...)
+	slices.SortFunc(out, func(a, b v1alpha1.Import) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return out
 }
 
 func key(namespace, name string) types.NamespacedName {

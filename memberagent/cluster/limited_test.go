@@ -87,8 +87,7 @@ func TestOnlyV1Alpha1IsServed(t *testing.T) {
 	t.Log("what the old version drops is not written again and again")
 	version := m.settled(i)
 	change(m, bundle(0), func(b *v1alpha1.Bundle) {
-		b.Spec.Imports = append(b.Spec.Imports,
-			imported("sample", "other", nil))
+		b.Spec.Imports = sorted(append(b.Spec.Imports, imported("sample", "other", nil)))
 	})
 	m.eventually("the next import", func(ctx context.Context) error {
 		return m.Get(ctx, key("sample", "other"),

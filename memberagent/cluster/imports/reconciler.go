@@ -83,13 +83,11 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*Inp
 		return nil, err
 	}
 	in.ClusterID, in.Leaving = peering.Spec.ClusterID, peering.Spec.Phase == v1alpha1.MemberLeaving
-	bundle, err := index.BundleOfImport(ctx, r, peering.Spec.Shards, key)
-	if err != nil || (bundle == nil && !in.Leaving) {
+	wanted, known, err := index.CurrentImport(ctx, r, peering.Spec.Shards, key)
+	if err != nil || (!known && !in.Leaving) {
 		return nil, err
 	}
-	if bundle != nil {
-		in.Import = find(bundle, key)
-	}
+	in.Import = wanted.DeepCopy()
 	if alive, err := r.namespaceAlive(ctx, key.Namespace); err != nil || !alive {
 		return nil, err
 	}
@@ -106,15 +104,6 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*Inp
 		return nil, err
 	}
 	return in, nil
-}
-
-func find(b *v1alpha1.Bundle, key types.NamespacedName) *v1alpha1.Import {
-	for i := range b.Spec.Imports {
-		if keyOf(&b.Spec.Imports[i]) == key {
-			return b.Spec.Imports[i].DeepCopy()
-		}
-	}
-	return nil
 }
 
 func (r *Reconciler) namespaceAlive(ctx context.Context, name string) (bool, error) {

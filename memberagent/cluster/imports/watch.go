@@ -48,9 +48,9 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager, o controller.Options) erro
 }
 
 // bundleHandler enqueues the imports that differ between two versions of a Bundle, so that a change costs
-// what changed: all imports of a shard where it lists other halves. A Bundle that disappears changes nothing.
+// what changed: all imports of a shard where it lists other halves. Where what differs is which Bundle has an import as
+// it is now, that import is enqueued, too. A Bundle that disappears changes nothing.
 func (r *Reconciler) bundleHandler() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
 			b := e.Object.(*v1alpha1.Bundle)
@@ -63,12 +63,14 @@ func (r *Reconciler) bundleHandler() handler.EventHandler {
 			}
 			if !e.IsInInitialList {
 				r.addMade(ctx, b.Name, q)
+				r.addHeld(ctx, b.Name, q)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			if e.ObjectOld.GetGeneration() == e.ObjectNew.GetGeneration() && e.ObjectOld.GetUID() == e.ObjectNew.GetUID() {
 				return
 			}
+			name := e.ObjectNew.GetName()
 			before, after := &e.ObjectOld.(*v1alpha1.Bundle).Spec, &e.ObjectNew.(*v1alpha1.Bundle).Spec
 			for key := range changedImports(before.Imports, after.Imports) {
 				q.Add(reconcile.Request{NamespacedName: key})
@@ -78,10 +80,102 @@ func (r *Reconciler) bundleHandler() handler.EventHandler {
 				for i := range after.Imports {
 					q.Add(reconcile.Request{NamespacedName: keyOf(&after.Imports[i])})
 				}
-				r.addHalves(ctx, e.ObjectNew.GetName(), q)
-				r.addMade(ctx, e.ObjectNew.GetName(), q)
+				r.addHalves(ctx, name, q)
+				r.addMade(ctx, name, q)
+			}
+			if before.Sequence != after.Sequence {
+				r.addOutdated(ctx, name, after.Imports, min(before.Sequence, after.Sequence), q)
+			}
+			if before.Deltas != after.Deltas && name == v1alpha1.BundleName(0) {
+				r.addListed(ctx, before.Deltas, after.Deltas, q)
 			}
 		},
+	}
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// addOutdated enqueues those imports of a Bundle whose sequence has changed that are in another, too, which is newer
+// than this one was: another of them may be the newest now, though both say what they did. One of these two is a Bundle
+// of deltas. Where the Bundle has no sequence any more, or had none, deltas mattered to all or to none.
+func (r *Reconciler) addOutdated(ctx context.Context, name string, imports []v1alpha1.Import, was int64, q queue) {
+	var bundles v1alpha1.BundleList
+	if !r.listed(ctx, &bundles, name) {
+		return // the agent ends
+	}
+	_, changed := v1alpha1.ParseDeltaName(name)
+	var newer []*v1alpha1.BundleSpec
+	for i := range bundles.Items {
+		b := &bundles.Items[i]
+		if _, other := v1alpha1.ParseDeltaName(b.Name); b.Name != name && (changed || other) && b.Spec.Sequence > was {
+			newer = append(newer, &b.Spec)
+		}
+	}
+	for i := range imports {
+		key := keyOf(&imports[i])
+		if was == 0 || slices.ContainsFunc(newer, func(s *v1alpha1.BundleSpec) bool {
+			return s.Import(key.Namespace, key.Name) != nil
+		}) {
+			q.Add(reconcile.Request{NamespacedName: key})
+		}
+	}
+}
+
+// addListed enqueues what is in Bundles of deltas where others of them are listed; everything where one is not there
+// that was listed, as all may have been held for it.
+func (r *Reconciler) addListed(ctx context.Context, before, after int32, q queue) {
+	own := v1alpha1.BundleName(0)
+	var bundles v1alpha1.BundleList
+	if !r.listed(ctx, &bundles, own) {
+		return // the agent ends
+	}
+	missing := before - after
+	for i := range bundles.Items {
+		b := &bundles.Items[i]
+		n, ok := v1alpha1.ParseDeltaName(b.Name)
+		if !ok {
+			continue
+		}
+		if after <= n && n < before {
+			missing--
+		}
+		for j := range b.Spec.Imports {
+			q.Add(reconcile.Request{NamespacedName: keyOf(&b.Spec.Imports[j])})
+		}
+	}
+	if missing > 0 {
+		r.addAll(ctx, own, &bundles, q)
+	}
+}
+
+// addHeld enqueues everything where a Bundle appears without which nothing was known: one of deltas that is listed, or
+// the one that lists these.
+func (r *Reconciler) addHeld(ctx context.Context, name string, q queue) {
+	n, delta := v1alpha1.ParseDeltaName(name)
+	var bundles v1alpha1.BundleList
+	if !delta && name != v1alpha1.BundleName(0) || !r.listed(ctx, &bundles, name) {
+		return
+	}
+	for i := range bundles.Items {
+		if b := &bundles.Items[i]; b.Name == v1alpha1.BundleName(0) && (!delta || n < b.Spec.Deltas) {
+			r.addAll(ctx, name, &bundles, q)
+		}
+	}
+}
+
+// addAll enqueues all that is, or was, imported, for what has happened to a Bundle.
+func (r *Reconciler) addAll(ctx context.Context, name string, bundles *v1alpha1.BundleList, q queue) {
+	for i := range bundles.Items {
+		for j := range bundles.Items[i].Spec.Imports {
+			q.Add(reconcile.Request{NamespacedName: keyOf(&bundles.Items[i].Spec.Imports[j])})
+		}
+	}
+	var made mcs.ServiceImportList
+	if !r.listed(ctx, &made, name) {
+		return // the agent ends
+	}
+	for i := range made.Items {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&made.Items[i])})
 	}
 }
 
@@ -90,8 +184,7 @@ const retryList = 100 * time.Millisecond
 
 // addHalves enqueues the imports in all halves that there are of a shard, listed or not. It waits until it can list
 // them: no other event would tell of these imports.
-func (r *Reconciler) addHalves(ctx context.Context, own string,
-	q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (r *Reconciler) addHalves(ctx context.Context, own string, q queue) {
 	var bundles v1alpha1.BundleList
 	if !r.listed(ctx, &bundles, own) {
 		return // the agent ends
@@ -122,8 +215,7 @@ func (r *Reconciler) listed(ctx context.Context, list client.ObjectList, bundle 
 
 // addMade enqueues what was made of the services in a Bundle that appears, or lists other halves. Some may have been
 // withdrawn while it was gone, or with their half, which no other event tells of.
-func (r *Reconciler) addMade(ctx context.Context, name string,
-	q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (r *Reconciler) addMade(ctx context.Context, name string, q queue) {
 	shard, bits, ok := v1alpha1.ParseBundleName(name)
 	peering, err := index.SharedPeering(ctx, r)
 	var made mcs.ServiceImportList

@@ -194,7 +194,8 @@ func Bundle(ctx context.Context, c client.Reader, shards int32,
 }
 
 // BundleOfImport returns the Bundle that carries a service's import: its shard's, or one of the halves which that
-// lists; nil when there is none. It belongs to the cache: do not change it.
+// lists; nil when there is none. What it says of the import may be outdated (CurrentImport). It belongs to the cache:
+// do not change it.
 func BundleOfImport(ctx context.Context, c client.Reader, shards int32,
 	service types.NamespacedName) (*v1alpha1.Bundle, error) {
 	b, err := Bundle(ctx, c, shards, service)
@@ -206,6 +207,15 @@ func BundleOfImport(ctx context.Context, c client.Reader, shards int32,
 		return nil, nil
 	}
 	return bundle(ctx, c, name)
+}
+
+// CurrentImport returns a service's import as it is now, nil where there is to be none; known is false where a Bundle
+// is missing that says so. It belongs to the cache: do not change it.
+func CurrentImport(ctx context.Context, c client.Reader, shards int32,
+	service types.NamespacedName) (found *v1alpha1.Import, known bool, err error) {
+	return v1alpha1.CurrentImport(service.Namespace, service.Name, shards, func(name string) (*v1alpha1.Bundle, error) {
+		return bundle(ctx, c, name)
+	})
 }
 
 func bundle(ctx context.Context, c client.Reader, name string) (*v1alpha1.Bundle, error) {

@@ -94,7 +94,8 @@ func existence() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
 
-// shardOfImport enqueues the Bundle that carries the import of a ServiceImport's name.
+// shardOfImport enqueues the Bundle that carries the import of a ServiceImport's name, and with it the report on it:
+// that of its shard or half, also where deltas are newer.
 func (r *Bundles) shardOfImport(ctx context.Context, o client.Object) []reconcile.Request {
 	peering, err := index.SharedPeering(ctx, r)
 	if err != nil || peering == nil {
@@ -209,17 +210,23 @@ func (r *Bundles) told(name string) {
 	delete(r.since, name)
 }
 
-// partOf says whether a Bundle's name is that of a shard, or of a half of one.
+// partOf says whether a Bundle's name is that of a shard, of a half of one, or of deltas.
 func partOf(name string, shards int32) bool {
 	n, _, ok := v1alpha1.ParseBundleName(name)
-	return ok && n < shards
+	return ok && n < shards || isDelta(name)
 }
 
-// status lists the exports of a Bundle's shard; none while the cluster leaves, and none in a half.
+func isDelta(name string) bool {
+	_, ok := v1alpha1.ParseDeltaName(name)
+	return ok
+}
+
+// status lists the exports of a Bundle's shard; none while the cluster leaves, and none in a half. What is in deltas is
+// reported with the Bundle of its shard or half.
 func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle,
 	peering *v1alpha1.Peering) (v1alpha1.BundleStatus, error) {
 	out := v1alpha1.BundleStatus{ObservedRevision: bundle.Spec.Revision}
-	if peering.Spec.Phase == v1alpha1.MemberLeaving {
+	if peering.Spec.Phase == v1alpha1.MemberLeaving || isDelta(bundle.Name) {
 		return out, nil
 	}
 	list := &mcs.ServiceExportList{}

@@ -108,15 +108,16 @@ func judge(a around, refusals *imports.Refusals, limited bool,
 }
 
 // otherImports passes a Bundle of which it is another matter than before which imports there are, or what of them has
-// come. Their endpoints change often, and make no problems.
+// come. Their endpoints change often, and make no problems; and deltas have nothing but these.
 func otherImports() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	noDeltas := predicate.NewPredicateFuncs(func(o client.Object) bool { return !isDelta(o.GetName()) })
+	return predicate.And(noDeltas, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := &e.ObjectOld.(*v1alpha1.Bundle).Spec, &e.ObjectNew.(*v1alpha1.Bundle).Spec
 		return !slices.Equal(before.Halves, after.Halves) ||
 			!slices.EqualFunc(before.Imports, after.Imports, func(a, b v1alpha1.Import) bool {
 				return a.Name == b.Name && a.Namespace == b.Namespace && a.Withheld == b.Withheld
 			})
-	}}
+	}})
 }
 
 // fitProblems returns the problems that the report has room for, and how many imports it leaves out. Words go before

@@ -70,6 +70,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		AgentVersion:     in.Version,
 		ReadsParts:       true,
 		ReadsText:        true,
+		ReadsDeltas:      true,
 		FailedRevisions:  in.FailedRevisions,
 		Conditions:       slices.Clone(in.Peering.Status.Conditions),
 	}
