@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,28 +34,36 @@ func (w *watcher) bundles() *feed {
 		set:      set,
 		remove: func(obj any) {
 			if b, ok := obj.(*v1alpha1.Bundle); ok {
-				w.index.forgetHalf(b.Name)
+				w.index.forgetPart(b.Name)
 			}
 		},
-		replace: func(objs []any) { each(set)(halvesFirst(objs)) },
+		replace: func(objs []any) { each(set)(inOrder(objs)) },
 	}
 }
 
-// halvesFirst puts the halves of shards before the Bundles that list them: Snapshots are made in between.
-func halvesFirst(bundles []any) []any {
-	var halves, own []any
-	for _, obj := range bundles {
-		b, ok := obj.(*v1alpha1.Bundle)
-		if !ok {
-			continue
+// inOrder puts the halves of shards before the Bundles that list them, as Snapshots are made in between; and deltas
+// last: what is in them no more is in one that comes before. Until one that is listed is read, all stays what it was.
+func inOrder(bundles []any) []any {
+	rank := func(b *v1alpha1.Bundle) int {
+		_, half := ownBundle(b.Name)
+		switch {
+		case half != "":
+			return 0
+		case isDelta(b.Name):
+			return 3
+		case b.Name == v1alpha1.BundleName(0): // which says what deltas there are
+			return 2
 		}
-		if _, half := ownBundle(b.Name); half != "" {
-			halves = append(halves, b)
-		} else {
-			own = append(own, b)
-		}
+		return 1
 	}
-	return append(halves, own...)
+	out := slices.DeleteFunc(slices.Clone(bundles), func(obj any) bool {
+		_, ok := obj.(*v1alpha1.Bundle)
+		return !ok
+	})
+	slices.SortStableFunc(out, func(a, b any) int {
+		return rank(a.(*v1alpha1.Bundle)) - rank(b.(*v1alpha1.Bundle))
+	})
+	return out
 }
 
 // peerings feeds the one Peering. Gone, it stays, as Bundles do.

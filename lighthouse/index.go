@@ -30,6 +30,8 @@ type index struct {
 	mu sync.Mutex
 	// bundles by object name. A Bundle that is gone stays: a missing mailbox changes nothing.
 	bundles map[string]bundleRecords
+	// found is what was found last of each import that has a ServiceImport, for while it is not known what it is.
+	found map[string]*service
 	// serviceImports by "<service>.<namespace>".
 	serviceImports map[string]imported
 	// gateways by name, with what they report.
@@ -57,6 +59,7 @@ const defaultZone = "clusterset.local."
 func newIndex(zones []string) *index {
 	x := &index{
 		bundles:        map[string]bundleRecords{},
+		found:          map[string]*service{},
 		serviceImports: map[string]imported{},
 		gateways:       map[string]v1alpha1.Gateway{},
 		dirty:          map[string]struct{}{},
@@ -82,11 +85,11 @@ func (x *index) setBundle(b *v1alpha1.Bundle) (rejected int) {
 	now := parseBundle(b)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	last := x.bundles[b.Name]
+	last, known := x.bundles[b.Name]
 	if now.exports == nil {
 		now.exports = last.exports
 	}
-	for _, key := range now.withheld {
+	for key := range now.withheld {
 		if s := x.had(b.Name, key); s != nil {
 			now.imports[key] = s
 		}
@@ -115,13 +118,22 @@ func (x *index) setBundle(b *v1alpha1.Bundle) (rejected int) {
 	if !slices.Equal(last.halves, now.halves) {
 		x.touchHalves(b.Name)
 	}
+	lists := b.Name == v1alpha1.BundleName(0)
+	switch {
+	case (lists || isDelta(b.Name)) && !known, lists && last.deltas != now.deltas:
+		// All may have been held while one was missing, or is from now on.
+		x.touchAll()
+	case last.sequence != now.sequence:
+		x.touchOutdated(b.Name, min(last.sequence, now.sequence))
+	}
 	return now.rejected
 }
 
 // had returns what an import was last that a Bundle withholds: of that nothing is known any more, which is no reason to
 // take away what there is. It is nil if there was nothing.
 func (x *index) had(bundle, key string) *service {
-	if s := x.bundles[bundle].imports[key]; s != nil {
+	if x.bundles[bundle].imports[key] != nil {
+		s, _ := x.newest(bundle, key)
 		return s
 	}
 	// It may have been in the Bundle in force until now.
@@ -130,15 +142,67 @@ func (x *index) had(bundle, key string) *service {
 		name, namespace, _ := strings.Cut(key, ".")
 		from = v1alpha1.HalfName(from, v1alpha1.HalfOf(halves, namespace, name))
 	}
-	return x.bundles[from].imports[key]
+	s, _ := x.newest(from, key)
+	return s
 }
 
-// forgetHalf forgets a half that is gone, if it means nothing: any other Bundle that is gone stays.
-func (x *index) forgetHalf(name string) {
+// newest returns an import that a Bundle has as it is now: as that says or, if they are newer, Bundles of deltas. It is
+// nil where the Bundle does not have it. Where one of deltas is missing that is listed, it is not known.
+func (x *index) newest(bundle, key string) (newest *service, known bool) {
+	base := x.bundles[bundle]
+	newest = base.imports[key]
+	if newest == nil || base.withheld[key] || base.sequence == 0 {
+		return newest, true
+	}
+	listing, known := x.bundles[v1alpha1.BundleName(0)]
+	sequence := base.sequence
+	for n := range listing.deltas {
+		delta, there := x.bundles[v1alpha1.DeltaName(n)]
+		known = known && there
+		if s := delta.imports[key]; s != nil && delta.sequence > sequence {
+			newest, sequence = s, delta.sequence
+		}
+	}
+	return newest, known
+}
+
+// forgetPart forgets a half or deltas that are gone, if they mean nothing: any other Bundle that is gone stays.
+func (x *index) forgetPart(name string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if _, half := ownBundle(name); half != "" && !x.inForce(name) {
+	n, delta := v1alpha1.ParseDeltaName(name)
+	_, half := ownBundle(name)
+	if delta && n >= x.bundles[v1alpha1.BundleName(0)].deltas || half != "" && !x.inForce(name) {
 		delete(x.bundles, name)
+	}
+}
+
+func isDelta(name string) bool {
+	_, ok := v1alpha1.ParseDeltaName(name)
+	return ok
+}
+
+// touchAll makes anew all services.
+func (x *index) touchAll() {
+	for key := range x.current.services {
+		x.dirty[key] = struct{}{}
+	}
+}
+
+// touchOutdated makes anew the services in a Bundle whose sequence has changed that are in another, too, which is newer
+// than this one was: another of them may be the newest now. One of these two is a Bundle of deltas. Where the Bundle
+// has no sequence any more, or had none, deltas mattered to all or to none.
+func (x *index) touchOutdated(name string, was int64) {
+	var newer []bundleRecords
+	for other, b := range x.bundles {
+		if other != name && (isDelta(name) || isDelta(other)) && b.sequence > was {
+			newer = append(newer, b)
+		}
+	}
+	for key := range x.bundles[name].imports {
+		if was == 0 || slices.ContainsFunc(newer, func(b bundleRecords) bool { return b.imports[key] != nil }) {
+			x.dirty[key] = struct{}{}
+		}
 	}
 }
 
@@ -162,8 +226,12 @@ func ownBundle(name string) (own, half string) {
 	return v1alpha1.BundleName(shard), half
 }
 
-// inForce says whether the imports of a Bundle mean something: its shard's own one lists it, or no half at all.
+// inForce says whether the imports of a Bundle mean something by themselves: its shard's own one lists it, or no half
+// at all. Those in deltas do not.
 func (x *index) inForce(name string) bool {
+	if isDelta(name) {
+		return false
+	}
 	own, half := ownBundle(name)
 	halves := x.bundles[own].halves
 	return half == "" && len(halves) == 0 || half != "" && slices.Contains(halves, half)
@@ -301,9 +369,7 @@ func (x *index) setPeering(p *v1alpha1.Peering) {
 	x.current = &next
 	if x.self != p.Spec.ClusterID || x.shards != p.Spec.Shards {
 		x.self, x.shards = p.Spec.ClusterID, p.Spec.Shards
-		for key := range x.current.services {
-			x.dirty[key] = struct{}{}
-		}
+		x.touchAll()
 	}
 }
 
@@ -371,9 +437,11 @@ func (x *index) balance(next *Snapshot, key string) {
 func (x *index) merge(key string) *service {
 	inCluster, materialised := x.serviceImports[key]
 	if !materialised {
+		delete(x.found, key)
 		return nil
 	}
 	from := x.findImport(key, inCluster.namespace)
+	x.found[key] = from
 	if from == nil {
 		return &service{key: key, namespace: inCluster.namespace, headless: inCluster.headless, vips: inCluster.vips}
 	}
@@ -407,19 +475,23 @@ func (x *index) placeOf(key, namespace string) (own, imports string) {
 }
 
 // findImport returns a service's import, first of all from where the agent finds it. What is not there is looked for in
-// all Bundles that mean something, in their order: should two claim a service, the first has it.
+// all Bundles that mean something, in their order: should two claim a service, the first has it. Where it is not known
+// what it is now, it stays what it was.
 func (x *index) findImport(key, namespace string) *service {
-	if _, at := x.placeOf(key, namespace); x.bundles[at].imports[key] != nil {
-		return x.bundles[at].imports[key]
-	}
-	var found *service
-	first := ""
-	for name := range x.bundles {
-		if s := x.bundles[name].imports[key]; s != nil && (found == nil || name < first) && x.inForce(name) {
-			found, first = s, name
+	_, at := x.placeOf(key, namespace)
+	if x.bundles[at].imports[key] == nil {
+		at = ""
+		for name := range x.bundles {
+			if x.bundles[name].imports[key] != nil && (at == "" || name < at) && x.inForce(name) {
+				at = name
+			}
 		}
 	}
-	return found
+	newest, known := x.newest(at, key)
+	if was := x.found[key]; !known && was != nil {
+		return was
+	}
+	return newest
 }
 
 // findExport returns this cluster's own export of a service, from the Bundle of its shard or else any.

@@ -118,7 +118,7 @@ func TestHalvesComeFirst(t *testing.T) {
 	x.setBundle(bundle("sealane-0", at("10.9.1.1")))
 	divided := bundle("sealane-0")
 	divided.Spec.Halves = []string{"0", "1"}
-	for _, obj := range halvesFirst([]any{divided, bundle("sealane-0-0", at("10.9.1.2")), bundle("sealane-0-1")}) {
+	for _, obj := range inOrder([]any{divided, bundle("sealane-0-0", at("10.9.1.2")), bundle("sealane-0-1")}) {
 		x.setBundle(obj.(*v1alpha1.Bundle))
 		if answer := addressesOf(ask(t, serve(t, x), "hs.sample.svc.clusterset.local.", dns.TypeA)); answer == "" {
 			t.Errorf("with %s there is no answer", obj.(*v1alpha1.Bundle).Name)
@@ -139,7 +139,7 @@ func TestHalvesThatAreGone(t *testing.T) {
 		x.setBundle(b)
 	}
 	for _, name := range []string{"sealane-0", "sealane-0-0", "sealane-0-01"} {
-		x.forgetHalf(name)
+		x.forgetPart(name)
 	}
 	if got := slices.Sorted(maps.Keys(x.bundles)); !slices.Contains(got, "sealane-0") ||
 		!slices.Contains(got, "sealane-0-0") || slices.Contains(got, "sealane-0-01") {

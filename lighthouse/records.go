@@ -22,8 +22,12 @@ type bundleRecords struct {
 	exports map[string]*export
 	// halves of the shard that have its imports instead.
 	halves []string
+	// deltas is how many Bundles of deltas there are, as the own Bundle of shard 0 says.
+	deltas int32
+	// sequence orders Bundles that have the same import.
+	sequence int64
 	// withheld are the keys of imports of which only that is said.
-	withheld []string
+	withheld map[string]bool
 	// rejected entries.
 	rejected int
 }
@@ -37,14 +41,15 @@ type export struct {
 
 // parseBundle reads the records of a Bundle.
 func parseBundle(b *v1alpha1.Bundle) bundleRecords {
-	r := bundleRecords{imports: make(map[string]*service, len(b.Spec.Imports)), halves: slices.Clone(b.Spec.Halves)}
+	r := bundleRecords{imports: make(map[string]*service, len(b.Spec.Imports)), halves: slices.Clone(b.Spec.Halves),
+		deltas: min(b.Spec.Deltas, v1alpha1.MaxDeltas), sequence: b.Spec.Sequence, withheld: map[string]bool{}}
 	for i := range b.Spec.Imports {
 		s, rejected := parseImport(&b.Spec.Imports[i])
 		r.rejected += rejected
 		if s != nil {
 			r.imports[s.key] = s
 			if b.Spec.Imports[i].Withheld {
-				r.withheld = append(r.withheld, s.key)
+				r.withheld[s.key] = true
 			}
 		}
 	}
