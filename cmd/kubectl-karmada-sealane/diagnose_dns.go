@@ -150,7 +150,7 @@ func sealaneDNS() client.ObjectKey {
 	return client.ObjectKey{Namespace: v1alpha1.Namespace, Name: dnsName}
 }
 
-// readPeering reads the Peering and the Bundle that carries the service.
+// readPeering reads the Peering and the Bundle that carries the service, with imports as they are now.
 func readPeering(ctx context.Context, c client.Reader, facts *dnspath.Facts) error {
 	var peering v1alpha1.Peering
 	if found, err := find(ctx, c, client.ObjectKey{Name: v1alpha1.PeeringName}, &peering); err != nil || !found {
@@ -158,23 +158,30 @@ func readPeering(ctx context.Context, c client.Reader, facts *dnspath.Facts) err
 	}
 	facts.Peering = &peering
 	n := &facts.Name
-	var bundle v1alpha1.Bundle
-	shard := v1alpha1.Shard(n.Namespace, n.Service, peering.Spec.Shards)
-	found, err := find(ctx, c, client.ObjectKey{Name: v1alpha1.BundleName(shard)}, &bundle)
-	if err != nil || !found {
+	named := func(name string) (*v1alpha1.Bundle, error) {
+		var bundle v1alpha1.Bundle
+		if found, err := find(ctx, c, client.ObjectKey{Name: name}, &bundle); err != nil || !found {
+			return nil, err
+		}
+		return &bundle, nil
+	}
+	bundle, err := named(v1alpha1.BundleName(v1alpha1.Shard(n.Namespace, n.Service, peering.Spec.Shards)))
+	if err != nil || bundle == nil {
 		return err
 	}
-	if half := v1alpha1.BundleOf(&bundle, n.Namespace, n.Service); half != bundle.Name {
+	if half := v1alpha1.BundleOf(bundle, n.Namespace, n.Service); half != bundle.Name {
 		if half == "" {
 			return nil
 		}
-		bundle = v1alpha1.Bundle{}
-		if found, err = find(ctx, c, client.ObjectKey{Name: half}, &bundle); err != nil || !found {
+		if bundle, err = named(half); err != nil || bundle == nil {
 			return err
 		}
 	}
-	facts.Bundle = &bundle
-	return nil
+	now, err := asNow([]v1alpha1.Bundle{*bundle}, named)
+	if err == nil {
+		facts.Bundle = &now[0]
+	}
+	return err
 }
 
 // find reads an object that need not be there.

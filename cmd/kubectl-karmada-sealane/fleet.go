@@ -255,8 +255,20 @@ func (s *scope) halves(own *v1alpha1.Bundle) []string {
 	return out
 }
 
+// deltas are the names of the Bundles of deltas that a Bundle lists.
+func deltas(own *v1alpha1.Bundle) []string {
+	if own.Name != v1alpha1.BundleName(0) {
+		return nil
+	}
+	var out []string
+	for n := range min(own.Spec.Deltas, v1alpha1.MaxDeltas) {
+		out = append(out, v1alpha1.DeltaName(n))
+	}
+	return out
+}
+
 // bundlesOf reads a member's Bundles from their Works: those of shards, and the halves that they list; of a shard, one
-// half or none when a service is named.
+// half or none when a service is named. Their imports are as they are now.
 func (a *api) bundlesOf(ctx context.Context, cluster string, within *scope, shards int32) ([]v1alpha1.Bundle, error) {
 	var bundles []v1alpha1.Bundle
 	for _, shard := range within.shards(shards) {
@@ -278,7 +290,31 @@ func (a *api) bundlesOf(ctx context.Context, cluster string, within *scope, shar
 			}
 		}
 	}
-	return bundles, nil
+	return asNow(bundles, func(name string) (*v1alpha1.Bundle, error) { return a.bundleNamed(ctx, cluster, name) })
+}
+
+// asNow returns some Bundles of a member, none of deltas, with their imports as they are now; named reads any of its
+// Bundles.
+func asNow(bundles []v1alpha1.Bundle, named func(name string) (*v1alpha1.Bundle, error)) ([]v1alpha1.Bundle, error) {
+	all, own := slices.Clone(bundles), v1alpha1.BundleName(0)
+	at := slices.IndexFunc(all, func(b v1alpha1.Bundle) bool { return b.Name == own })
+	if at < 0 {
+		listing, err := named(own)
+		if err != nil || listing == nil {
+			return bundles, err
+		}
+		all, at = append(all, *listing), len(all)
+	}
+	for _, name := range deltas(&all[at]) {
+		delta, err := named(name)
+		if err != nil {
+			return nil, err
+		}
+		if delta != nil {
+			all = append(all, *delta)
+		}
+	}
+	return v1alpha1.Current(all)[:len(bundles)], nil
 }
 
 // bundleNamed reads one Bundle of a member from its Work, nil where there is none.

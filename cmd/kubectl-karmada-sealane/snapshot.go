@@ -237,7 +237,8 @@ func servicesIn(p *place) *memberServices {
 	return out
 }
 
-// bundles of a member, from its Works. One that does not decode is left out: checkKarmada says so of its Work.
+// bundles of a member, from its Works, with their imports as they are now. One that does not decode is left out:
+// checkKarmada says so of its Work.
 func (s *snapshot) bundles(cluster string) []v1alpha1.Bundle {
 	var out []v1alpha1.Bundle
 	for _, w := range of[*workv1alpha1.Work](&s.karmada) {
@@ -248,7 +249,7 @@ func (s *snapshot) bundles(cluster string) []v1alpha1.Bundle {
 			out = append(out, b)
 		}
 	}
-	return out
+	return v1alpha1.Current(out)
 }
 
 func peeringWork() string { return names.GenerateWorkName("Peering", v1alpha1.PeeringName, "") }

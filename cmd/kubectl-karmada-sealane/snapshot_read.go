@@ -108,7 +108,7 @@ func karmadaSources(members []v1alpha1.Member, shards func(set string) int32) []
 	}
 }
 
-// readWorks reads those of members' Peerings and Bundles, with the halves that these list.
+// readWorks reads those of members' Peerings and Bundles, with the halves and the deltas that these list.
 func readWorks(ctx context.Context, a *api, members []v1alpha1.Member,
 	shards func(set string) int32) ([]client.Object, error) {
 	var out []client.Object
@@ -137,7 +137,7 @@ func readWorks(ctx context.Context, a *api, members []v1alpha1.Member,
 			}
 			// What does not decode is told of by checkKarmada.
 			own, _ := bundleOf(work)
-			for _, name := range new(scope).halves(&own) {
+			for _, name := range append(new(scope).halves(&own), deltas(&own)...) {
 				if _, err := read(bundleWork(m.Name, name)); err != nil {
 					return nil, err
 				}
