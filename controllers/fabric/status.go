@@ -60,7 +60,7 @@ func memberStatus(s *state, states []*state, meshes meshes, down []pair, now tim
 // takeOver records what a member's current report says of the member.
 func takeOver(status *v1alpha1.MemberStatus, report v1alpha1.PeeringStatus) {
 	status.ObservedRevision = report.ObservedRevision
-	status.ReadsParts, status.ReadsText = report.ReadsParts, report.ReadsText
+	status.ReadsParts, status.ReadsText, status.ReadsDeltas = report.ReadsParts, report.ReadsText, report.ReadsDeltas
 	status.AgentVersion = clip.Line(clip.Text(report.AgentVersion, maxVersion))
 	for _, t := range []string{v1alpha1.MemberMCSAPI, v1alpha1.PeeringDNSConfigured, v1alpha1.PeeringNodesProgrammed,
 		v1alpha1.PeeringAgentsRunning, v1alpha1.PeeringGatewaysReady, v1alpha1.PeeringNetworksAccepted,

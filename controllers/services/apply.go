@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,8 @@ import (
 
 // changes are the writes of the records and Bundles that differ, and when to look again for those that wait (0: never).
 // What only adds to imports what newcomers export is held for a while.
-func (r *Reconciler) changes(targets []target, d Decision, h hold) (writes []write, again time.Duration) {
+func (r *Reconciler) changes(ctx context.Context, targets []target, d Decision, shards int32,
+	h hold) (writes []write, again time.Duration, _ error) {
 	news := news{targets, rates(targets, r.Now()), comparison{}, newEncoder(), h}
 	for _, t := range targets {
 		t.mem.pending = nil
@@ -33,14 +35,24 @@ func (r *Reconciler) changes(targets []target, d Decision, h hold) (writes []wri
 			}
 		}
 		if spec, ok := d.Bundles[t.cluster]; ok && t.writable {
+			sheet, err := r.open(ctx, &t, &spec, d.Sizes[t.cluster], shards, news.compared)
+			if err != nil {
+				return nil, 0, err
+			}
 			for _, l := range t.letters(spec, d.Sizes[t.cluster], news.compared) {
-				posted, after := r.post(t, l, news)
+				if l.spec != nil && l.bundle.half == "" {
+					l.spec = sheet.list(l.spec)
+				}
+				posted, after := r.post(t, l, news, sheet)
 				writes, again = append(writes, posted...), sooner(again, after)
+			}
+			if sheet != nil && sheet.close() {
+				r.wakeDeltas(t.cluster)
 			}
 		}
 	}
 	decided(targets)
-	return writes, again
+	return writes, again, nil
 }
 
 // news is what the writes of one decision have in common.
@@ -54,7 +66,7 @@ type news struct {
 }
 
 // post returns what is to be written of one Bundle, if anything is, and when to look again if that is to wait.
-func (r *Reconciler) post(t target, l letter, news news) ([]write, time.Duration) {
+func (r *Reconciler) post(t target, l letter, news news, sheet *sheet) ([]write, time.Duration) {
 	b := l.bundle
 	if b.terminating {
 		return nil, 0 // the event that it is gone brings the next decision
@@ -69,11 +81,24 @@ func (r *Reconciler) post(t target, l letter, news news) ([]write, time.Duration
 			return nil
 		}}}, 0
 	}
-	spec := *l.spec
+	spec, noted := *l.spec, sheet.note(l)
+	var changed []*v1alpha1.Import
+	deferrable := false
 	if b.sent != nil && !b.missing && !b.refresh {
-		spec.Revision = b.sent.Revision
+		spec.Revision, spec.Sequence = b.sent.Revision, b.sent.Sequence
 		if news.compared.bundles(b.sent, &spec) {
 			b.box.held.matches(b.sent, &spec)
+			b.box.unsent = time.Time{}
+			return nil, 0
+		}
+		if sheet != nil && sheet.unmoved(noted) {
+			b.box.unsent = time.Time{}
+			return nil, 0
+		}
+		if sheet != nil && b.sent.Sequence > 0 && (b.half == "" || slices.Contains(t.sent.Halves, b.half)) {
+			changed, deferrable = onlyEndpoints(b.sent, &spec, news.compared)
+		}
+		if deferrable && sheet.covers(noted, changed) {
 			b.box.unsent = time.Time{}
 			return nil, 0
 		}
@@ -84,14 +109,24 @@ func (r *Reconciler) post(t target, l letter, news news) ([]write, time.Duration
 		news.hold.onlyAdds(t.cluster, b.sent, &spec, news.compared) {
 		return nil, news.hold.wait
 	}
-	if wait := b.waits(r.Now()); wait > 0 {
+	wait := b.waits(r.Now())
+	if deferrable && sheet.defers(changed, wait) {
+		sheet.take(changed, b.box.unsent)
+		b.box.unsent = time.Time{}
+		return nil, 0
+	}
+	if wait > 0 {
 		return nil, wait
 	}
 	w := write{due: cmp.Or(b.box.unsent, b.box.written)}
 	if b.sent != nil {
 		w.due = dueAfter(w.due, calmest(b.sent, &spec, news.rates, news.compared))
 	}
-	spec.Revision = b.next(r.Now())
+	spec.Revision, spec.Sequence = b.next(r.Now()), 0
+	if sheet != nil {
+		spec.Sequence = sheet.next(r.Now())
+		noted.pending = spec.Sequence
+	}
 	w.do = func(ctx context.Context) error { return r.applyBundle(ctx, t, b, spec, news.encoded) }
 	return []write{w}, 0
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -47,6 +48,11 @@ type Reconciler struct {
 
 	mu   sync.Mutex
 	seen map[seenKey]*memory
+	// deltas of the members whose agents read them, by the UID of the Member.
+	deltas map[string]*deltas
+	// queues of what is to be looked at again, nil before they are started.
+	shardQueue workqueue.TypedInterface[Shard]
+	deltaQueue workqueue.TypedInterface[string]
 	// unlabelled are the shards in which no scope depends on the labels of clusters.
 	unlabelled map[Shard]bool
 	// records are the ExportRecords that were last written, or are being written, by name.
@@ -57,14 +63,18 @@ type Reconciler struct {
 	arrivals map[Shard]time.Time
 	// holding is since when clusters that come were last waited for.
 	holding map[Shard]time.Time
+	// rested is until when a shard is not decided on for what members report.
+	rested map[Shard]time.Time
 }
 
 // Reconcile brings one shard's Bundles up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, error) {
+	start := r.Now()
 	p, err := r.plan(ctx, shard)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	r.rests(shard, r.Now().Sub(start))
 	all, err := r.carryOut(ctx, p.writes)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -119,7 +129,10 @@ func (r *Reconciler) plan(ctx context.Context, shard Shard) (plan, error) {
 	}
 	r.Problems.set(ctx, shard, fleetWide(&in, &d))
 	r.gate.adapt(late(targets, r.Now()))
-	writes, after := r.changes(targets, d, r.holds(shard, in.Members, targets))
+	writes, after, err := r.changes(ctx, targets, d, in.Shards, r.holds(shard, in.Members, targets))
+	if err != nil {
+		return plan{}, err
+	}
 	return plan{writes, sooner(sooner(again, after), d.Again)}, nil
 }
 

@@ -33,7 +33,11 @@ func (e *encoder) bundle(spec *v1alpha1.BundleSpec, text bool) ([]byte, error) {
 		return nil, err
 	}
 	// Put together here, as encoding/json would look at each byte of the imports anew for each member.
-	out := append([]byte(`{"exportConditions":`), conditions...)
+	out := []byte{'{'}
+	if spec.Deltas > 0 {
+		out = fmt.Appendf(out, `"deltas":%d,`, spec.Deltas)
+	}
+	out = append(append(out, `"exportConditions":`...), conditions...)
 	if len(spec.Halves) > 0 {
 		halves, err := propagation.Encode(spec.Halves)
 		if err != nil {
@@ -52,7 +56,11 @@ func (e *encoder) bundle(spec *v1alpha1.BundleSpec, text bool) ([]byte, error) {
 		}
 		out = append(out, raw...)
 	}
-	return fmt.Appendf(out, `],"revision":%d,"shard":%d}`, spec.Revision, spec.Shard), nil
+	out = fmt.Appendf(out, `],"revision":%d`, spec.Revision)
+	if spec.Sequence > 0 {
+		out = fmt.Appendf(out, `,"sequence":%d`, spec.Sequence)
+	}
+	return fmt.Appendf(out, `,"shard":%d}`, spec.Shard), nil
 }
 
 func (e *encoder) imported(i *v1alpha1.Import, text bool) ([]byte, error) {

@@ -61,6 +61,9 @@ type target struct {
 	readsParts bool
 	// readsText says that it reads backends that are text.
 	readsText bool
+	// deltas of the member, nil if its agent reads none, and known is what Karmada says of the cluster.
+	deltas *deltas
+	known  *clusterv1alpha1.Cluster
 	// said is what the member reports, nil while that is unknown, and lost says that Karmada does not reach it.
 	said *report
 	lost bool
@@ -174,6 +177,7 @@ func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1al
 	m := memberOf(record)
 	t.readsParts, t.readsText = m.ReadsParts, record.Status.ReadsText
 	c := known.clusters[record.Name]
+	t.deltas, t.known = r.deltasOf(record), c
 	if t.lost = fleet.Lost(c); c != nil {
 		m.Labels = c.Labels
 	}

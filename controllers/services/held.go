@@ -69,6 +69,7 @@ func readSpec(work *workv1alpha1.Work) *v1alpha1.BundleSpec {
 	raw, err := propagation.Manifest(work)
 	spec := new(v1alpha1.BundleSpec)
 	if err != nil || len(raw) > maxReport || propagation.Spec(work, spec) != nil || spec.Revision > maxRevision ||
+		spec.Sequence < 0 || spec.Sequence > maxRevision ||
 		inflated(reflect.ValueOf(*spec), raw) {
 		return nil
 	}
@@ -182,9 +183,10 @@ func identical[T any](a, b []T) bool {
 // either.
 type comparison map[[2]*v1alpha1.ImportCluster]bool
 
-// bundles says that two specs are the same. What was decided once and is still in force shares its memory.
+// bundles says that two specs are the same, whatever their sequences. What was decided once and is still in force
+// shares its memory.
 func (c comparison) bundles(a, b *v1alpha1.BundleSpec) bool {
-	return a.Revision == b.Revision && a.Shard == b.Shard && slices.Equal(a.Halves, b.Halves) &&
+	return a.Revision == b.Revision && a.Shard == b.Shard && a.Deltas == b.Deltas && slices.Equal(a.Halves, b.Halves) &&
 		(identical(a.ExportConditions, b.ExportConditions) || slices.Equal(a.ExportConditions, b.ExportConditions)) &&
 		(identical(a.Imports, b.Imports) || slices.EqualFunc(a.Imports, b.Imports, c.imports))
 }

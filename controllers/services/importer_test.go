@@ -31,9 +31,11 @@ type importer struct {
 	*played
 	t     *testing.T
 	rnd   *rand.Rand
-	reads bool  // that its agent reads halves
-	tells bool  // and that it says so
-	lies  int64 // is added to the revisions that it answers
+	reads bool // that its agent reads halves
+	tells bool // and that it says so
+	// deltas says that it reads those, too, and says so.
+	deltas bool
+	lies   int64 // is added to the revisions that it answers
 	// problems that it has with the imports of its Bundles, by their names.
 	problems map[string][]v1alpha1.ImportProblem
 	absent   bool   // that it has not the namespace
@@ -67,7 +69,7 @@ func (i *importer) tell() {
 	if err := i.shelf.Get(i.t.Context(), client.ObjectKey{Name: importing}, &record); err != nil {
 		i.t.Fatal(err)
 	}
-	record.Status.ReadsParts, record.Status.ReadsText = i.tells, true
+	record.Status.ReadsParts, record.Status.ReadsText, record.Status.ReadsDeltas = i.tells, true, i.deltas
 	i.shelf.put(&record)
 }
 
@@ -155,40 +157,56 @@ func (i *importer) look() {
 		}
 	}
 	for key := range keys {
-		b, err := index.BundleOfImport(i.t.Context(), i.bundles, 1, key)
-		if !i.reads {
-			b, err = index.Bundle(i.t.Context(), i.bundles, 1, key)
+		found, known := i.find(key)
+		switch {
+		case !known:
+		case i.absent:
+			delete(i.imported, key)
+			delete(i.exported, key)
+		case found == nil:
+			delete(i.imported, key)
+			if i.exported[key] {
+				i.t.Errorf("step %d: %s is not imported any more", i.steps, key)
+				delete(i.exported, key)
+			}
+		case !found.Withheld:
+			i.imported[key] = *found
+			if len(found.Clusters) > 0 { // else the name alone is kept
+				i.exported[key] = true
+			}
 		}
+	}
+}
+
+// find returns what the member's agent finds of an import, nil if that is nothing, and whether it knows.
+func (i *importer) find(key types.NamespacedName) (found *v1alpha1.Import, known bool) {
+	i.t.Helper()
+	if i.deltas {
+		found, known, err := v1alpha1.CurrentImport(key.Namespace, key.Name, i.shards,
+			func(name string) (*v1alpha1.Bundle, error) {
+				b := new(v1alpha1.Bundle)
+				err := i.bundles.Get(i.t.Context(), client.ObjectKey{Name: name}, b)
+				if err != nil {
+					return nil, client.IgnoreNotFound(err)
+				}
+				return b, nil
+			})
 		if err != nil {
 			i.t.Fatal(err)
 		}
-		if b == nil {
-			continue // unknown
-		}
-		at := slices.IndexFunc(b.Spec.Imports, func(o v1alpha1.Import) bool {
-			return o.Namespace == key.Namespace && o.Name == key.Name
-		})
-		if i.absent {
-			delete(i.imported, key)
-			delete(i.exported, key)
-			continue
-		}
-		if at >= 0 && b.Spec.Imports[at].Withheld {
-			continue
-		}
-		if at >= 0 {
-			i.imported[key] = b.Spec.Imports[at]
-			if len(b.Spec.Imports[at].Clusters) > 0 { // else the name alone is kept
-				i.exported[key] = true
-			}
-			continue
-		}
-		delete(i.imported, key)
-		if i.exported[key] {
-			i.t.Errorf("step %d: %s is not imported any more, by %s", i.steps, key, b.Name)
-			delete(i.exported, key)
-		}
+		return found, known
 	}
+	b, err := index.BundleOfImport(i.t.Context(), i.bundles, i.shards, key)
+	if !i.reads {
+		b, err = index.Bundle(i.t.Context(), i.bundles, i.shards, key)
+	}
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	if b == nil {
+		return nil, false
+	}
+	return b.Spec.Import(key.Namespace, key.Name), true
 }
 
 // reply has Karmada write to a Work what the member's agent says.
@@ -262,20 +280,17 @@ func (i *importer) rest(crash float64) {
 		if round > 5_000 {
 			i.t.Fatal("the controller does not come to rest")
 		}
-		p, err := i.plan(i.t.Context(), Shard{"blue", 0})
-		if err != nil {
-			i.t.Fatal(err)
-		}
+		writes := i.wanted()
 		todo := i.behind()
-		if len(p.writes)+len(todo) == 0 {
+		if len(writes)+len(todo) == 0 {
 			return
 		}
 		if i.rnd.IntN(2) == 0 && len(todo) > 0 {
 			todo[i.rnd.IntN(len(todo))]()
 			continue
 		}
-		i.rnd.Shuffle(len(p.writes), func(a, b int) { p.writes[a], p.writes[b] = p.writes[b], p.writes[a] })
-		for _, write := range p.writes {
+		i.rnd.Shuffle(len(writes), func(a, b int) { writes[a], writes[b] = writes[b], writes[a] })
+		for _, write := range writes {
 			if err := write.do(i.t.Context()); err != nil {
 				i.t.Fatal(err)
 			}
@@ -285,9 +300,32 @@ func (i *importer) rest(crash float64) {
 			}
 		}
 		for n := range 2 {
-			i.answer(n, 0)
+			for shard := range i.shards {
+				i.answer(n, shard)
+			}
 		}
 	}
+}
+
+// wanted are the writes that the controller would do.
+func (i *importer) wanted() []write {
+	i.t.Helper()
+	var out []write
+	for round := 0; round < 3 && len(out) == 0; round++ { // one wakes the other
+		for shard := range i.shards {
+			p, err := i.plan(i.t.Context(), Shard{"blue", shard})
+			if err != nil {
+				i.t.Fatal(err)
+			}
+			out = append(out, p.writes...)
+		}
+		writes, _, err := i.delivery(i.t.Context(), importing)
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		out = append(out, writes...)
+	}
+	return out
 }
 
 // halves checks, at rest, that all is as it was decided and nothing is left over, and returns what is listed.

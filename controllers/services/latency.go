@@ -159,6 +159,7 @@ func (r *Reconciler) letGo(record *v1alpha1.Member, shard int32) {
 		mem.underWay, mem.unsent, mem.exported = nil, time.Time{}, exported{}
 		mem.held, mem.kept, mem.halves, mem.parted, mem.pending = held{}, nil, nil, parted{}, nil
 	}
+	delete(r.deltas, string(record.UID))
 }
 
 // carries returns when the change of other clusters' exports was first seen that a Bundle brings to a member, also one

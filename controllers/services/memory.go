@@ -122,6 +122,7 @@ func (r *Reconciler) forgetDecision(shard Shard) {
 	delete(r.decided, shard)
 	delete(r.unlabelled, shard)
 	delete(r.holding, shard)
+	delete(r.rested, shard)
 }
 
 // forgetGone drops what is remembered of a shard's Work of members that are gone, of any ClusterSet.
@@ -133,6 +134,7 @@ func (r *Reconciler) forgetGone(members []v1alpha1.Member, shard int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.seen, func(k seenKey, _ *memory) bool { return k.shard == shard && !there[k.uid] })
+	maps.DeleteFunc(r.deltas, func(uid string, _ *deltas) bool { return !there[uid] })
 }
 
 // last is the last decision on a shard.

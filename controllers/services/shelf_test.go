@@ -30,15 +30,15 @@ type shelf struct {
 
 	mu      sync.Mutex
 	objects map[reflect.Type]map[client.ObjectKey]client.Object
-	// halves are Works by their namespace and what the index says of them.
-	halves  map[[2]string]map[client.ObjectKey]client.Object
+	// indexed are Works by their namespace and what an index says of them.
+	indexed map[[2]string]map[client.ObjectKey]client.Object
 	version int
 	writes  map[string]int
 }
 
 func newShelf() *shelf {
 	return &shelf{objects: map[reflect.Type]map[client.ObjectKey]client.Object{},
-		halves: map[[2]string]map[client.ObjectKey]client.Object{}, writes: map[string]int{}}
+		indexed: map[[2]string]map[client.ObjectKey]client.Object{}, writes: map[string]int{}}
 }
 
 func (s *shelf) Get(_ context.Context, key client.ObjectKey, out client.Object, opts ...client.GetOption) error {
@@ -64,8 +64,8 @@ func (s *shelf) List(_ context.Context, list client.ObjectList, opts ...client.L
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	from := s.objects[reflect.PointerTo(items.Type.Elem())]
-	if options.FieldSelector != nil { // the one index that there is
-		from = s.halves[[2]string{options.Namespace, options.FieldSelector.Requirements()[0].Value}]
+	if options.FieldSelector != nil {
+		from = s.indexed[[2]string{options.Namespace, options.FieldSelector.String()}]
 	}
 	found := make([]runtime.Object, 0, len(from))
 	for key, o := range from {
@@ -141,7 +141,7 @@ func (s *shelf) Delete(_ context.Context, o client.Object, _ ...client.DeleteOpt
 	defer s.mu.Unlock()
 	s.version++
 	delete(s.objects[reflect.TypeOf(o)], client.ObjectKeyFromObject(o))
-	for _, works := range s.halves {
+	for _, works := range s.indexed {
 		delete(works, client.ObjectKeyFromObject(o))
 	}
 	s.writes["deleted"]++
@@ -168,12 +168,14 @@ func (s *shelf) put(o client.Object) {
 	}
 	stored := o.DeepCopyObject().(client.Object)
 	s.objects[t][client.ObjectKeyFromObject(o)] = stored
-	for _, value := range propagation.ShardsOfHalf(o) {
-		index := [2]string{o.GetNamespace(), value}
-		if s.halves[index] == nil {
-			s.halves[index] = map[client.ObjectKey]client.Object{}
+	for field, of := range propagation.Indexes() {
+		for _, value := range of(o) {
+			index := [2]string{o.GetNamespace(), field + "=" + value}
+			if s.indexed[index] == nil {
+				s.indexed[index] = map[client.ObjectKey]client.Object{}
+			}
+			s.indexed[index][client.ObjectKeyFromObject(o)] = stored
 		}
-		s.halves[index][client.ObjectKeyFromObject(o)] = stored
 	}
 	s.writes[t.Elem().Name()]++
 }

@@ -228,8 +228,8 @@ func (l *lagging) catchUp() {
 	for kind, objects := range l.objects {
 		l.seen.objects[kind] = maps.Clone(objects)
 	}
-	for index, works := range l.halves {
-		l.seen.halves[index] = maps.Clone(works)
+	for index, works := range l.indexed {
+		l.seen.indexed[index] = maps.Clone(works)
 	}
 }
 
@@ -254,8 +254,8 @@ func TestACacheThatLagsBehind(t *testing.T) {
 	l.catchUp()
 	p.Client, p.Works = l, propagation.Writer{Client: l, Live: p.shelf}
 	listed := func() int { return len(p.last(Shard{"blue", 0}).in.Members) }
-	if listed() != 3 || len(l.halves) < 3 {
-		t.Fatalf("%d members and %d lists of halves: this shows nothing", listed(), len(l.halves))
+	if listed() != 3 || len(l.indexed) < 3 {
+		t.Fatalf("%d members and %d lists of halves: this shows nothing", listed(), len(l.indexed))
 	}
 	p.replacePod(0, 1)
 	p.answer(0, 0)
@@ -293,7 +293,7 @@ func TestACacheThatLagsBehind(t *testing.T) {
 		p.decide(0)
 	}
 	halves := 0
-	for _, works := range p.shelf.halves {
+	for _, works := range p.shelf.indexed {
 		halves += len(works)
 	}
 	if deleted := p.shelf.writes["deleted"] - before["deleted"]; halves > 0 || deleted != len(revisions)-3 {

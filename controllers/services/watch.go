@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -37,6 +38,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := propagation.Register(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	if err := r.setupDeltas(mgr); err != nil {
+		return err
+	}
 	all := func(ctx context.Context, sets ...string) []Shard { return r.shards(ctx, sets) }
 	return builder.TypedControllerManagedBy[Shard](mgr).Named("services").
 		WithOptions(controller.TypedOptions[Shard]{MaxConcurrentReconciles: parallelShards}).
@@ -46,7 +50,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Member{}, toShards(func(ctx context.Context, o client.Object) []Shard {
 			return all(ctx, o.(*v1alpha1.Member).Spec.ClusterSet)
 		}), builder.WithPredicates(decisive())).
-		Watches(&workv1alpha1.Work{}, toShards(r.shardsOfWork)).
+		Watches(&workv1alpha1.Work{}, paced(r.shardsOfWork, r.restOf)).
 		Watches(&v1alpha1.ExportRecord{}, toShards(r.shardsOfRecord), builder.WithPredicates(r.foreign())).
 		Watches(&workv1alpha2.ClusterResourceBinding{}, toShards(func(ctx context.Context, _ client.Object) []Shard {
 			return all(ctx, fleet.Sets(ctx, r.Client)...)
@@ -63,8 +67,51 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&clusterv1alpha1.Cluster{}, paced(func(ctx context.Context, o client.Object) []Shard {
 			return all(ctx, fleet.SetOf(ctx, r.Client, o.GetName())...)
-		}), builder.WithPredicates(turned())).
+		}, func(Shard) time.Duration { return readyPace }), builder.WithPredicates(turned())).
+		WatchesRawSource(queued(r, &r.shardQueue)).
 		Complete(raced.Reconciler(reconcile.TypedFunc[Shard](r.Reconcile)))
+}
+
+// setupDeltas starts the controller of the Bundles of deltas: one key for each cluster.
+func (r *Reconciler) setupDeltas(mgr ctrl.Manager) error {
+	return builder.TypedControllerManagedBy[string](mgr).Named("deltas").
+		WithOptions(controller.TypedOptions[string]{MaxConcurrentReconciles: parallelWrites}).
+		Watches(&workv1alpha1.Work{}, handler.TypedEnqueueRequestsFromMapFunc(clusterOfDeltas)).
+		Watches(&clusterv1alpha1.Cluster{}, handler.TypedEnqueueRequestsFromMapFunc(
+			func(_ context.Context, o client.Object) []string { return []string{o.GetName()} }),
+			builder.WithPredicates(turned())).
+		WatchesRawSource(queued(r, &r.deltaQueue)).
+		Complete(raced.Reconciler(reconcile.TypedFunc[string](r.Deliver)))
+}
+
+// queued is where a controller gets what another one has for it.
+func queued[T comparable](r *Reconciler, in *workqueue.TypedInterface[T]) source.TypedSource[T] {
+	return source.TypedFunc[T](func(_ context.Context, q workqueue.TypedRateLimitingInterface[T]) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		*in = q
+		return nil
+	})
+}
+
+// wakeDeltas has the deltas of a cluster looked at.
+func (r *Reconciler) wakeDeltas(cluster string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.deltaQueue != nil {
+		r.deltaQueue.Add(cluster)
+	}
+}
+
+// wakeShards has the first shards of a ClusterSet decided on again.
+func (r *Reconciler) wakeShards(set string, number int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n := range number {
+		if r.shardQueue != nil {
+			r.shardQueue.Add(Shard{set, n})
+		}
+	}
 }
 
 // decisive passes Members that come and go, and changes of what services are decided by. The rest of a record changes
@@ -72,15 +119,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func decisive() predicate.Predicate {
 	type basis struct {
 		Member
-		set       string
-		takesPart bool
+		set         string
+		takesPart   bool
+		readsDeltas bool
 	}
 	of := func(o client.Object) (basis, bool) {
 		record, ok := o.(*v1alpha1.Member)
 		if !ok {
 			return basis{}, false
 		}
-		return basis{memberOf(record), record.Spec.ClusterSet, takesPart(record)}, true
+		return basis{memberOf(record), record.Spec.ClusterSet, takesPart(record), record.Status.ReadsDeltas}, true
 	}
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := of(e.ObjectOld)
@@ -107,12 +155,38 @@ func toShards(f handler.TypedMapFunc[client.Object, Shard]) handler.TypedEventHa
 	return handler.TypedEnqueueRequestsFromMapFunc(f)
 }
 
+const (
+	// restAfter is how many times as long as a decision took a shard rests after it, and longestRest at most: that bounds
+	// what the decisions take of the processors, where reports and answers come all the time, and what is read of hundreds
+	// of answers to one change.
+	restAfter   = 9
+	longestRest = 500 * time.Millisecond
+)
+
+// rests notes that a shard was decided on, which took so long.
+func (r *Reconciler) rests(shard Shard, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rested == nil {
+		r.rested = map[Shard]time.Time{}
+	}
+	r.rested[shard] = r.Now().Add(min(restAfter*took, longestRest))
+}
+
+// restOf is how long a shard rests still.
+func (r *Reconciler) restOf(shard Shard) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(r.rested[shard].Sub(r.Now()), 0)
+}
+
 // paced makes requests that wait, one for all that come meanwhile.
-func paced(f handler.TypedMapFunc[client.Object, Shard]) handler.TypedEventHandler[client.Object, Shard] {
+func paced(f handler.TypedMapFunc[client.Object, Shard],
+	wait func(Shard) time.Duration) handler.TypedEventHandler[client.Object, Shard] {
 	type queue = workqueue.TypedRateLimitingInterface[Shard]
 	add := func(ctx context.Context, o client.Object, q queue) {
 		for _, shard := range f(ctx, o) {
-			q.AddAfter(shard, readyPace)
+			q.AddAfter(shard, wait(shard))
 		}
 	}
 	return handler.TypedFuncs[client.Object, Shard]{

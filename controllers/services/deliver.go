@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/controllers/fleet"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+// deltasOf returns the deltas of a member, nil if its agent reads none.
+func (r *Reconciler) deltasOf(record *v1alpha1.Member) *deltas {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !record.Status.ReadsDeltas {
+		delete(r.deltas, string(record.UID))
+		return nil
+	}
+	if r.deltas == nil {
+		r.deltas = map[string]*deltas{}
+	}
+	if r.deltas[string(record.UID)] == nil {
+		r.deltas[string(record.UID)] = newDeltas(record.Name)
+	}
+	return r.deltas[string(record.UID)]
+}
+
+// Deliver brings the Bundles of deltas of one member up to date.
+func (r *Reconciler) Deliver(ctx context.Context, cluster string) (ctrl.Result, error) {
+	writes, again, err := r.delivery(ctx, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var g errgroup.Group
+	g.SetLimit(parallelWrites)
+	for _, w := range writes {
+		g.Go(func() error {
+			r.gate.enter()
+			defer r.gate.leave()
+			return w.do(ctx)
+		})
+	}
+	return ctrl.Result{RequeueAfter: again}, g.Wait()
+}
+
+// delivery is what to write of a member's deltas, and when to look again.
+func (r *Reconciler) delivery(ctx context.Context, cluster string) ([]write, time.Duration, error) {
+	var record v1alpha1.Member
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: cluster}, &record, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, 0, client.IgnoreNotFound(err)
+	}
+	r.mu.Lock()
+	d := r.deltas[string(record.UID)]
+	r.mu.Unlock()
+	if d == nil || !takesPart(&record) {
+		return nil, 0, nil
+	}
+	works, err := r.Works.DeltasOf(ctx, cluster)
+	if err != nil {
+		return nil, 0, err
+	}
+	c := new(clusterv1alpha1.Cluster)
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: cluster}, c, client.UnsafeDisableDeepCopy); err != nil {
+		if !apierrors.IsNotFound(err) {
+			return nil, 0, fmt.Errorf("read the Cluster %s: %w", cluster, err)
+		}
+		c = nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	again, foreign := d.load(r, works, c)
+	again = sooner(again, r.followDeltas(record.Spec.ClusterSet, d, fleet.Lost(c)))
+	switch {
+	case foreign:
+		// What the shards stand to is another matter.
+		clear(d.shards)
+		d.found = found{}
+		r.wakeShards(record.Spec.ClusterSet, d.number)
+	case d.there() > d.listed:
+		r.wakeShards(record.Spec.ClusterSet, 1)
+	}
+	drifts, now := d.all(), r.Now()
+	sent, busy := d.sent(now)
+	if drifts == nil || busy > 0 {
+		return nil, sooner(again, max(busy, 0)), nil
+	}
+	arranged, left := arrange(drifts, sent, comparison{})
+	if left {
+		log.FromContext(ctx).Info("no room in deltas", "cluster", cluster)
+	}
+	var writes []write
+	encoded := newEncoder()
+	for n, imports := range arranged {
+		for n >= len(d.boxes) {
+			d.boxes = append(d.boxes, &sentBundle{box: newMailbox()})
+		}
+		b := d.boxes[n]
+		spec := v1alpha1.BundleSpec{Revision: b.nextDelta(now), Sequence: d.next(now), Imports: imports,
+			ExportConditions: []v1alpha1.ExportCondition{}}
+		b.box.unsent = d.since
+		writes = append(writes, write{do: func(ctx context.Context) error {
+			return r.applyDelta(ctx, d, record.Status.ReadsText, int32(n), b, spec, encoded)
+		}})
+	}
+	if len(writes) > 0 {
+		d.since = time.Time{}
+	}
+	return writes, again, nil
+}
+
+// nextDelta is the revision to write: one that nothing left in the member has, as that of a half.
+func (b *sentBundle) nextDelta(now time.Time) int64 {
+	if b.sent == nil {
+		return now.UnixMilli()
+	}
+	return b.sent.Revision + 1
+}
+
+func (r *Reconciler) applyDelta(ctx context.Context, d *deltas, text bool, n int32, b *sentBundle,
+	spec v1alpha1.BundleSpec, encoded *encoder) error {
+	raw, err := encoded.bundle(&spec, text)
+	if err != nil {
+		return fmt.Errorf("encode deltas %d for %s: %w", n, d.cluster, err)
+	}
+	written, err := r.Works.ApplyDelta(ctx, d.cluster, n, b.box.held.last(), raw)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b.box.held.wrote(&spec, written)
+	b.box.wrote(spec.Revision)
+	b.box.bundle.Wrote(&spec, r.Now())
+	b.box.written = r.Now()
+	b.sent, b.missing, b.refresh, b.unseen = &spec, false, false, true
+	r.Metrics.Wrote(propagation.KindBundle)
+	log.FromContext(ctx).V(1).Info("deltas written", "cluster", d.cluster, "number", n, "revision", spec.Revision,
+		"imports", len(spec.Imports))
+	return nil
+}
+
+// followDeltas counts the changes that have come to a member in deltas, and says when to look again.
+func (r *Reconciler) followDeltas(set string, d *deltas, lost bool) (again time.Duration) {
+	now := r.Now()
+	for _, b := range d.boxes {
+		if lost || b.sent == nil {
+			b.box.underWay, b.box.unsent = nil, time.Time{}
+			continue
+		}
+		for _, took := range b.box.underWay.answered(b.observed, b.sent.Revision, now) {
+			r.Metrics.Propagated(set, d.cluster, took)
+		}
+		again = sooner(again, b.box.underWay.next(now))
+	}
+	return again
+}
+
+// clusterOfDeltas is the cluster whose deltas a Work carries.
+func clusterOfDeltas(_ context.Context, o client.Object) []string {
+	if _, ok := o.(*workv1alpha1.Work); !ok || o.GetLabels()[propagation.LabelDelta] == "" {
+		return nil
+	}
+	return []string{propagation.ClusterOf(o)}
+}
