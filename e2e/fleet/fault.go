@@ -11,6 +11,8 @@ import (
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/propagation"
 )
 
 // Silence has Karmada lose clusters: nothing comes to them, and nothing from them, though their pods go on to change.
@@ -49,7 +51,7 @@ func (f *Fleet) ready(ctx context.Context, n int, status metav1.ConditionStatus,
 	return nil
 }
 
-// Works counts those of clusters.
+// Works counts those of clusters, but for deltas: a cluster that has just joined has none.
 func (f *Fleet) Works(ctx context.Context, clusters ...int) (count int64, err error) {
 	for _, n := range clusters {
 		var list workv1alpha1.WorkList
@@ -57,7 +59,11 @@ func (f *Fleet) Works(ctx context.Context, clusters ...int) (count int64, err er
 			client.UnsafeDisableDeepCopy); err != nil {
 			return 0, fmt.Errorf("list the Works: %w", err)
 		}
-		count += int64(len(list.Items))
+		for i := range list.Items {
+			if list.Items[i].Labels[propagation.LabelDelta] == "" {
+				count++
+			}
+		}
 	}
 	return count, nil
 }

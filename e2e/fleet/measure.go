@@ -25,11 +25,13 @@ type Row struct {
 	// Sites is what a site's agent and DNS server have used.
 	Sites SiteUsage
 	// Lost is what importers have lost that its exporters still had.
-	Lost     Lost
-	Changes  int
-	Writes   int64
-	Bytes    int64
-	Requests int64
+	Lost    Lost
+	Changes int
+	Writes  int64
+	// Deltas and Listings are those among the writes.
+	Deltas, Listings int64
+	Bytes            int64
+	Requests         int64
 	// CPU that the broker has taken, and APICPU that the API server has.
 	CPU, APICPU time.Duration
 	// RSS and Peak of the broker at the end, in KiB, and Growth of what etcd stores.
@@ -108,7 +110,7 @@ func (f *Fleet) Run(ctx context.Context, b *Broker, name string, do func() ([]*A
 		return Row{}, err
 	}
 	counts := f.Tally.Take()
-	row.Writes, row.Bytes = counts.Writes, counts.Bytes
+	row.Writes, row.Bytes, row.Deltas, row.Listings = counts.Writes, counts.Bytes, counts.Deltas, counts.Listings
 	row.Requests, row.CPU = after.Requests-before.Requests, after.CPU-before.CPU
 	row.RSS, row.Peak = after.RSS, after.Peak
 	if row.Sites, err = f.siteUsage(); err != nil {

@@ -102,15 +102,20 @@ func (m *member) withdrawPods(away bool) (services []int) {
 	return services
 }
 
-// addresses of the pods of a service that is exported.
-func (m *member) addresses(service int) []string {
+// offsets of the pods of a service that is exported.
+func (m *member) offsets(service int) []int {
 	if m.unpublished.has(service) {
 		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return slices.Clone(m.pods[service])
+}
+
+// addresses of the pods of a service that is exported.
+func (m *member) addresses(service int) []string {
 	var out []string
-	for _, offset := range m.pods[service] {
+	for _, offset := range m.offsets(service) {
 		out = append(out, at(pods(m.number), offset).String())
 	}
 	slices.Sort(out)
@@ -158,8 +163,10 @@ type carried struct {
 	kind  string
 	shard int32
 	// half of the shard, empty where it is the shard's own Bundle, which is divided where that lists halves.
-	half     string
-	divided  bool
+	half    string
+	divided bool
+	// delta has imports of all shards, which their own Bundles answer for.
+	delta    bool
 	revision int64
 	leaves   bool // the cluster is told to
 }
@@ -171,10 +178,13 @@ func (m *member) report(c carried) ([]byte, error) {
 	if c.kind == propagation.KindPeering {
 		status := m.facts
 		status.ObservedRevision, status.Cleaned, status.ReadsParts = c.revision, c.leaves, true
-		status.ReadsText = true
+		status.ReadsText, status.ReadsDeltas = true, true
 		return json.Marshal(status)
 	}
 	status := v1alpha1.BundleStatus{ObservedRevision: c.revision}
+	if c.delta {
+		return json.Marshal(status)
+	}
 	missing := map[string][]string{}
 	for i := range m.size.Services {
 		namespace, name := m.size.service(i)
@@ -224,7 +234,8 @@ func newAnswering(m *member, work *workv1alpha1.Work) *answering {
 	shard, _ := strconv.ParseInt(work.Labels[propagation.LabelShard], 10, 32)
 	return &answering{
 		member: m, key: client.ObjectKeyFromObject(work), changes: reportpace.Exports(),
-		carried: carried{kind: kind, shard: int32(shard), half: work.Labels[propagation.LabelHalf]},
+		carried: carried{kind: kind, shard: int32(shard), half: work.Labels[propagation.LabelHalf],
+			delta: work.Labels[propagation.LabelDelta] != ""},
 		id: workv1alpha1.ResourceIdentifier{Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
 			Kind: kind, Name: work.Name},
 		down: make(chan struct{}, 1), up: make(chan struct{}, 1), ended: make(chan struct{}),
@@ -262,19 +273,22 @@ func revisionOf(work *workv1alpha1.Work) int64 {
 	if len(work.Spec.Workload.Manifests) != 1 {
 		return 0
 	}
-	raw, label := work.Spec.Workload.Manifests[0].Raw, []byte(`"revision":`)
-	at := bytes.LastIndex(raw, label)
+	return numberIn(work.Spec.Workload.Manifests[0].Raw, `"revision":`)
+}
+
+// numberIn reads the number after the last of a label in JSON, 0 where there is none.
+func numberIn(raw []byte, label string) (out int64) {
+	at := bytes.LastIndex(raw, []byte(label))
 	if at < 0 {
 		return 0
 	}
-	var revision int64
 	for _, c := range raw[at+len(label):] {
 		if c < '0' || c > '9' {
 			break
 		}
-		revision = 10*revision + int64(c-'0')
+		out = 10*out + int64(c-'0')
 	}
-	return revision
+	return out
 }
 
 // run answers each change after the time that Karmada takes; several within it are answered at once.
@@ -354,7 +368,9 @@ func (f *Fleet) changed(cluster string, services ...int) {
 		namespace, name := f.Size.service(i)
 		concerned[v1alpha1.Shard(namespace, name, shards)] = true
 	}
-	f.poke(cluster, func(a *answering) bool { return a.kind == propagation.KindBundle && concerned[a.shard] })
+	f.poke(cluster, func(a *answering) bool {
+		return a.kind == propagation.KindBundle && !a.delta && concerned[a.shard]
+	})
 }
 
 // poke lets a member report anew: all its shards, or one.

@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -132,7 +133,7 @@ func (f *Fleet) completeFor(ctx context.Context, n int) error {
 		client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the Works: %w", err)
 	}
-	remotes, imports := 0, 0
+	remotes, bundles := 0, map[string]*v1alpha1.Bundle{}
 	for i := range list.Items {
 		if list.Items[i].Labels[propagation.LabelKind] == propagation.KindPeering {
 			var spec v1alpha1.PeeringSpec
@@ -142,19 +143,45 @@ func (f *Fleet) completeFor(ctx context.Context, n int) error {
 			remotes = len(spec.RemoteClusters)
 			continue
 		}
-		var spec v1alpha1.BundleSpec
-		if err := propagation.Spec(&list.Items[i], &spec); err != nil {
-			return err
+		raw, err := propagation.Manifest(&list.Items[i])
+		if err != nil {
+			return fmt.Errorf("read the Work %s: %w", list.Items[i].Name, err)
 		}
-		imports += len(spec.Imports)
-		for k := range spec.Imports {
-			if err := f.completeImport(n, &spec.Imports[k]); err != nil {
-				return err
-			}
+		bundle := &v1alpha1.Bundle{}
+		if err := json.Unmarshal(raw, bundle); err != nil {
+			return fmt.Errorf("read what the Work %s carries: %w", list.Items[i].Name, err)
 		}
+		bundles[bundle.Name] = bundle
 	}
 	if want := f.others(); remotes != want {
 		return fmt.Errorf("told of %d clusters, not of %d", remotes, want)
+	}
+	return f.completeImports(n, bundles)
+}
+
+// completeImports compares what a member's Bundles have, by their names, with what the fleet is. Deltas add no imports,
+// but may have them as they are now.
+func (f *Fleet) completeImports(n int, bundles map[string]*v1alpha1.Bundle) error {
+	imports := 0
+	named := func(name string) (*v1alpha1.Bundle, error) { return bundles[name], nil }
+	for name, bundle := range bundles {
+		if _, delta := v1alpha1.ParseDeltaName(name); delta {
+			continue
+		}
+		imports += len(bundle.Spec.Imports)
+		for k := range bundle.Spec.Imports {
+			i := &bundle.Spec.Imports[k]
+			now, known, err := v1alpha1.CurrentImport(i.Namespace, i.Name, shards, named)
+			if err != nil {
+				return err
+			}
+			if !known || now == nil {
+				return fmt.Errorf("%s/%s is in %s, and what of it is in force is not known", i.Namespace, i.Name, name)
+			}
+			if err := f.completeImport(n, now); err != nil {
+				return err
+			}
+		}
 	}
 	if want := f.exported(); imports != want {
 		return fmt.Errorf("told of %d services, not of %d", imports, want)

@@ -122,6 +122,16 @@ func at(p netip.Prefix, offset int) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
+// offsetIn returns how far an address is from the first of a prefix, as at has it; false where it is in another.
+func offsetIn(p netip.Prefix, address string) (offset uint16, ok bool) {
+	a, err := netip.ParseAddr(address)
+	if err != nil || !p.Contains(a) {
+		return 0, false
+	}
+	b, first := a.As4(), p.Addr().As4()
+	return uint16(b[2]-first[2])<<8 | uint16(b[3]-first[3]), true
+}
+
 // facts are what the agent of cluster n reports of its networks, with one gateway.
 func facts(n int) v1alpha1.PeeringStatus {
 	node := fmt.Sprintf("192.168.%d.1", n)

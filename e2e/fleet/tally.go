@@ -26,8 +26,10 @@ func mapKeys[K comparable, V any](m map[K]V) iter.Seq[K] { return maps.Keys(m) }
 type Tally struct {
 	mu          sync.Mutex
 	generations map[client.ObjectKey]int64
-	counts      Counts
-	last        time.Time
+	// listed is how many Bundles of deltas each Work says there are.
+	listed map[client.ObjectKey]int64
+	counts Counts
+	last   time.Time
 	// arrivals that are under way, by the address that tells.
 	arrivals map[string]*Arrival
 	errs     []error
@@ -36,6 +38,9 @@ type Tally struct {
 // Counts of writes on Works, and of the bytes of what these carry.
 type Counts struct {
 	Writes, Bytes int64
+	// Deltas are the writes of Bundles of deltas among them, and Listings those that say of one more that it is there,
+	// which is once and for all.
+	Deltas, Listings int64
 	// Written are the writes by cluster.
 	Written map[string]int64
 }
@@ -51,7 +56,8 @@ type Arrival struct {
 }
 
 func newTally() *Tally {
-	return &Tally{generations: map[client.ObjectKey]int64{}, counts: Counts{Written: map[string]int64{}},
+	return &Tally{generations: map[client.ObjectKey]int64{}, listed: map[client.ObjectKey]int64{},
+		counts:   Counts{Written: map[string]int64{}},
 		arrivals: map[string]*Arrival{}}
 }
 
@@ -111,6 +117,13 @@ func (t *Tally) saw(work *workv1alpha1.Work, now time.Time) {
 	cluster := propagation.ClusterOf(work)
 	t.counts.Writes += writes
 	t.counts.Bytes += writes * int64(len(raw))
+	if work.Labels[propagation.LabelDelta] != "" {
+		t.counts.Deltas += writes
+	}
+	if listed := numberIn(raw, `"deltas":`); listed > t.listed[key] {
+		t.listed[key] = listed
+		t.counts.Listings++
+	}
 	t.counts.Written[cluster] += writes
 	t.each(raw, func(address string, a *Arrival) {
 		t.arrived(address, a, a.took, cluster, now)

@@ -141,9 +141,10 @@ func lost(tables []table) error {
 	var errs []error
 	for i := range tables {
 		for _, r := range tables[i].Rows {
-			if r.Lost.Exporters > 0 {
-				errs = append(errs, fmt.Errorf("%d clusters: %s: %d exporters lost, and %d imports emptied: %s",
-					tables[i].Size.Clusters, r.Scenario, r.Lost.Exporters, r.Lost.Imports, strings.Join(r.Lost.First, "; ")))
+			if !r.Lost.None() {
+				errs = append(errs, fmt.Errorf("%d clusters: %s: %d exporters lost, %d stale, and %d imports emptied: %s",
+					tables[i].Size.Clusters, r.Scenario, r.Lost.Exporters, r.Lost.Stale, r.Lost.Imports,
+					strings.Join(r.Lost.First, "; ")))
 			}
 		}
 	}
@@ -154,11 +155,11 @@ func (t *table) add(row fleet.Row, err error) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d clusters: %s: %s, of which load %s, p50 %s, p99 %s, %d late, %d writes, %d KiB, %d requests, "+
-		"CPU %s, API CPU %s, RSS %d MiB, queue %.0f, etcd %d KiB\n",
+	fmt.Printf("%d clusters: %s: %s, of which load %s, p50 %s, p99 %s, %d late, %d writes (%d deltas), %d KiB, "+
+		"%d requests, CPU %s, API CPU %s, RSS %d MiB, queue %.0f, etcd %d KiB\n",
 		t.Size.Clusters, row.Scenario, row.Took.Round(time.Millisecond), row.Load.Round(time.Millisecond),
 		row.Quantile(0.5).Round(time.Millisecond), row.Quantile(0.99).Round(time.Millisecond), row.Late,
-		row.Writes, row.Bytes>>10, row.Requests,
+		row.Writes, row.Deltas, row.Bytes>>10, row.Requests,
 		row.CPU.Round(time.Millisecond), row.APICPU.Round(time.Millisecond), row.RSS>>10, row.Depth, row.Growth)
 	if t.Size.Agents > 0 {
 		fmt.Printf("    sites: p50 %s, p99 %s, %d behind, agent CPU %s, RSS %d MiB, DNS CPU %s, RSS %d MiB\n",
@@ -166,9 +167,9 @@ func (t *table) add(row fleet.Row, err error) error {
 			row.Sites.Agent.CPU.Round(time.Millisecond), row.Sites.Agent.RSS>>10,
 			row.Sites.DNS.CPU.Round(time.Millisecond), row.Sites.DNS.RSS>>10)
 	}
-	if row.Lost.Exporters > 0 {
-		fmt.Printf("    lost: %d exporters, %d imports: %s\n", row.Lost.Exporters, row.Lost.Imports,
-			strings.Join(row.Lost.First, "; "))
+	if !row.Lost.None() {
+		fmt.Printf("    lost: %d exporters, %d stale, %d imports: %s\n", row.Lost.Exporters, row.Lost.Stale,
+			row.Lost.Imports, strings.Join(row.Lost.First, "; "))
 	}
 	t.Rows = append(t.Rows, row)
 	return nil

@@ -59,6 +59,7 @@ func TestGoalsSayWhatIsMissed(t *testing.T) {
 		"no real agent":          {func(t *table) { t.row(onePod).Landed = nil }, 1},
 		"an agent behind":        {func(t *table) { t.row(onePod).Behind = 1 }, 1},
 		"a lost exporter":        {func(t *table) { t.row(silent).Lost.Exporters = 1 }, 1},
+		"a stale exporter":       {func(t *table) { t.row(heard).Lost.Stale = 1 }, 1},
 		"much memory":            {func(t *table) { t.row(fastRate).Peak = 1 << 20 }, 1},
 	} {
 		m := measured(10, 100*time.Millisecond)
@@ -75,9 +76,12 @@ func TestARunFailsOfWhatIsLost(t *testing.T) {
 	if err := lost([]table{m}); err != nil {
 		t.Errorf("nothing is lost: %v", err)
 	}
-	m.row(killed).Lost = fleet.Lost{Exporters: 2, Imports: 1, First: []string{"m001 is told of nothing"}}
-	if err := lost([]table{m}); err == nil || !strings.Contains(err.Error(), "m001 is told of nothing") {
-		t.Errorf("an import is lost: %v", err)
+	for _, l := range []fleet.Lost{{Exporters: 2, Imports: 1}, {Stale: 1}} {
+		l.First = []string{"m001 is told of nothing"}
+		m.row(killed).Lost = l
+		if err := lost([]table{m}); err == nil || !strings.Contains(err.Error(), "m001 is told of nothing") {
+			t.Errorf("%+v: %v", l, err)
+		}
 	}
 }
 

@@ -211,6 +211,7 @@ func (s *session) killed(ctx context.Context) error {
 	}
 	row.Took, row.Load = row.Took+until, row.Load+until
 	row.Writes, row.Bytes = row.Writes+before.Writes, row.Bytes+before.Bytes
+	row.Deltas, row.Listings = row.Deltas+before.Deltas, row.Listings+before.Listings
 	used, err := s.b.Usage(ctx)
 	row.CPU, row.Requests = used.CPU, used.Requests
 	return s.add(row, err)

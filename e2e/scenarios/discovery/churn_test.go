@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/e2e/suite"
 )
 
@@ -48,18 +49,24 @@ type churn struct {
 	backends map[string]map[string][]string
 }
 
-// TestManyServicesComeAndGo exports and unexports in random order, scales, and kills agents and the controller;
-// at rest every member has what the rules say, and nothing else.
-func TestManyServicesComeAndGo(t *testing.T) {
+// newChurn makes so many services, that nobody exports.
+func newChurn(t *testing.T, services int) *churn {
+	t.Helper()
 	seed := cmp.Or(*churnSeed, uint64(time.Now().UnixNano()))
 	t.Logf("again with -args -seed=%d", seed)
 	c := &churn{
-		Namespace: suite.NewNamespace(t), random: rand.New(rand.NewPCG(seed, 0)),
+		Namespace: suite.NewNamespace(t), random: rand.New(rand.NewPCG(seed, 0)), services: services,
 		exported: map[string]map[string]bool{}, backends: map[string]map[string][]string{},
 	}
-	var steps int
-	c.services, steps = churnOf()
 	c.prepare()
+	return c
+}
+
+// TestManyServicesComeAndGo exports and unexports in random order, scales, and kills agents and the controller;
+// at rest every member has what the rules say, and nothing else.
+func TestManyServicesComeAndGo(t *testing.T) {
+	services, steps := churnOf()
+	c := newChurn(t, services)
 	begin := time.Now()
 	for step := range steps {
 		switch {
@@ -79,7 +86,6 @@ func TestManyServicesComeAndGo(t *testing.T) {
 		c.atRest(cluster)
 	}
 	t.Logf("at rest after %s", time.Since(begin))
-
 	for _, cluster := range suite.Members() {
 		all := client.InNamespace(c.Name)
 		if err := c.API(cluster).DeleteAllOf(t.Context(), &mcs.ServiceExport{}, all); err != nil {
@@ -89,6 +95,78 @@ func TestManyServicesComeAndGo(t *testing.T) {
 	}
 	for _, cluster := range suite.Members() {
 		c.atRest(cluster)
+	}
+}
+
+// each does something with each service of each cluster.
+func (c *churn) each(do func(cluster, name string)) {
+	for _, cluster := range suite.Members() {
+		for _, name := range slices.Sorted(maps.Keys(c.backends[cluster])) {
+			do(cluster, name)
+		}
+	}
+}
+
+// TestManyEndpointsChange of services that all are exported, faster than each is told on its own, while agents and the
+// controller are killed, and deltas are deleted. At rest every member has the last of them.
+func TestManyEndpointsChange(t *testing.T) {
+	c := newChurn(t, 40)
+	c.each(func(cluster, name string) {
+		c.toggleOne(cluster, name)
+		c.scaleOne(cluster, name, 1)
+	})
+	rest := func() {
+		t.Helper()
+		begin := time.Now()
+		for _, cluster := range suite.Members() {
+			c.atRest(cluster)
+		}
+		t.Logf("at rest after %s", time.Since(begin))
+	}
+	rest()
+	for round := range 3 {
+		c.each(func(cluster, name string) { c.scaleOne(cluster, name, 1+c.random.IntN(3)) })
+		switch round {
+		case 0:
+			c.killController()
+		case 1:
+			for _, cluster := range suite.Members() {
+				c.killAgent(cluster)
+			}
+		}
+	}
+	rest()
+	c.hadDeltas()
+	for _, cluster := range suite.Members() {
+		delta := &v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DeltaName(0)}}
+		if err := c.API(cluster).Delete(t.Context(), delta); err != nil {
+			t.Error(err)
+		}
+	}
+	c.each(func(cluster, name string) { c.scaleOne(cluster, name, 1) })
+	rest()
+	c.hadDeltas()
+}
+
+// hadDeltas checks that so many changes were told in deltas, and that each member has those that are listed.
+func (c *churn) hadDeltas() {
+	c.Helper()
+	for _, cluster := range suite.Members() {
+		own := &v1alpha1.Bundle{}
+		if err := c.API(cluster).Get(c.Context(), client.ObjectKey{Name: v1alpha1.BundleName(0)}, own); err != nil {
+			c.Fatal(err)
+		}
+		if own.Spec.Deltas == 0 {
+			c.Errorf("%s: nothing was told in deltas", cluster)
+		}
+		for n := range own.Spec.Deltas {
+			delta := &v1alpha1.Bundle{}
+			if err := c.API(cluster).Get(c.Context(), client.ObjectKey{Name: v1alpha1.DeltaName(n)}, delta); err != nil {
+				c.Errorf("%s: %d Bundles of deltas are listed: %v", cluster, own.Spec.Deltas, err)
+			} else {
+				c.Logf("%s: %s has %d imports, revision %d", cluster, delta.Name, len(delta.Spec.Imports), delta.Spec.Revision)
+			}
+		}
 	}
 }
 
@@ -136,7 +214,11 @@ func (c *churn) some() (cluster, name string) {
 
 func (c *churn) toggle() {
 	c.Helper()
-	cluster, name := c.some()
+	c.toggleOne(c.some())
+}
+
+func (c *churn) toggleOne(cluster, name string) {
+	c.Helper()
 	export := &mcs.ServiceExport{ObjectMeta: suite.Named(name)}
 	if c.exported[cluster][name] {
 		c.Delete(cluster, export)
@@ -149,9 +231,14 @@ func (c *churn) toggle() {
 func (c *churn) scale() {
 	c.Helper()
 	cluster, name := c.some()
+	c.scaleOne(cluster, name, c.random.IntN(4))
+}
+
+func (c *churn) scaleOne(cluster, name string, backends int) {
+	c.Helper()
 	var addresses []string
 	var list []discoveryv1.Endpoint
-	for n := range c.random.IntN(4) {
+	for n := range backends {
 		// Addresses that no pod of the lab gets.
 		ip := fmt.Sprintf("10.%s.0.%d", map[string]string{"c1": "8", "c2": "9", "c3": "10"}[cluster],
 			100+10*n+c.random.IntN(10))
@@ -268,15 +355,19 @@ func (c *churn) atRest(cluster string) {
 			len(missing), len(extra),
 			strings.Join(missing, "\n"), strings.Join(extra, "\n"))
 	})
-	exports := &mcs.ServiceExportList{}
-	if err := c.API(cluster).List(c.Context(), exports, client.InNamespace(c.Name)); err != nil {
-		c.Fatal(err)
-	}
-	for _, e := range exports.Items {
-		if !meta.IsStatusConditionTrue(e.Status.Conditions, string(mcs.ServiceExportConditionReady)) {
-			c.Errorf("%s: %s: expected Ready, found %+v", cluster, e.Name, e.Status.Conditions)
+	// The importers may know before the exporter does.
+	suite.Eventually(c.T, suite.Patience, func(ctx context.Context) error {
+		exports := &mcs.ServiceExportList{}
+		if err := c.API(cluster).List(ctx, exports, client.InNamespace(c.Name)); err != nil {
+			return err
 		}
-	}
+		for _, e := range exports.Items {
+			if !meta.IsStatusConditionTrue(e.Status.Conditions, string(mcs.ServiceExportConditionReady)) {
+				return fmt.Errorf("%s: %s: expected Ready, found %+v", cluster, e.Name, e.Status.Conditions)
+			}
+		}
+		return nil
+	})
 	services := &corev1.ServiceList{}
 	if err := c.API(cluster).List(c.Context(), services, client.InNamespace(c.Name)); err != nil {
 		c.Fatal(err)

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"encoding/json"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/propagation"
+)
+
+// TestAnswersToDeltas: a member says which revision it has and no more, which it would say of no export that changes.
+func TestAnswersToDeltas(t *testing.T) {
+	g := newGuarded(t)
+	cluster := g.Size.cluster(0)
+	m := g.members[cluster]
+	raw, err := m.report(carried{kind: propagation.KindPeering, revision: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var peering v1alpha1.PeeringStatus
+	if err := json.Unmarshal(raw, &peering); err != nil || !peering.ReadsDeltas {
+		t.Errorf("the member does not say that it reads deltas: %s, %v", raw, err)
+	}
+	g.answers = map[client.ObjectKey]*answering{}
+	answer := func(at place) *answering {
+		work := g.workOf(at, v1alpha1.BundleSpec{Revision: 7})
+		a := newAnswering(m, work)
+		g.answers[client.ObjectKeyFromObject(work)] = a
+		a.arrived(work)
+		return a
+	}
+	own, delta := answer(place{number: g.shard}), answer(place{number: g.shard, delta: true})
+	if raw, err = m.report(delta.carried); err != nil || string(raw) != `{"observedRevision":7}` {
+		t.Errorf("the answer to deltas is %s, %v", raw, err)
+	}
+	var bundle v1alpha1.BundleStatus
+	if raw, err = m.report(own.carried); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &bundle); err != nil || len(bundle.Exports) != 1 || bundle.ObservedRevision != 7 {
+		t.Errorf("the answer to the shard's own Bundle is %s, %v", raw, err)
+	}
+	g.changed(cluster, g.service)
+	if len(own.up) != 1 || len(delta.up) != 0 {
+		t.Errorf("a pod has changed: %d reports of the shard and %d of the deltas, want one of the shard", len(own.up),
+			len(delta.up))
+	}
+}
