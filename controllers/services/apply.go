@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,7 +94,7 @@ func (r *Reconciler) post(t target, l letter, news news, sheet *sheet) ([]write,
 			b.box.unsent = time.Time{}
 			return nil, 0
 		}
-		if sheet != nil && b.sent.Sequence > 0 && (b.half == "" || slices.Contains(t.sent.Halves, b.half)) {
+		if sheet != nil && b.sent.Sequence > 0 && (b.half == "" || t.lists(b.half)) {
 			changed, deferrable = onlyEndpoints(b.sent, &spec, news.compared)
 		}
 		if deferrable && sheet.covers(noted, changed) {

@@ -554,3 +554,31 @@ func TestShardsLookAtForeignDeltas(t *testing.T) {
 		t.Errorf("%d writes, %d shards to look at, %v", len(writes), queue.Len(), err)
 	}
 }
+
+// TestABundleThatCannotBeRead, of a shard that has halves, is written anew.
+func TestABundleThatCannotBeRead(t *testing.T) {
+	c := newChurning(t, 1, 120)
+	for _, work := range c.works() {
+		if b := c.object(&work); b.Name == v1alpha1.BundleName(1) {
+			if len(b.Spec.Halves) == 0 {
+				t.Fatal("no halves: this shows nothing")
+			}
+			work.Spec.Workload.Manifests[0].Raw = []byte(`{"metadata":{"name":"sealane-1"},"spec":"gone"}`)
+			c.shelf.put(&work)
+		}
+	}
+	c.restart()
+	for service := range 20 {
+		c.replace(0, service)
+	}
+	for shard := range c.shards {
+		c.answer(0, shard)
+	}
+	for _, w := range c.wanted() { // before the member is given what cannot be read
+		if err := w.do(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.rest(0)
+	c.check("after it", 120)
+}

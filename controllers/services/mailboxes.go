@@ -105,6 +105,11 @@ func (t *target) unusable(own []v1alpha1.ImportProblem) []v1alpha1.ImportProblem
 	return t.mem.unusable
 }
 
+// lists says that the shard's own Bundle lists a half.
+func (t *target) lists(half string) bool {
+	return t.sent != nil && slices.Contains(t.sent.Halves, half)
+}
+
 // all are the Bundles of a member in one shard.
 func (t *target) all() []*sentBundle {
 	out := []*sentBundle{&t.sentBundle}
