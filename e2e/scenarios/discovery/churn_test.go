@@ -10,10 +10,12 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -23,7 +25,9 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/e2e/lab"
 	"github.com/sealane-io/sealane/e2e/suite"
+	"github.com/sealane-io/sealane/propagation"
 )
 
 // churnOf is how many services come and go, and how often one does.
@@ -108,9 +112,9 @@ func (c *churn) each(do func(cluster, name string)) {
 }
 
 // TestManyEndpointsChange of services that all are exported, faster than each is told on its own, while agents and the
-// controller are killed, and deltas are deleted. At rest every member has the last of them.
+// controller are killed, and deltas are deleted. At rest every member has the last of them, also in its DNS.
 func TestManyEndpointsChange(t *testing.T) {
-	c := newChurn(t, 40)
+	c, pods := newChurn(t, 40), newNamed(t)
 	c.each(func(cluster, name string) {
 		c.toggleOne(cluster, name)
 		c.scaleOne(cluster, name, 1)
@@ -121,11 +125,13 @@ func TestManyEndpointsChange(t *testing.T) {
 		for _, cluster := range suite.Members() {
 			c.atRest(cluster)
 		}
+		pods.atRest()
 		t.Logf("at rest after %s", time.Since(begin))
 	}
 	rest()
 	for round := range 3 {
 		c.each(func(cluster, name string) { c.scaleOne(cluster, name, 1+c.random.IntN(3)) })
+		pods.replace(1 + round%2)
 		switch round {
 		case 0:
 			c.killController()
@@ -144,11 +150,56 @@ func TestManyEndpointsChange(t *testing.T) {
 		}
 	}
 	c.each(func(cluster, name string) { c.scaleOne(cluster, name, 1) })
+	pods.replace(2)
 	rest()
 	c.hadDeltas()
 }
 
-// hadDeltas checks that so many changes were told in deltas, and that each member has those that are listed.
+// named is a headless web in c2 whose backends have host names, as those of a StatefulSet.
+type named struct {
+	suite.Namespace
+	addresses []string
+	replaced  int
+}
+
+func newNamed(t *testing.T) *named {
+	t.Helper()
+	p := &named{Namespace: suite.NewNamespace(t)}
+	p.Serve("c2", suite.Headless)
+	p.Export("c2")
+	p.replace(2)
+	return p
+}
+
+// replace all backends by so many others.
+func (p *named) replace(backends int) {
+	p.Helper()
+	p.addresses, p.replaced = nil, p.replaced+1
+	var list []discoveryv1.Endpoint
+	for n := range backends {
+		host, ip := fmt.Sprintf("web-%d", n), fmt.Sprintf("10.9.1.%d", 200+2*p.replaced+n) // no pod's
+		p.addresses = append(p.addresses, ip)
+		list = append(list, discoveryv1.Endpoint{Addresses: []string{ip}, Hostname: &host})
+	}
+	p.Backends("c2", list...)
+}
+
+// atRest waits until each name of web has the last addresses.
+func (p *named) atRest() {
+	p.Helper()
+	var targets []string
+	for n, ip := range p.addresses {
+		host := p.DNSName(fmt.Sprintf("web-%d", n), "c2")
+		suite.Resolves(p.T, "c1", host, "A", ip)
+		targets = append(targets, fmt.Sprintf("0 100 8080 %s.", host))
+	}
+	suite.Resolves(p.T, "c1", p.DNSName(), "A", p.addresses...)
+	suite.Resolves(p.T, "c1", p.DNSName("c2"), "A", p.addresses...)
+	suite.Resolves(p.T, "c1", p.DNSName("_http", "_tcp"), "SRV", targets...)
+}
+
+// hadDeltas checks that so many changes were told in deltas, and that each member has those that are listed, as Karmada
+// has their Works.
 func (c *churn) hadDeltas() {
 	c.Helper()
 	for _, cluster := range suite.Members() {
@@ -160,6 +211,11 @@ func (c *churn) hadDeltas() {
 			c.Errorf("%s: nothing was told in deltas", cluster)
 		}
 		for n := range own.Spec.Deltas {
+			work := &workv1alpha1.Work{}
+			err := c.API(lab.ContextKarmada).Get(c.Context(), propagation.DeltaKey(cluster, n), work)
+			if err != nil || work.Labels[propagation.LabelDelta] != strconv.Itoa(int(n)) {
+				c.Errorf("%s: the Work of Bundle %d of deltas has labels %v, %v", cluster, n, work.Labels, err)
+			}
 			delta := &v1alpha1.Bundle{}
 			if err := c.API(cluster).Get(c.Context(), client.ObjectKey{Name: v1alpha1.DeltaName(n)}, delta); err != nil {
 				c.Errorf("%s: %d Bundles of deltas are listed: %v", cluster, own.Spec.Deltas, err)
