@@ -34,23 +34,37 @@ func (r *Reconciler) changes(ctx context.Context, targets []target, d Decision, 
 			}
 		}
 		if spec, ok := d.Bundles[t.cluster]; ok && t.writable {
-			sheet, err := r.open(ctx, &t, &spec, d.Sizes[t.cluster], shards, news.compared)
+			posted, after, err := r.postAll(ctx, t, spec, d.Sizes[t.cluster], shards, news)
 			if err != nil {
 				return nil, 0, err
 			}
-			for _, l := range t.letters(spec, d.Sizes[t.cluster], news.compared) {
-				if l.spec != nil && l.bundle.half == "" {
-					l.spec = sheet.list(l.spec)
-				}
-				posted, after := r.post(t, l, news, sheet)
-				writes, again = append(writes, posted...), sooner(again, after)
-			}
-			if sheet != nil && sheet.close() {
-				r.wakeDeltas(t.cluster)
-			}
+			writes, again = append(writes, posted...), sooner(again, after)
 		}
 	}
 	decided(targets)
+	return writes, again, nil
+}
+
+// postAll returns what is to be written of a member's Bundles of a shard, given all that it should have of that.
+func (r *Reconciler) postAll(ctx context.Context, t target, all v1alpha1.BundleSpec, sizes []int, shards int32,
+	news news) (writes []write, again time.Duration, _ error) {
+	sheet, err := r.open(ctx, &t, &all, sizes, shards, news.compared)
+	if err != nil {
+		return nil, 0, err
+	}
+	if sheet != nil {
+		defer sheet.mu.Unlock() // be it that something panics: all other shards would wait
+	}
+	for _, l := range t.letters(all, sizes, news.compared) {
+		if l.spec != nil && l.bundle.half == "" {
+			l.spec = sheet.listing(l.spec)
+		}
+		posted, after := r.post(t, l, news, sheet)
+		writes, again = append(writes, posted...), sooner(again, after)
+	}
+	if sheet != nil && sheet.close() {
+		r.wakeDeltas(t.cluster)
+	}
 	return writes, again, nil
 }
 
@@ -68,6 +82,9 @@ type news struct {
 func (r *Reconciler) post(t target, l letter, news news, sheet *sheet) ([]write, time.Duration) {
 	b := l.bundle
 	if b.terminating {
+		if l.spec != nil {
+			sheet.note(l) // the member still goes by it
+		}
 		return nil, 0 // the event that it is gone brings the next decision
 	}
 	if l.spec == nil {
@@ -94,7 +111,7 @@ func (r *Reconciler) post(t target, l letter, news news, sheet *sheet) ([]write,
 			b.box.unsent = time.Time{}
 			return nil, 0
 		}
-		if sheet != nil && b.sent.Sequence > 0 && (b.half == "" || t.lists(b.half)) {
+		if sheet.counts(b.sent) && (b.half == "" || t.lists(b.half)) {
 			changed, deferrable = onlyEndpoints(b.sent, &spec, news.compared)
 		}
 		if deferrable && sheet.covers(noted, changed) {

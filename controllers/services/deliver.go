@@ -109,14 +109,14 @@ func (r *Reconciler) delivery(ctx context.Context, cluster string) ([]write, tim
 		b := d.boxes[n]
 		spec := v1alpha1.BundleSpec{Revision: b.nextDelta(now), Sequence: d.next(now), Imports: imports,
 			ExportConditions: []v1alpha1.ExportCondition{}}
-		b.box.unsent = d.since
+		if b.box.unsent.IsZero() { // else the write before has failed
+			b.box.unsent = d.since
+		}
 		writes = append(writes, write{do: func(ctx context.Context) error {
 			return r.applyDelta(ctx, d, record.Status.ReadsText, int32(n), b, spec, encoded)
 		}})
 	}
-	if len(writes) > 0 {
-		d.since = time.Time{}
-	}
+	d.since = time.Time{} // what is not late any more is no change that the member waits for
 	return writes, again, nil
 }
 
@@ -154,6 +154,9 @@ func (r *Reconciler) applyDelta(ctx context.Context, d *deltas, text bool, n int
 // followDeltas counts the changes that have come to a member in deltas, and says when to look again.
 func (r *Reconciler) followDeltas(set string, d *deltas, lost bool) (again time.Duration) {
 	now := r.Now()
+	if lost {
+		d.since = time.Time{}
+	}
 	for _, b := range d.boxes {
 		if lost || b.sent == nil {
 			b.box.underWay, b.box.unsent = nil, time.Time{}

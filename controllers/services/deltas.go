@@ -5,6 +5,7 @@ package services
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -14,9 +15,13 @@ const (
 	// an import which goes into none.
 	maxDelta      = 24 << 10
 	largestChange = maxDelta / 2
-	// maxSequence is the largest that the broker goes on from. A larger one is somebody's invention.
-	maxSequence = maxRevision / 2
+	// maxAhead is how far ahead of the clock a sequence may be, be it of a broker whose clock was wrong.
+	maxAhead = 10 * 365 * 24 * time.Hour
 )
+
+// invented says that no broker has given a sequence: a pull member may write its own Works. A largest number would not
+// do, as the broker would go on from the one before it.
+func invented(sequence int64, now time.Time) bool { return sequence > now.Add(maxAhead).UnixMilli() }
 
 // drift is how the Bundles of its shard stand to what is wanted of an import that is in deltas or should be.
 type drift struct {

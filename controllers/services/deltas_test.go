@@ -29,42 +29,46 @@ type churning struct {
 	version map[[2]int]int
 	// told is the highest that the importer was told.
 	told map[types.NamespacedName][2]int
-	// before has a controller that knows of no deltas: to it no agent says that it reads them.
-	before bool
-}
-
-// tell records what the agent says, as far as the controller understands it.
-func (c *churning) tell() {
-	c.t.Helper()
-	reads := c.deltas
-	c.deltas = reads && !c.before
-	c.importer.tell()
-	c.deltas = reads
 }
 
 func newChurning(t *testing.T, seed uint64, services int) *churning {
+	return newChurningIn(t, seed, services, 2)
+}
+
+func newChurningIn(t *testing.T, seed uint64, services int, shards int32) *churning {
+	t.Helper()
 	i := newImporter(t, seed, 0)
 	c := &churning{importer: i, version: map[[2]int]int{}, told: map[types.NamespacedName][2]int{}}
-	i.shards = 2
+	i.shards = shards
 	var set v1alpha1.ClusterSet
 	if err := i.shelf.Get(t.Context(), client.ObjectKey{Name: "blue"}, &set); err != nil {
 		t.Fatal(err)
 	}
-	set.Spec.Shards = 2
+	set.Spec.Shards = shards
 	i.shelf.put(&set)
 	i.deltas = true
 	i.tell()
-	i.decide(1)
+	for shard := range shards {
+		i.decide(shard)
+	}
 	i.export(services)
 	for n := range 2 {
 		for s := range services {
 			c.replace(n, s)
 		}
-		i.answer(n, 1)
+		c.answerAllOf(n)
 	}
 	i.rest(0)
 	c.check("at the start", services)
 	return c
+}
+
+// answerAllOf a cluster's shards.
+func (c *churning) answerAllOf(n int) {
+	c.t.Helper()
+	for shard := range c.shards {
+		c.answer(n, shard)
+	}
 }
 
 // replace gives a cluster's service another pod.
@@ -381,10 +385,10 @@ func TestDeltasAreNotReadForAWhile(t *testing.T) {
 			for round := range 4 {
 				c.churn(20, 60, 0.02)
 				old := round%2 == 0
-				if c.before = old && !agent; agent {
+				if c.early = old && !agent; agent {
 					c.deltas = !old
 				}
-				if c.tell(); c.before {
+				if c.tell(); c.early {
 					c.restart()
 				}
 				if agent { // which reads halves at once, and these may be behind
@@ -553,32 +557,4 @@ func TestShardsLookAtForeignDeltas(t *testing.T) {
 	if err != nil || len(writes) > 0 || queue.Len() != int(c.shards) {
 		t.Errorf("%d writes, %d shards to look at, %v", len(writes), queue.Len(), err)
 	}
-}
-
-// TestABundleThatCannotBeRead, of a shard that has halves, is written anew.
-func TestABundleThatCannotBeRead(t *testing.T) {
-	c := newChurning(t, 1, 120)
-	for _, work := range c.works() {
-		if b := c.object(&work); b.Name == v1alpha1.BundleName(1) {
-			if len(b.Spec.Halves) == 0 {
-				t.Fatal("no halves: this shows nothing")
-			}
-			work.Spec.Workload.Manifests[0].Raw = []byte(`{"metadata":{"name":"sealane-1"},"spec":"gone"}`)
-			c.shelf.put(&work)
-		}
-	}
-	c.restart()
-	for service := range 20 {
-		c.replace(0, service)
-	}
-	for shard := range c.shards {
-		c.answer(0, shard)
-	}
-	for _, w := range c.wanted() { // before the member is given what cannot be read
-		if err := w.do(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.rest(0)
-	c.check("after it", 120)
 }

@@ -4,6 +4,7 @@ package services
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -117,8 +118,8 @@ func (d *deltas) next(now time.Time) int64 {
 }
 
 // saw a sequence.
-func (d *deltas) saw(sequence int64) {
-	if sequence <= maxSequence {
+func (d *deltas) saw(sequence int64, now time.Time) {
+	if !invented(sequence, now) {
 		d.last = max(d.last, sequence)
 	}
 }
@@ -142,7 +143,7 @@ func (d *deltas) load(r *Reconciler, works map[int32]*workv1alpha1.Work,
 		again = sooner(again, after)
 		d.boxes[n] = now
 		if now.sent != nil {
-			d.saw(now.sent.Sequence)
+			d.saw(now.sent.Sequence, r.Now())
 		}
 		foreign = foreign || before != now.sent
 	}
@@ -157,7 +158,7 @@ func (d *deltas) sent(now time.Time) (out []sentDelta, busy time.Duration) {
 			again: b.sent == nil || b.missing || b.refresh}
 		if b.sent != nil {
 			s.sequence, s.imports = b.sent.Sequence, b.sent.Imports
-			s.again = s.again || s.sequence > maxSequence
+			s.again = s.again || invented(s.sequence, now)
 			if !b.answered() && !s.again {
 				busy = max(busy, b.box.written.Add(unansweredPace).Sub(now))
 			}
@@ -165,6 +166,21 @@ func (d *deltas) sent(now time.Time) (out []sentDelta, busy time.Duration) {
 		out = append(out, s)
 	}
 	return out, busy
+}
+
+// list notes how many the own Bundle of shard 0 lists. Where that is gone, and nothing known of it, those that there
+// are were: without them the member would go back to what the shards have.
+func (d *deltas) list(t *target) {
+	if t.sent != nil {
+		d.listed = min(max(t.sent.Deltas, 0), v1alpha1.MaxDeltas)
+		if t.answered() {
+			d.inForce = d.listed
+		}
+		return
+	}
+	for int(d.listed) < len(d.boxes) && d.boxes[d.listed].sent != nil {
+		d.listed++
+	}
 }
 
 // there is how many Bundles of deltas may be listed: those that are, and further ones that the member has for sure.
@@ -249,7 +265,7 @@ func (p *posted) lain() lain {
 }
 
 // open begins a sheet of the shard's Bundles, given all that the member should have of it. It is nil where the member's
-// agent reads no deltas.
+// agent reads no deltas, else its deltas are locked until who has opened it unlocks them.
 func (r *Reconciler) open(ctx context.Context, t *target, all *v1alpha1.BundleSpec, sizes []int, shards int32,
 	compared comparison) (*sheet, error) {
 	if t.deltas == nil {
@@ -266,15 +282,12 @@ func (r *Reconciler) open(ctx context.Context, t *target, all *v1alpha1.BundleSp
 		d.load(r, works, t.known)
 	}
 	d.number = shards
-	if all.Shard == 0 && t.sent != nil {
-		d.listed = t.sent.Deltas
-		if t.answered() {
-			d.inForce = d.listed
-		}
+	if all.Shard == 0 {
+		d.list(t)
 	}
 	for _, b := range t.all() {
 		if b.sent != nil {
-			d.saw(b.sent.Sequence)
+			d.saw(b.sent.Sequence, r.Now())
 		}
 	}
 	out := &sheet{deltas: d, now: r.Now(), shard: all.Shard, all: all, sizes: sizes, compared: compared,
@@ -288,8 +301,8 @@ func (r *Reconciler) open(ctx context.Context, t *target, all *v1alpha1.BundleSp
 	return out, nil
 }
 
-// list has the own Bundle of shard 0 say how many Bundles of deltas there are.
-func (s *sheet) list(own *v1alpha1.BundleSpec) *v1alpha1.BundleSpec {
+// listing has the own Bundle of shard 0 say how many Bundles of deltas there are.
+func (s *sheet) listing(own *v1alpha1.BundleSpec) *v1alpha1.BundleSpec {
 	if s == nil || s.shard != 0 {
 		return own
 	}
@@ -309,6 +322,11 @@ func (s *sheet) note(l letter) *posted {
 	}
 	s.posted[l.bundle.half] = p
 	return p
+}
+
+// counts says that deltas may be newer than a Bundle that was sent.
+func (s *sheet) counts(sent *v1alpha1.BundleSpec) bool {
+	return s != nil && sent.Sequence > 0 && !invented(sent.Sequence, s.now)
 }
 
 // unmoved says that a Bundle lies as it did when deltas had what had changed, and so do these.
@@ -368,7 +386,6 @@ func (s *sheet) sizeOf(k key) int {
 // close ends the sheet, and says whether deltas are to be written. The drift of an import is as it was where the
 // Bundles that have it lie as they did.
 func (s *sheet) close() (late bool) {
-	defer s.mu.Unlock()
 	now := s.before
 	moved := len(now.from) != len(s.posted)
 	var changed []*posted
@@ -430,20 +447,27 @@ func (s *sheet) drift(k key, hash uint64) *drift {
 			}
 			want = s.all.Import(k.namespace, k.name)
 		}
-		if want == nil {
-			return &drift{}
-		}
-		if pending > 0 {
+		if pending > 0 && want != nil {
 			out.settled = false
 			out.seen(want, pending, true)
 			continue
 		}
-		if sent == nil || sent.Import(k.namespace, k.name) == nil {
-			continue
+		var have *v1alpha1.Import
+		if sent != nil {
+			have = sent.Import(k.namespace, k.name)
 		}
-		have := sent.Import(k.namespace, k.name)
-		if have.Withheld || sent.Sequence == 0 {
-			return &drift{}
+		if want == nil || have == nil || have.Withheld || !s.counts(sent) {
+			// Deltas do not count beside it. But the member may still have one before it, beside which they do: what they
+			// have of an import stays until the member has answered, be it one that is to go.
+			there := p.bundle.answered() && pending == 0
+			if want == nil {
+				want, there = s.copies[k].what, there && have == nil
+			}
+			if !there && want != nil {
+				out.settled = false
+				out.seen(want, math.MaxInt64, true)
+			}
+			continue
 		}
 		same := s.compared.imports(*have, *want)
 		out.settled = out.settled && same && p.bundle.answered()
@@ -451,6 +475,9 @@ func (s *sheet) drift(k key, hash uint64) *drift {
 	}
 	if moving && out.want != nil {
 		out.settled, out.since = false, min(out.since, 1)
+	}
+	if out.size == 0 && out.want != nil {
+		out.size = sizeOf(*out.want)
 	}
 	return out
 }

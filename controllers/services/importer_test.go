@@ -47,6 +47,10 @@ type importer struct {
 	// exported says which services were always exported from the first time on that they were imported.
 	exported map[types.NamespacedName]bool
 	steps    int
+	// seen is called when its agent has looked, if it is not nil.
+	seen func()
+	// early says that the broker is one of before deltas.
+	early bool
 }
 
 const importing = "c3"
@@ -69,7 +73,7 @@ func (i *importer) tell() {
 	if err := i.shelf.Get(i.t.Context(), client.ObjectKey{Name: importing}, &record); err != nil {
 		i.t.Fatal(err)
 	}
-	record.Status.ReadsParts, record.Status.ReadsText, record.Status.ReadsDeltas = i.tells, true, i.deltas
+	record.Status.ReadsParts, record.Status.ReadsText, record.Status.ReadsDeltas = i.tells, true, i.deltas && !i.early
 	i.shelf.put(&record)
 }
 
@@ -175,6 +179,9 @@ func (i *importer) look() {
 				i.exported[key] = true
 			}
 		}
+	}
+	if i.seen != nil {
+		i.seen()
 	}
 }
 
