@@ -49,7 +49,7 @@ func inOrder(bundles []any) []any {
 		switch {
 		case half != "":
 			return 0
-		case isDelta(b.Name):
+		case v1alpha1.IsDelta(b.Name):
 			return 3
 		case b.Name == v1alpha1.BundleName(0): // which says what deltas there are
 			return 2

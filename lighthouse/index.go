@@ -120,7 +120,7 @@ func (x *index) setBundle(b *v1alpha1.Bundle) (rejected int) {
 	}
 	lists := b.Name == v1alpha1.BundleName(0)
 	switch {
-	case (lists || isDelta(b.Name)) && !known, lists && last.deltas != now.deltas:
+	case (lists || v1alpha1.IsDelta(b.Name)) && !known, lists && last.deltas != now.deltas:
 		// All may have been held while one was missing, or is from now on.
 		x.touchAll()
 	case last.sequence != now.sequence:
@@ -177,11 +177,6 @@ func (x *index) forgetPart(name string) {
 	}
 }
 
-func isDelta(name string) bool {
-	_, ok := v1alpha1.ParseDeltaName(name)
-	return ok
-}
-
 // touchAll makes anew all services.
 func (x *index) touchAll() {
 	for key := range x.current.services {
@@ -195,7 +190,7 @@ func (x *index) touchAll() {
 func (x *index) touchOutdated(name string, was int64) {
 	var newer []bundleRecords
 	for other, b := range x.bundles {
-		if other != name && (isDelta(name) || isDelta(other)) && b.sequence > was {
+		if other != name && (v1alpha1.IsDelta(name) || v1alpha1.IsDelta(other)) && b.sequence > was {
 			newer = append(newer, b)
 		}
 	}
@@ -229,7 +224,7 @@ func ownBundle(name string) (own, half string) {
 // inForce says whether the imports of a Bundle mean something by themselves: its shard's own one lists it, or no half
 // at all. Those in deltas do not.
 func (x *index) inForce(name string) bool {
-	if isDelta(name) {
+	if v1alpha1.IsDelta(name) {
 		return false
 	}
 	own, half := ownBundle(name)

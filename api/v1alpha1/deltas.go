@@ -28,6 +28,12 @@ func ParseDeltaName(name string) (n int32, ok bool) {
 	return n, ok && err == nil && n >= 0 && n < MaxDeltas && name == DeltaName(n)
 }
 
+// IsDelta says that this is the name of a Bundle of deltas.
+func IsDelta(name string) bool {
+	_, ok := ParseDeltaName(name)
+	return ok
+}
+
 // Outdates says that what a Bundle of deltas has of an import is newer than what the Bundle of its shard or half has.
 func (s *BundleSpec) Outdates(base *BundleSpec) bool {
 	return base.Sequence > 0 && s.Sequence > base.Sequence
@@ -91,7 +97,7 @@ func Current(bundles []Bundle) []Bundle {
 	var out, deltas []Bundle
 	listed := int32(0)
 	for i := range bundles {
-		if _, ok := ParseDeltaName(bundles[i].Name); ok {
+		if IsDelta(bundles[i].Name) {
 			deltas = append(deltas, bundles[i])
 			continue
 		}

@@ -153,19 +153,11 @@ func (r *Reconciler) applyDelta(ctx context.Context, d *deltas, text bool, n int
 
 // followDeltas counts the changes that have come to a member in deltas, and says when to look again.
 func (r *Reconciler) followDeltas(set string, d *deltas, lost bool) (again time.Duration) {
-	now := r.Now()
 	if lost {
 		d.since = time.Time{}
 	}
 	for _, b := range d.boxes {
-		if lost || b.sent == nil {
-			b.box.underWay, b.box.unsent = nil, time.Time{}
-			continue
-		}
-		for _, took := range b.box.underWay.answered(b.observed, b.sent.Revision, now) {
-			r.Metrics.Propagated(set, d.cluster, took)
-		}
-		again = sooner(again, b.box.underWay.next(now))
+		again = sooner(again, r.followed(set, d.cluster, b, lost))
 	}
 	return again
 }

@@ -132,23 +132,28 @@ func (r *Reconciler) arrival(shard Shard) time.Time {
 // follow notes which members' exports have changed, counts the changes that have come to a member, and says when to
 // look again. What was on its way to one that Karmada does not reach is not followed any more: that is no latency.
 func (r *Reconciler) follow(set string, targets []target, seen time.Time) (again time.Duration) {
-	now := r.Now()
 	for _, t := range targets {
 		if t.said != nil {
 			t.mem.exported.note(t.said, seen)
 		}
 		for _, b := range t.all() {
-			if t.lost || b.sent == nil {
-				b.box.underWay, b.box.unsent = nil, time.Time{}
-				continue
-			}
-			for _, took := range b.box.underWay.answered(b.observed, b.sent.Revision, now) {
-				r.Metrics.Propagated(set, t.cluster, took)
-			}
-			again = sooner(again, b.box.underWay.next(now))
+			again = sooner(again, r.followed(set, t.cluster, b, t.lost))
 		}
 	}
 	return again
+}
+
+// followed counts the changes in one Bundle that have come to a member, and says when to look again.
+func (r *Reconciler) followed(set, cluster string, b *sentBundle, lost bool) time.Duration {
+	now := r.Now()
+	if lost || b.sent == nil {
+		b.box.underWay, b.box.unsent = nil, time.Time{}
+		return 0
+	}
+	for _, took := range b.box.underWay.answered(b.observed, b.sent.Revision, now) {
+		r.Metrics.Propagated(set, cluster, took)
+	}
+	return b.box.underWay.next(now)
 }
 
 // letGo forgets what was on its way to a member that takes no part any more.

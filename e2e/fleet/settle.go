@@ -165,7 +165,7 @@ func (f *Fleet) completeImports(n int, bundles map[string]*v1alpha1.Bundle) erro
 	imports := 0
 	named := func(name string) (*v1alpha1.Bundle, error) { return bundles[name], nil }
 	for name, bundle := range bundles {
-		if _, delta := v1alpha1.ParseDeltaName(name); delta {
+		if v1alpha1.IsDelta(name) {
 			continue
 		}
 		imports += len(bundle.Spec.Imports)

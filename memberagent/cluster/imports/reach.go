@@ -98,7 +98,7 @@ func (r *Reachability) announce(ctx context.Context, before, after reach.Cluster
 		return fmt.Errorf("list Bundles: %w", err)
 	}
 	for i := range bundles.Items {
-		if _, ok := v1alpha1.ParseDeltaName(bundles.Items[i].Name); ok {
+		if v1alpha1.IsDelta(bundles.Items[i].Name) {
 			continue // of the same clusters, and each import is in another Bundle, too
 		}
 		for _, imported := range bundles.Items[i].Spec.Imports {

@@ -103,11 +103,11 @@ func (r *Reconciler) addOutdated(ctx context.Context, name string, imports []v1a
 	if !r.listed(ctx, &bundles, name) {
 		return // the agent ends
 	}
-	_, changed := v1alpha1.ParseDeltaName(name)
+	changed := v1alpha1.IsDelta(name)
 	var newer []*v1alpha1.BundleSpec
 	for i := range bundles.Items {
 		b := &bundles.Items[i]
-		if _, other := v1alpha1.ParseDeltaName(b.Name); b.Name != name && (changed || other) && b.Spec.Sequence > was {
+		if b.Name != name && (changed || v1alpha1.IsDelta(b.Name)) && b.Spec.Sequence > was {
 			newer = append(newer, &b.Spec)
 		}
 	}

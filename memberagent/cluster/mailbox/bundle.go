@@ -213,12 +213,7 @@ func (r *Bundles) told(name string) {
 // partOf says whether a Bundle's name is that of a shard, of a half of one, or of deltas.
 func partOf(name string, shards int32) bool {
 	n, _, ok := v1alpha1.ParseBundleName(name)
-	return ok && n < shards || isDelta(name)
-}
-
-func isDelta(name string) bool {
-	_, ok := v1alpha1.ParseDeltaName(name)
-	return ok
+	return ok && n < shards || v1alpha1.IsDelta(name)
 }
 
 // status lists the exports of a Bundle's shard; none while the cluster leaves, and none in a half. What is in deltas is
@@ -226,7 +221,7 @@ func isDelta(name string) bool {
 func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle,
 	peering *v1alpha1.Peering) (v1alpha1.BundleStatus, error) {
 	out := v1alpha1.BundleStatus{ObservedRevision: bundle.Spec.Revision}
-	if peering.Spec.Phase == v1alpha1.MemberLeaving || isDelta(bundle.Name) {
+	if peering.Spec.Phase == v1alpha1.MemberLeaving || v1alpha1.IsDelta(bundle.Name) {
 		return out, nil
 	}
 	list := &mcs.ServiceExportList{}

@@ -110,7 +110,7 @@ func judge(a around, refusals *imports.Refusals, limited bool,
 // otherImports passes a Bundle of which it is another matter than before which imports there are, or what of them has
 // come. Their endpoints change often, and make no problems; and deltas have nothing but these.
 func otherImports() predicate.Predicate {
-	noDeltas := predicate.NewPredicateFuncs(func(o client.Object) bool { return !isDelta(o.GetName()) })
+	noDeltas := predicate.NewPredicateFuncs(func(o client.Object) bool { return !v1alpha1.IsDelta(o.GetName()) })
 	return predicate.And(noDeltas, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := &e.ObjectOld.(*v1alpha1.Bundle).Spec, &e.ObjectNew.(*v1alpha1.Bundle).Spec
 		return !slices.Equal(before.Halves, after.Halves) ||
