@@ -91,6 +91,11 @@ func (r *Reconciler) delivery(ctx context.Context, cluster string) ([]write, tim
 	case d.there() > d.listed:
 		r.wakeShards(record.Spec.ClusterSet, 1)
 	}
+	if fleet.Lost(c) {
+		// Each change would be one more Bundle that a member keeps which cannot answer. What it has missed is written
+		// when Karmada reaches it again.
+		return nil, again, nil
+	}
 	drifts, now := d.all(), r.Now()
 	sent, busy := d.sent(now)
 	if drifts == nil || busy > 0 {
@@ -98,7 +103,7 @@ func (r *Reconciler) delivery(ctx context.Context, cluster string) ([]write, tim
 	}
 	arranged, left := arrange(drifts, sent, comparison{})
 	if left {
-		log.FromContext(ctx).Info("no room in deltas", "cluster", cluster)
+		log.FromContext(ctx).V(1).Info("no room in deltas", "cluster", cluster)
 	}
 	var writes []write
 	encoded := newEncoder()

@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/propagation"
 )
 
@@ -97,6 +101,81 @@ func TestWritesOfChurn(t *testing.T) {
 			t.Errorf("%d changes each of 40 passes: %d writes", changes, n)
 		}
 	}
+}
+
+// gust has pods replaced for so many passes, half a second each, and writes what the controller wants to.
+func (s *storm) gust(passes, changes int) {
+	s.t.Helper()
+	for range passes {
+		s.now = s.now.Add(500 * time.Millisecond)
+		for range changes {
+			s.change(s.pick())
+		}
+		s.say(0)
+		s.say(1)
+		for _, w := range s.wanted() {
+			if err := w.do(s.t.Context()); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// reached has Karmada reach the importer, or not.
+func (s *storm) reached(yes bool) {
+	s.t.Helper()
+	c := &clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: importing}}
+	ready := metav1.Condition{Type: clusterv1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue}
+	if !yes {
+		ready.Status = metav1.ConditionFalse
+	}
+	c.Status.Conditions = append(c.Status.Conditions, ready)
+	s.shelf.put(c)
+}
+
+// TestDeltasForWhoIsNotReached: nothing is added to the deltas of a cluster that Karmada does not reach. What it has
+// missed comes when it is back.
+func TestDeltasForWhoIsNotReached(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t, 1, 100)
+	s.gust(40, 10)
+	before := s.sentDeltas()
+	if before == 0 {
+		t.Fatal("there are no deltas")
+	}
+	s.reached(false)
+	s.gust(100, 10)
+	if after := s.sentDeltas(); after != before {
+		t.Errorf("%d Bundles of deltas were %d before", after, before)
+	}
+	s.reached(true)
+	s.calm("reached again", 0)
+}
+
+// TestDeltasForWhoDoesNotAnswer: those of an agent that answers nothing are bounded, and all is right when it does.
+func TestDeltasForWhoDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t, 1, 60)
+	for passes := 0; s.sentDeltas() < v1alpha1.MaxDeltas; passes += 10 {
+		if passes == 1000 {
+			t.Fatalf("%d Bundles of deltas after %d passes: the test is of no worth", s.sentDeltas(), passes)
+		}
+		s.gust(10, 30)
+	}
+	before := s.generations()
+	s.gust(40, 30)
+	each := len(s.works()) - v1alpha1.MaxDeltas + 1 // the others as without deltas, and one of these
+	if n, most := s.generations()-before, 20*int64(each); n > most {
+		t.Errorf("%d writes in 20 s, of which nothing is answered, of %d Bundles at a time", n, each)
+	}
+	for todo := s.behind(); len(todo) > 0; todo = s.behind() {
+		s.rnd.Shuffle(len(todo), func(a, b int) { todo[a], todo[b] = todo[b], todo[a] })
+		for _, do := range todo {
+			do()
+			s.observe()
+		}
+	}
+	s.calm("answers again", 0)
 }
 
 // TestDeltasAtOnce: shards and the delivery at the same time.
