@@ -15,8 +15,6 @@ import (
 
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -29,9 +27,6 @@ const (
 	oneWayLeast = 80 * time.Millisecond
 	oneWayMost  = 100 * time.Millisecond
 )
-
-// reporters is how many statuses are written at once. Karmada's controllers have five workers for each kind of thing.
-const reporters = 10
 
 func oneWay() time.Duration { return oneWayLeast + rand.N(oneWayMost-oneWayLeast) }
 
@@ -328,33 +323,14 @@ func (a *answering) run(ctx context.Context, f *Fleet) {
 	}
 }
 
-func (a *answering) answer(ctx context.Context, f *Fleet) error {
-	a.mu.Lock()
-	now := a.carried
-	a.mu.Unlock()
-	raw, err := a.member.report(now)
-	if err != nil {
-		return fmt.Errorf("encode a report: %w", err)
-	}
-	if bytes.Equal(raw, a.said) {
-		return nil
-	}
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"manifestStatuses": []any{
-		map[string]any{"identifier": a.id, "status": json.RawMessage(raw)},
-	}}})
-	if err != nil {
-		return fmt.Errorf("encode a report: %w", err)
-	}
-	work := &workv1alpha1.Work{}
-	work.Namespace, work.Name = a.key.Namespace, a.key.Name
-	f.reporters <- struct{}{}
-	defer func() { <-f.reporters }()
-	err = f.client.Status().Patch(ctx, work, client.RawPatch(types.MergePatchType, patch))
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("write the status of the Work %s: %w", a.key, err)
-	}
-	a.said = raw
-	return nil
+func (a *answering) answer(ctx context.Context, f *Fleet) (err error) {
+	a.said, err = f.reporter.report(ctx, a.key, a.id, a.said, func(context.Context) ([]byte, error) {
+		a.mu.Lock()
+		now := a.carried
+		a.mu.Unlock()
+		return a.member.report(now)
+	})
+	return err
 }
 
 // changed has a member tell of services whose pods have changed.

@@ -44,11 +44,10 @@ type Fleet struct {
 	// sites are the members with a real agent, by cluster.
 	sites map[string]*site
 	// ctx ends with stop, and with it all that is played.
-	ctx  context.Context
-	stop context.CancelFunc
-	// reporters has an element for each report that is being written.
-	reporters chan struct{}
-	running   sync.WaitGroup
+	ctx      context.Context
+	stop     context.CancelFunc
+	reporter *reporter
+	running  sync.WaitGroup
 
 	mu      sync.Mutex
 	answers map[client.ObjectKey]*answering
@@ -81,7 +80,7 @@ func Launch(ctx context.Context, size Size) (*Fleet, error) {
 		return nil, err
 	}
 	f := &Fleet{Size: size, Tally: newTally(), api: api, members: map[string]*member{}, stop: func() {},
-		answers: map[client.ObjectKey]*answering{}, away: map[int]bool{}, reporters: make(chan struct{}, reporters)}
+		answers: map[client.ObjectKey]*answering{}, away: map[int]bool{}}
 	f.guard = newGuard(f)
 	if err := f.populate(ctx); err != nil {
 		f.Stop()
@@ -110,6 +109,7 @@ func (f *Fleet) populate(ctx context.Context) error {
 	if f.client, err = client.New(&config, client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
+	f.reporter = newReporter(f.client, f.Size.Reports)
 	if err := f.grant(ctx); err != nil {
 		return err
 	}

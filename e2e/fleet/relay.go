@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -151,30 +150,11 @@ func (r *relay) apply(ctx context.Context) error {
 }
 
 // reflect writes into the Work what the member says.
-func (r *relay) reflect(ctx context.Context) error {
-	raw, err := r.status(ctx)
-	if err != nil || raw == nil || bytes.Equal(raw, r.said) {
-		return err
-	}
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"manifestStatuses": []any{map[string]any{
-		"identifier": workv1alpha1.ResourceIdentifier{Group: v1alpha1.GroupVersion.Group,
-			Version: v1alpha1.GroupVersion.Version, Kind: r.kind, Name: r.name},
-		"status": json.RawMessage(raw),
-	}}}})
-	if err != nil {
-		return fmt.Errorf("encode a report: %w", err)
-	}
-	work := &workv1alpha1.Work{}
-	work.Namespace, work.Name = r.key.Namespace, r.key.Name
-	f := r.site.f
-	f.reporters <- struct{}{}
-	defer func() { <-f.reporters }()
-	err = f.client.Status().Patch(ctx, work, client.RawPatch(types.MergePatchType, patch))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write the status of the Work %s: %w", r.key, err)
-	}
-	r.said = raw
-	return nil
+func (r *relay) reflect(ctx context.Context) (err error) {
+	id := workv1alpha1.ResourceIdentifier{Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
+		Kind: r.kind, Name: r.name}
+	r.said, err = r.site.f.reporter.report(ctx, r.key, id, r.said, r.status)
+	return err
 }
 
 // status is what the member's object says, nil where the agent has not reported yet.

@@ -25,17 +25,17 @@ const MaxClusters = 250
 
 // Size of a fleet, whose last members, as many as Agents, are real clusters. Service i is in the namespace i modulo
 // Namespaces, and exported by Exporters clusters with Backends pods each. A namespace is in every second cluster and in
-// those that export from it.
-type Size struct{ Clusters, Services, Exporters, Backends, Namespaces, Agents int }
+// those that export from it. Karmada writes so many Reports of all members in a second; 0 is no limit.
+type Size struct{ Clusters, Services, Exporters, Backends, Namespaces, Agents, Reports int }
 
 func (s Size) check() error {
 	if s.Clusters < 2 || s.Clusters > MaxClusters {
 		return fmt.Errorf("clusters: expected 2 to %d, found %d", MaxClusters, s.Clusters)
 	}
 	if s.Exporters < 1 || s.Exporters > s.Clusters || s.Backends < 1 || s.Backends > 200 || s.Namespaces < 1 ||
-		s.Services < 1 {
+		s.Services < 1 || s.Reports < 0 {
 		return fmt.Errorf("expected at least one service, namespace, exporter and backend, no more exporters than "+
-			"clusters, and 200 backends at most, found %+v", s)
+			"clusters, 200 backends at most, and no negative number of reports, found %+v", s)
 	}
 	if s.Agents < 0 || s.Agents > max(0, s.Clusters-simulated) {
 		return fmt.Errorf("agents: expected none to %d with %d clusters, of which the first %d are simulated, found %d",

@@ -35,6 +35,7 @@ type options struct {
 	slow     time.Duration
 	agents   int
 	silence  time.Duration
+	reports  int
 	out      string
 	profiles string
 	// only the scenarios whose names match, and the first.
@@ -52,6 +53,8 @@ func main() {
 	flag.DurationVar(&o.slow, "slow", 200*time.Millisecond, "what each request takes more where the API is slow")
 	flag.IntVar(&o.agents, "agents", 2, "members with an API server, a cluster agent and a DNS server of their own")
 	flag.DurationVar(&o.silence, "silence", time.Minute, "how long Karmada does not reach ten members, or half of fewer")
+	flag.IntVar(&o.reports, "reports", 0, "how many reports of members Karmada writes in a second, as "+
+		"--kube-api-qps of its controllers lets it; 0 is no limit")
 	flag.StringVar(&o.out, "out", "docs/benchmarks/fleet.md", "where the figures go, relative to the source tree, and "+
 		"the picture beside them; empty is nowhere")
 	flag.StringVar(&o.profiles, "profiles", "", "directory for profiles of the API server's processor time, one of the "+
@@ -110,6 +113,9 @@ func run(ctx context.Context, o options) error {
 	}
 	m.Command = fmt.Sprintf("--clusters=%s --services=%d --changes=%d --churn=%s --slow=%s --agents=%d --silence=%s",
 		o.sizes, o.services, o.changes, o.churn, o.slow, o.agents, o.silence)
+	if o.reports > 0 {
+		m.Command += fmt.Sprintf(" --reports=%d", o.reports)
+	}
 	if text := o.only.String(); text != "" {
 		m.Command += fmt.Sprintf(" --run=%q", text)
 	}
@@ -120,7 +126,7 @@ func run(ctx context.Context, o options) error {
 			return fmt.Errorf("--clusters: expected numbers, found %q", text)
 		}
 		t := table{Size: fleet.Size{Clusters: clusters, Services: o.services, Exporters: 2, Backends: 3,
-			Namespaces: max(1, o.services/10), Agents: o.agents}}
+			Namespaces: max(1, o.services/10), Agents: o.agents, Reports: o.reports}}
 		if t.Load, err = load(); err != nil {
 			return err
 		}
