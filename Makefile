@@ -126,6 +126,15 @@ test-tools: prerequisites test-deps # Run the tests of the lab, the release, the
 	cd e2e && packages=$$(go list ./... | grep -v /scenarios/ $(foreach p,$(WITHOUT),| grep -v /$(p)$$)) && \
 	$(call tests,$(UNIT_TESTS),$$(echo $$packages),-timeout 15m)
 
+# What needs an API server, a kernel's tables or traffic is not emulated, nor what a socket says of its packets: the
+# emulator hands a number on and no more.
+NATIVE      := (/(cmd/(kubectl-karmada-sealane|sealane-[a-z]+)|controllers(/services)?|dataplane/(kernel|nodestate|tracer)|internal/(dnszone|transitions)|lighthouse|memberagent/(cluster(/discovery)?|node)))?
+.PHONY: test-arm64
+test-arm64: prerequisites ## Run the unit tests that need no more than a processor on one of arm64, which is emulated (five minutes).
+	@command -v qemu-aarch64 >/dev/null || apt-get install -y -q --no-install-recommends qemu-user
+	GOARCH=arm64 go test -count=1 -exec qemu-aarch64 -skip '^TestAKnockSaysWhereItEnds$$' \
+	  $$(go list ./... | grep -vxE "$$(go list -m)$(NATIVE)")
+
 .PHONY: soak
 soak: prerequisites ## Let gateways and cables die and return, and who has global addresses, 500 times at random (STEPS=500 SEED=5100), and try all cases of scenarios and a second kernel.
 	go test -count=1 -timeout 240m -v -run 'TestGatewaysWalk|TestTranslationsWalk' ./memberagent/node \
@@ -144,6 +153,7 @@ test-e2e: prerequisites test-deps ## Run the end-to-end scenarios (SCENARIOS=./s
 .PHONY: bench
 bench: prerequisites lab-deps ## Run the benchmarks; results go to docs/benchmarks.
 	go run -C e2e ./cmd/bench
+	$(MAKE) --no-print-directory fleet
 
 .PHONY: bench-failover
 bench-failover: prerequisites lab-deps ## Measure what traffic sees while gateways fail; results go to docs/benchmarks/failover.md.
