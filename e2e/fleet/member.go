@@ -173,7 +173,7 @@ func (m *member) report(c carried) ([]byte, error) {
 	if c.kind == propagation.KindPeering {
 		status := m.facts
 		status.ObservedRevision, status.Cleaned, status.ReadsParts = c.revision, c.leaves, true
-		status.ReadsText, status.ReadsDeltas = true, true
+		status.ReadsText, status.ReadsDeltas = true, !m.size.Halves
 		return json.Marshal(status)
 	}
 	status := v1alpha1.BundleStatus{ObservedRevision: c.revision}

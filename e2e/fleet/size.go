@@ -26,7 +26,11 @@ const MaxClusters = 250
 // Size of a fleet, whose last members, as many as Agents, are real clusters. Service i is in the namespace i modulo
 // Namespaces, and exported by Exporters clusters with Backends pods each. A namespace is in every second cluster and in
 // those that export from it. Karmada writes so many Reports of all members in a second; 0 is no limit.
-type Size struct{ Clusters, Services, Exporters, Backends, Namespaces, Agents, Reports int }
+type Size struct {
+	Clusters, Services, Exporters, Backends, Namespaces, Agents, Reports int
+	// Halves says that members read no deltas (ADR 70), as their agents of before did.
+	Halves bool
+}
 
 func (s Size) check() error {
 	if s.Clusters < 2 || s.Clusters > MaxClusters {
@@ -36,6 +40,9 @@ func (s Size) check() error {
 		s.Services < 1 || s.Reports < 0 {
 		return fmt.Errorf("expected at least one service, namespace, exporter and backend, no more exporters than "+
 			"clusters, 200 backends at most, and no negative number of reports, found %+v", s)
+	}
+	if s.Halves && s.Agents > 0 {
+		return fmt.Errorf("agents: expected none where members read no deltas, as real ones do, found %d", s.Agents)
 	}
 	if s.Agents < 0 || s.Agents > max(0, s.Clusters-simulated) {
 		return fmt.Errorf("agents: expected none to %d with %d clusters, of which the first %d are simulated, found %d",

@@ -36,6 +36,7 @@ type options struct {
 	agents   int
 	silence  time.Duration
 	reports  int
+	halves   bool
 	out      string
 	profiles string
 	// only the scenarios whose names match, and the first.
@@ -55,6 +56,7 @@ func main() {
 	flag.DurationVar(&o.silence, "silence", time.Minute, "how long Karmada does not reach ten members, or half of fewer")
 	flag.IntVar(&o.reports, "reports", 0, "how many reports of members Karmada writes in a second, as "+
 		"--kube-api-qps of its controllers lets it; 0 is no limit")
+	flag.BoolVar(&o.halves, "halves", false, "members read no deltas, as their agents of before did; with --agents=0")
 	flag.StringVar(&o.out, "out", "docs/benchmarks/fleet.md", "where the figures go, relative to the source tree, and "+
 		"the picture beside them; empty is nowhere")
 	flag.StringVar(&o.profiles, "profiles", "", "directory for profiles of the API server's processor time, one of the "+
@@ -116,6 +118,9 @@ func run(ctx context.Context, o options) error {
 	if o.reports > 0 {
 		m.Command += fmt.Sprintf(" --reports=%d", o.reports)
 	}
+	if o.halves {
+		m.Command += " --halves"
+	}
 	if text := o.only.String(); text != "" {
 		m.Command += fmt.Sprintf(" --run=%q", text)
 	}
@@ -126,7 +131,7 @@ func run(ctx context.Context, o options) error {
 			return fmt.Errorf("--clusters: expected numbers, found %q", text)
 		}
 		t := table{Size: fleet.Size{Clusters: clusters, Services: o.services, Exporters: 2, Backends: 3,
-			Namespaces: max(1, o.services/10), Agents: o.agents, Reports: o.reports}}
+			Namespaces: max(1, o.services/10), Agents: o.agents, Reports: o.reports, Halves: o.halves}}
 		if t.Load, err = load(); err != nil {
 			return err
 		}
