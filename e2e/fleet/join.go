@@ -82,20 +82,19 @@ func (f *Fleet) joined(n int) bool {
 	return !f.away[n]
 }
 
-// others is how many clusters each that is selected has beside itself.
-func (f *Fleet) others() int {
-	count := -1
+// others are the clusters that are selected beside one.
+func (f *Fleet) others(than int) (out []string) {
 	for n := range f.Size.Clusters {
-		if f.joined(n) {
-			count++
+		if n != than && f.joined(n) {
+			out = append(out, f.Size.cluster(n))
 		}
 	}
-	return count
+	return out
 }
 
-// importersOf is how many clusters that are selected, and that Karmada reaches, have the namespace of service i, but
-// for its first exporter; and how many of them are sites without pods of their own behind it, which they would prefer.
-func (f *Fleet) importersOf(i int) (count, sites int) {
+// importersOf are the clusters that are selected, and that Karmada reaches, with the namespace of service i, but for
+// its first exporter; and of these the sites without pods of their own behind it, which they would prefer.
+func (f *Fleet) importersOf(i int) (importers, sites []string) {
 	namespace, _ := f.Size.service(i)
 	first := f.Size.exporters(i)[0]
 	for n := range f.Size.Clusters {
@@ -103,12 +102,12 @@ func (f *Fleet) importersOf(i int) (count, sites int) {
 		if m := f.members[cluster]; n == first || !f.joined(n) || !m.has[namespace] || m.silent() {
 			continue
 		}
-		count++
+		importers = append(importers, cluster)
 		if f.site(cluster) != nil && !f.Size.exports(n, i) {
-			sites++
+			sites = append(sites, cluster)
 		}
 	}
-	return count, sites
+	return importers, sites
 }
 
 // exported is how many services some cluster that is selected exports.

@@ -155,7 +155,7 @@ func (f *Fleet) MoveGateway(n int) func() ([]*Arrival, error) {
 		m.facts.Endpoints[0].Addresses[0].IP = address
 		m.facts.NodeCIDRs = []string{address + "/32"}
 		m.mu.Unlock()
-		a := f.Tally.expect(address, f.others(), 0)
+		a := f.Tally.expect(address, f.others(n), nil)
 		f.poke(cluster, func(a *answering) bool { return a.kind == propagation.KindPeering })
 		return []*Arrival{a}, nil
 	}

@@ -89,10 +89,10 @@ func (f *Fleet) Run(ctx context.Context, b *Broker, name string, do func() ([]*A
 			return Row{}, fmt.Errorf("%s: %w", name, ctx.Err())
 		}
 		took, landed := f.Tally.Took(a)
-		if len(took) < a.want {
+		if len(took) < len(a.want) {
 			row.Late++
 		}
-		if len(landed) < a.sites {
+		if len(landed) < len(a.sites) {
 			row.Behind++
 		}
 		row.Arrived, row.Landed = append(row.Arrived, took...), append(row.Landed, landed...)

@@ -153,7 +153,7 @@ func (f *Fleet) completeFor(ctx context.Context, n int) error {
 		}
 		bundles[bundle.Name] = bundle
 	}
-	if want := f.others(); remotes != want {
+	if want := len(f.others(n)); remotes != want {
 		return fmt.Errorf("told of %d clusters, not of %d", remotes, want)
 	}
 	return f.completeImports(n, bundles)

@@ -52,7 +52,9 @@ type Arrival struct {
 	// took by cluster, to the Work, and landed by site, to the EndpointSlice.
 	took, landed map[string]time.Duration
 	done         chan struct{}
-	want, sites  int
+	// want are the clusters that took counts, and sites those of landed. What comes to others, as to one that Karmada does
+	// not reach, is not waited for.
+	want, sites []string
 }
 
 func newTally() *Tally {
@@ -126,7 +128,7 @@ func (t *Tally) saw(work *workv1alpha1.Work, now time.Time) {
 	}
 	t.counts.Written[cluster] += writes
 	t.each(raw, func(address string, a *Arrival) {
-		t.arrived(address, a, a.took, cluster, now)
+		t.arrived(address, a, a.want, a.took, cluster, now)
 	})
 }
 
@@ -136,17 +138,18 @@ func (t *Tally) landed(cluster string, addresses []string, now time.Time) {
 	defer t.mu.Unlock()
 	for _, address := range addresses {
 		if a := t.arrivals[address]; a != nil {
-			t.arrived(address, a, a.landed, cluster, now)
+			t.arrived(address, a, a.sites, a.landed, cluster, now)
 		}
 	}
 }
 
-func (t *Tally) arrived(address string, a *Arrival, by map[string]time.Duration, cluster string, now time.Time) {
-	if _, before := by[cluster]; before {
+func (t *Tally) arrived(address string, a *Arrival, want []string, by map[string]time.Duration, cluster string,
+	now time.Time) {
+	if _, before := by[cluster]; before || !slices.Contains(want, cluster) {
 		return
 	}
 	by[cluster] = now.Sub(a.begun)
-	if len(a.took) == a.want && len(a.landed) == a.sites {
+	if len(a.took) == len(a.want) && len(a.landed) == len(a.sites) {
 		delete(t.arrivals, address)
 		close(a.done)
 	}
@@ -178,8 +181,8 @@ func (t *Tally) forget(key client.ObjectKey) {
 	delete(t.generations, key)
 }
 
-// expect an address of now to arrive in the Works of so many clusters, and in an EndpointSlice of so many sites.
-func (t *Tally) expect(address string, clusters, sites int) *Arrival {
+// expect an address of now to arrive in the Works of some clusters, and in an EndpointSlice of some sites.
+func (t *Tally) expect(address string, clusters, sites []string) *Arrival {
 	a := &Arrival{begun: time.Now(), took: map[string]time.Duration{}, landed: map[string]time.Duration{},
 		done: make(chan struct{}), want: clusters, sites: sites}
 	t.mu.Lock()
