@@ -39,7 +39,7 @@ func drifted(t *testing.T) (c *churning, service int, key types.NamespacedName) 
 	if c.versions(key)[0] != 3 || c.sentDeltas() != 1 {
 		t.Fatalf("version %d, %d Bundles of deltas: this shows nothing", c.versions(key)[0], c.sentDeltas())
 	}
-	c.importer.seen = func() {
+	c.seen = func() {
 		clear(c.exported)
 		c.watch()
 	}
@@ -166,7 +166,7 @@ func TestSequencesThatSomebodyInvents(t *testing.T) {
 	for _, sequence := range []int64{1 << 53, 1<<52 - 1, now.UnixMilli() + 1<<38, -1} {
 		for _, which := range []string{v1alpha1.DeltaName(0), v1alpha1.BundleName(0), v1alpha1.BundleName(1)} {
 			c, service, key := drifted(t)
-			c.importer.seen = nil
+			c.seen = nil
 			for _, work := range c.works() {
 				if b := c.object(&work); b.Name == which {
 					b.Spec.Sequence, b.Spec.Deltas = sequence, b.Spec.Deltas*1000
@@ -224,7 +224,7 @@ func TestABundleThatCannotBeRead(t *testing.T) {
 // has waited for.
 func TestWhatIsAsBeforeIsNoLatency(t *testing.T) {
 	c, service, _ := drifted(t)
-	c.importer.seen = nil
+	c.seen = nil
 	registry := prometheus.NewRegistry()
 	c.Metrics = metrics.New(registry)
 	e := &c.members[0].Exports[service]
