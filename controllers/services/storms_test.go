@@ -45,8 +45,8 @@ func newStorm(t *testing.T, seed uint64, services int) *storm {
 			s.exports[n][k] = e
 		}
 	}
-	clear(s.importer.exported)
-	s.importer.seen = func() { clear(s.importer.exported); s.observe() }
+	clear(s.exported)
+	s.importer.seen = func() { clear(s.exported); s.observe() }
 	s.observe()
 	return s
 }

@@ -102,7 +102,7 @@ func change(t *testing.T) *changing {
 				continue
 			}
 			slice.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{ip}}}
-			if err := a.Update(t.Context(), slice); err != nil {
+			if err := a.Update(context.WithoutCancel(ctx), slice); err != nil {
 				continue
 			}
 			c.last[name] = ip
