@@ -218,7 +218,7 @@ func associationOf(name string, ike *vici.Message) association {
 	if addr, err := netip.ParseAddr(text(ike, "remote-host")); err == nil {
 		a.remote = netip.AddrPortFrom(addr, uint16(port))
 	}
-	established := text(ike, "state") == "ESTABLISHED"
+	established := carrying(text(ike, "state"), "ESTABLISHED")
 	children, ok := ike.Get("child-sas").(*vici.Message)
 	if !ok {
 		a.bare = established
@@ -230,7 +230,7 @@ func associationOf(name string, ike *vici.Message) association {
 		if !ok || text(c, "spi-in") == "" {
 			continue
 		}
-		if established && text(c, "state") == "INSTALLED" {
+		if established && carrying(text(c, "state"), "INSTALLED") {
 			if !a.up {
 				a.algorithms += ", ESP " + algorithms(c, "encr-alg", "encr-keysize", "dh-group")
 			}
@@ -239,6 +239,12 @@ func associationOf(name string, ike *vici.Message) association {
 		a.children = append(a.children, child{text(c, "spi-in"), number(c, "bytes-in"), number(c, "bytes-out")})
 	}
 	return a
+}
+
+// carrying says whether an association does, by its state, as it does once it is made: also while another one is about
+// to take its place.
+func carrying(state, made string) bool {
+	return state == made || state == "REKEYING" || state == "UPDATING"
 }
 
 // algorithms are the values of some keys, as "AES_GCM_16/128/ECP_256". A child has no group until it is rekeyed: the
