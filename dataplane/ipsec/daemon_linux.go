@@ -41,6 +41,9 @@ const (
 	// handOver is after what time associations by other algorithms are ended once there are those that are wanted. Charon
 	// does so itself, after 10 s, if both have the same addresses.
 	handOver = 12 * time.Second
+	// moments is the least difference of the ages of two associations by which both ends agree which is the younger one:
+	// each hears of them by itself, in whole seconds.
+	moments = 4 * time.Second
 	// silentFor is how long an association is left alone that carries nothing back, before it is made anew.
 	silentFor = 3 * time.Second
 )
@@ -113,41 +116,6 @@ type Daemon struct {
 	// carries is the gateway whose address the carrier has; empty while nobody but a former agent knows.
 	carries plan.PeerID
 	trouble string
-}
-
-// peer is what is known of one.
-type peer struct {
-	Peer
-	state State
-	// loaded is what charon was given; the zero value if nothing.
-	loaded loaded
-	// shut says that charon has nothing of it, for it has no key.
-	shut bool
-	// fits says that there is an association with the algorithms that are wanted, and since is since when that is so, or
-	// is not.
-	fits  bool
-	since time.Time
-	// lost says that charon had associations with it, and may be another one, which has none: who has lost them knows, and
-	// the peer, which may be the one that begins, does not.
-	lost bool
-	// next is the candidate to dial, and tried when one was dialled last.
-	next  int
-	tried time.Time
-	// pending says that associations are being made, or unmade, and bare that there is one of IKE by itself: its child
-	// could not be installed, or was taken away. unfinished are the IDs of both.
-	pending, bare bool
-	unfinished    []string
-	// former are the IDs of those by other algorithms.
-	former []string
-	// seen are its associations as they were last, by SPI: those of another charon have others.
-	seen map[string]child
-}
-
-// loaded is what decides about a connection of charon's, beside the addresses.
-type loaded struct {
-	own  plan.PeerID
-	fips bool
-	key  topology.IPsecKey
 }
 
 // Open returns a daemon in a directory. changed is called when the carrier comes or goes. What charon has stays as it
@@ -417,153 +385,3 @@ func ofPeer(err error) bool {
 type secretError struct{ error }
 
 func (e secretError) Unwrap() error { return e.error }
-
-// down notes that nothing passes any more.
-func (p *peer) down(now time.Time) {
-	p.state.Up, p.state.Since, p.state.Algorithms, p.state.Other = false, now, "", false
-	p.fits, p.since = false, now
-}
-
-// note what charon says of a peer, whose associations are to have exchanged keys by a group.
-func (p *peer) note(all []association, group string, now time.Time) {
-	up, fits, seen, fresh, stays := false, false, map[string]child{}, 0, false
-	p.pending, p.bare, p.unfinished, p.former = false, false, nil, nil
-	p.state.Algorithms, p.state.Other = "", false
-	for _, a := range all {
-		if a.name != name(p.ID) {
-			continue
-		}
-		switch {
-		case a.up:
-			up, p.state.Remote = true, a.remote
-			other := a.group != group
-			if fits = fits || !other; other || p.state.Algorithms == "" {
-				p.state.Algorithms, p.state.Other = a.algorithms, other // these may still carry
-			}
-			if other {
-				p.former = append(p.former, a.id)
-			}
-		case a.bare:
-			p.bare, p.unfinished = true, append(p.unfinished, a.id)
-		default:
-			p.pending, p.unfinished = true, append(p.unfinished, a.id)
-		}
-		for _, c := range a.children {
-			was, known := p.seen[c.spi]
-			if stays = stays || known; !known {
-				fresh++
-			}
-			p.state.Received += c.received - was.received
-			p.state.Sent += c.sent - was.sent
-			seen[c.spi] = c
-		}
-	}
-	if stays { // what comes in place of others comes beside them
-		p.state.Rekeys += fresh
-	}
-	if up != p.state.Up {
-		p.state.Up, p.state.Since = up, now
-	}
-	if fits != p.fits {
-		p.fits, p.since = fits, now
-	}
-	p.lost = p.lost && !up
-	p.seen = seen
-}
-
-// dial loads a peer's connection, and begins associations where it is time to.
-func (d *Daemon) dial(s session, want Config, p *peer, now time.Time) error {
-	if want.FIPS && p.Key == (topology.IPsecKey{}) {
-		return d.shut(s, p, now)
-	}
-	p.shut = false
-	patience := silentFor
-	if !before(want.Own, p.ID) {
-		patience += waitForOther // both at once would undo what the other has just made
-	}
-	silent := d.silentSince(p.ID)
-	renew := p.state.Up && !silent.IsZero() && now.Sub(silent) > patience && now.Sub(p.state.Since) > patience ||
-		len(p.seen) > mostChildren
-	if renew {
-		if err := s.terminate(name(p.ID)); err != nil {
-			return err
-		}
-		p.down(now)
-		p.tried = time.Time{}
-	}
-	if p.fits && now.Sub(p.since) > handOver {
-		for _, id := range p.former {
-			if err := s.end(id); err != nil {
-				return err
-			}
-		}
-	}
-	begins := p.begins(want.Own, renew, now)
-	next := loaded{want.Own, want.FIPS, p.Key}
-	if p.loaded == next && !begins {
-		return nil
-	}
-	at := netip.AddrPortFrom(netip.Addr{}, want.Port)
-	switch {
-	case p.state.Up && p.state.Remote.IsValid():
-		at = p.state.Remote // at another address charon would end what there is at once
-	case len(p.Candidates) > 0:
-		at = p.Candidates[p.next%len(p.Candidates)]
-	}
-	secret, err := d.secret(want, p)
-	if err != nil {
-		return secretError{err}
-	}
-	if err := s.load(want.Own, p.Peer, at, want.Port, secret, suiteOf(want)); err != nil {
-		return err
-	}
-	p.loaded = next
-	if !begins {
-		return nil
-	}
-	for _, id := range p.unfinished { // what was begun at the address before
-		if err := s.end(id); err != nil {
-			return err
-		}
-	}
-	p.next++
-	p.tried = now
-	return s.initiate(name(p.ID))
-}
-
-// begins says whether it is time for this gateway to establish associations. While there are some, by other algorithms,
-// that is less often: the other gateway, which may be the one that begins, has not heard of the change yet, and where
-// both begin each would end what the other has made.
-func (p *peer) begins(own plan.PeerID, renew bool, now time.Time) bool {
-	wait := tryFor
-	if !p.pending && (!p.state.Up || before(own, p.ID)) {
-		wait = tryAgain // it was refused, or is bare
-	}
-	return !p.fits && len(p.Candidates) > 0 && now.Sub(p.tried) > wait &&
-		(before(own, p.ID) || renew || p.lost || now.Sub(p.since) > waitForOther)
-}
-
-// shut takes away what charon has of a peer that cannot be reached by FIPS: an agent before this one may have given it
-// that, or this one before the setting changed.
-func (d *Daemon) shut(s session, p *peer, now time.Time) error {
-	if !p.shut || p.state.Up || p.pending || p.bare {
-		if err := s.unload(name(p.ID)); err != nil {
-			return err
-		}
-		p.loaded, p.shut = loaded{}, true
-		p.down(now)
-	}
-	return errNoKey
-}
-
-// secret in common with a peer.
-func (d *Daemon) secret(want Config, p *peer) ([]byte, error) {
-	if want.FIPS {
-		return d.secrets.FIPSSecret(want.Own, p.ID, p.Key)
-	}
-	return d.secrets.Secret(want.Own, p.ID)
-}
-
-// errNoKey is that a peer cannot be reached by FIPS.
-var errNoKey = secretError{errors.New("the gateway publishes no key of P-256, which the algorithms of FIPS need: " +
-	"upgrade the agents of its cluster, and have ipsec's container there by install --ipsec")}

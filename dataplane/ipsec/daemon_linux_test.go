@@ -3,6 +3,8 @@
 package ipsec
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,6 +72,46 @@ func TestFits(t *testing.T) {
 		if s := p.state; s.Up != step.up || p.fits != step.fits || s.Other != step.other ||
 			s.Algorithms != step.algorithms || len(p.former) != step.former {
 			t.Errorf("%s: %+v, fits %t, former %v", step.what, s, p.fits, p.former)
+		}
+	}
+}
+
+// Associations of both families with one peer, which charon takes for two.
+func TestOneAssociationIsKept(t *testing.T) {
+	first, second := plan.PeerID("a"+strings.Repeat("0", 31)), plan.PeerID("b"+strings.Repeat("0", 31))
+	if !before(first, second) {
+		first, second = second, first
+	}
+	of := func(id string, age time.Duration) association {
+		return association{name: name(second), id: id, up: true, age: age, group: usualSuite.group}
+	}
+	for _, c := range []struct {
+		what           string
+		have           []association
+		first, another []string // what the end that begins ends, and what the other one does
+	}{
+		{"one", []association{of("1", time.Hour)}, nil, nil},
+		{"the younger one is too young", []association{of("1", time.Hour), of("2", handOver-time.Second)}, nil, nil},
+		{"the end that begins has not chosen yet", []association{of("1", time.Hour), of("2", 2*handOver-time.Second)},
+			[]string{"1"}, nil},
+		{"an old and a young one", []association{of("2", time.Minute), of("1", time.Hour)}, []string{"1"}, []string{"1"}},
+		{"both began", []association{of("1", time.Minute), of("2", time.Minute+moments)}, []string{"2"}, nil},
+		{"of one age", []association{of("1", time.Minute), of("2", time.Minute)}, []string{"2"}, nil},
+		{"another's", []association{of("1", time.Minute), {name: "sl-other", id: "2", up: true, age: time.Hour}}, nil, nil},
+		{"one is not up", []association{of("1", time.Minute), {name: name(second), id: "2", age: time.Hour}}, nil, nil},
+	} {
+		for _, end := range []struct {
+			own  plan.PeerID
+			want []string
+		}{{first, c.first}, {second, c.another}} {
+			p := &peer{Peer: Peer{ID: second}}
+			p.note(c.have, usualSuite.group, time.Now())
+			if end.own == second {
+				p.ID = first
+			}
+			if found := p.surplus(end.own); !slices.Equal(found, end.want) {
+				t.Errorf("%s: %x ends %v, want %v", c.what, end.own[:1], found, end.want)
+			}
 		}
 	}
 }

@@ -183,8 +183,9 @@ type association struct {
 	// calls them.
 	id, group, algorithms string
 
-	up       bool // and its child is installed
-	bare     bool // established, and has no child
+	age      time.Duration // in seconds, since it was established
+	up       bool          // and its child is installed
+	bare     bool          // established, and has no child
 	remote   netip.AddrPort
 	children []child
 }
@@ -213,7 +214,8 @@ func (s session) associations() ([]association, error) {
 
 func associationOf(name string, ike *vici.Message) association {
 	a := association{name: name, id: text(ike, "uniqueid"), group: text(ike, "dh-group"),
-		algorithms: "IKE " + algorithms(ike, "encr-alg", "encr-keysize", "prf-alg", "dh-group")}
+		algorithms: "IKE " + algorithms(ike, "encr-alg", "encr-keysize", "prf-alg", "dh-group"),
+		age:        time.Duration(number(ike, "established")) * time.Second}
 	port, _ := strconv.ParseUint(text(ike, "remote-port"), 10, 16)
 	if addr, err := netip.ParseAddr(text(ike, "remote-host")); err == nil {
 		a.remote = netip.AddrPortFrom(addr, uint16(port))
