@@ -192,7 +192,8 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		if t.connection.MTU > 0 {
 			gauge(m.mtu, prometheus.GaugeValue, float64(t.connection.MTU))
 		}
-		if !t.peer.LastHandshake.IsZero() {
+		// That of IPsec is when associations came up, which are rekeyed without another one.
+		if !t.peer.LastHandshake.IsZero() && t.connection.Cable != v1alpha1.CableIPsec {
 			gauge(m.handshake, prometheus.GaugeValue, time.Since(t.peer.LastHandshake).Seconds())
 		}
 	}

@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/ipsec"
 	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
@@ -52,6 +55,36 @@ func TestDropMetrics(t *testing.T) {
 		return []kernel.Drops{{Family: plan.IPv4, Chain: "guard", Packets: 7}, {Family: plan.IPv6, Chain: "host"}}, nil
 	})
 	expect("with it", map[string]float64{"ip guard": 7, "ip6 host": 0})
+}
+
+// TestAgeOfHandshakes is that of WireGuard's, by which an alert tells that keys are not renewed. Associations of IPsec
+// get new keys and are as old as before.
+func TestAgeOfHandshakes(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(cluster string, cable v1alpha1.CableDriver) Tunnel {
+		return Tunnel{connection: v1alpha1.Connection{Cluster: cluster, Cable: cable, Status: v1alpha1.ConnectionConnected},
+			peer: kernel.PeerState{LastHandshake: time.Now().Add(-time.Hour)}}
+	}
+	m.measured([]Tunnel{of("c2", v1alpha1.CableWireGuard), of("c3", v1alpha1.CableIPsec)})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var clusters []string
+	for _, f := range families {
+		for _, s := range f.GetMetric() {
+			if f.GetName() == "sealane_node_connection_handshake_age_seconds" {
+				clusters = append(clusters, s.GetLabel()[0].GetValue())
+			}
+		}
+	}
+	if !slices.Equal(clusters, []string{"c2"}) {
+		t.Errorf("handshakes of %v, want those of c2 alone", clusters)
+	}
 }
 
 // TestAssociationMetrics are there for each gateway to be reached by IPsec.
