@@ -72,11 +72,26 @@ func (t *table) measure(ctx context.Context, o options, programs fleet.Programs,
 		return err
 	}
 	defer func() { s.b.Kill() }()
-	type scenario struct {
+	if err := s.changes(ctx, o); err != nil {
+		return err
+	}
+	if err := s.faults(ctx, o); err != nil {
+		return err
+	}
+	if err := f.Answers(ctx); err != nil {
+		return err
+	}
+	t.Logged, err = f.AgentErrors()
+	return err
+}
+
+// changes measures what happens while all is well, as far as it is asked for. It begins with what all else needs.
+func (s *session) changes(ctx context.Context, o options) error {
+	f := s.f
+	for _, x := range []struct {
 		name string
 		do   func() ([]*fleet.Arrival, error)
-	}
-	for _, x := range []scenario{
+	}{
 		{converge, s.connect(ctx)},
 		{"and the roll call after that", rollCall(ctx)},
 		{firstPod, f.Change(ctx, o.changes)},
@@ -97,54 +112,46 @@ func (t *table) measure(ctx context.Context, o options, programs fleet.Programs,
 		if x.name != converge && !o.only.MatchString(x.name) {
 			continue
 		}
-		run := func() error { return t.add(f.Run(ctx, s.b, x.name, x.do)) }
+		run := func() error { return s.table.add(f.Run(ctx, s.b, x.name, x.do)) }
 		if err := profiled(ctx, f, o.profiles, x.name, run); err != nil {
 			return err
 		}
 	}
-	if o.only.MatchString(silent) {
-		if err := s.silence(ctx, o.silence); err != nil {
+	return nil
+}
+
+// faults measures what happens while something is not, as far as it is asked for, and how much etcd has before the API
+// is slow.
+func (s *session) faults(ctx context.Context, o options) error {
+	for _, x := range []struct {
+		name string
+		do   func() error
+	}{
+		{silent, func() error { return s.silence(ctx, o.silence) }},
+		{killed, func() error { return s.killed(ctx) }},
+		{restart, func() error { return s.restart(ctx) }},
+		{failOver, func() error { return s.failOver(ctx) }},
+		{itsRoll, func() error { return s.table.add(s.f.Run(ctx, s.b, itsRoll, rollCall(ctx))) }},
+	} {
+		if !o.only.MatchString(x.name) {
+			continue
+		}
+		if err := x.do(); err != nil {
 			return err
 		}
 	}
-	if o.only.MatchString(killed) {
-		if err := s.killed(ctx); err != nil {
-			return err
-		}
-	}
-	if o.only.MatchString(restart) {
-		if err := s.restart(ctx); err != nil {
-			return err
-		}
-	}
-	if o.only.MatchString(failOver) {
-		if err := s.failOver(ctx); err != nil {
-			return err
-		}
-	}
-	if o.only.MatchString(itsRoll) {
-		if err := t.add(f.Run(ctx, s.b, itsRoll, rollCall(ctx))); err != nil {
-			return err
-		}
-	}
-	api, err := f.API(ctx)
+	api, err := s.f.API(ctx)
 	if err != nil {
 		return err
 	}
-	t.Stored = api.Stored
-	if o.only.MatchString(slowAPI) {
-		if err := s.slow(ctx, fmt.Sprintf(slowAPI+" %s more: a pod is replaced", o.slow), o.slow, 0); err != nil {
-			return err
-		}
-		if err := s.slow(ctx, "and every 20th fails", o.slow, 20); err != nil {
-			return err
-		}
+	s.table.Stored = api.Stored
+	if !o.only.MatchString(slowAPI) {
+		return nil
 	}
-	if err := f.Answers(ctx); err != nil {
+	if err := s.slow(ctx, fmt.Sprintf(slowAPI+" %s more: a pod is replaced", o.slow), o.slow, 0); err != nil {
 		return err
 	}
-	t.Logged, err = f.AgentErrors()
-	return err
+	return s.slow(ctx, "and every 20th fails", o.slow, 20)
 }
 
 // silence has Karmada lose members, most of which are in pairs the only exporters of some services, while pods of all
