@@ -130,6 +130,47 @@ func TestDeltasKeepWhatIsWithheld(t *testing.T) {
 	}
 }
 
+// TestDeltasWhileAShardIsDivided: the importer has its halves, and goes by what the shard's own Bundle had before it
+// listed them, beside which deltas count.
+func TestDeltasWhileAShardIsDivided(t *testing.T) {
+	c, _, key := drifted(t)
+	for n := range 2 {
+		for s := len(c.members[n].Exports); s < 100; s++ {
+			e := web(1 + n)
+			e.Name = fmt.Sprintf("web-%d", s)
+			c.members[n].Exports = append(c.members[n].Exports, e)
+		}
+	}
+	c.written()
+	halves := 0
+	for _, w := range c.works() {
+		if b := c.object(&w); b.Spec.Shard == 1 && b.Name != v1alpha1.BundleName(1) && !v1alpha1.IsDelta(b.Name) {
+			c.deliver(&w)
+			c.reply(&w)
+			halves++
+		}
+	}
+	c.written()
+	var own workv1alpha1.Work
+	if err := c.shelf.Get(t.Context(), propagation.BundleKey(importing, 1), &own); err != nil {
+		t.Fatal(err)
+	}
+	if halves == 0 || len(c.object(&own).Spec.Halves) == 0 {
+		t.Fatalf("%d halves, and those that are listed %v: this shows nothing", halves, c.object(&own).Spec.Halves)
+	}
+	c.tire()
+	c.replace(0, c.other())
+	c.written()
+	c.deliverDeltas()
+	if got := c.versions(key)[0]; got != 3 {
+		t.Errorf("version %d, not 3", got)
+	}
+	c.rest(0)
+	if got := c.versions(key)[0]; got != 3 {
+		t.Errorf("version %d at rest, not 3", got)
+	}
+}
+
 // TestDeltasWhileAShardIsDeleted stay what they are: the member still has it.
 func TestDeltasWhileAShardIsDeleted(t *testing.T) {
 	c, _, key := drifted(t)
