@@ -223,6 +223,12 @@ func TestAnExportOfAServiceThatNoMemberHas(t *testing.T) {
 		t.Errorf("expected nothing to be created, found %s", left)
 	}
 	suite.Plugin(t, "export", "absent", "-n", s.Name, "--allow-missing", "--wait=false")
+	// Karmada forgets what it is about to create in a cluster while the export goes: a Work that is made as its
+	// ResourceBinding ends stays, and so does the export in that cluster.
+	for _, cluster := range []string{"c1", "c2", "c3"} {
+		suite.WaitFor(s, cluster, &mcs.ServiceExport{ObjectMeta: suite.Named("absent")},
+			func(*mcs.ServiceExport) error { return nil })
+	}
 	suite.Plugin(t, "unexport", "absent", "-n", s.Name)
 }
 
