@@ -112,7 +112,7 @@ func (s *session) changes(ctx context.Context, o options) error {
 		if x.name != converge && !o.only.MatchString(x.name) {
 			continue
 		}
-		run := func() error { return s.table.add(f.Run(ctx, s.b, x.name, x.do)) }
+		run := func() error { return s.add(f.Run(ctx, s.b, x.name, x.do)) }
 		if err := profiled(ctx, f, o.profiles, x.name, run); err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func (s *session) faults(ctx context.Context, o options) error {
 		{killed, func() error { return s.killed(ctx) }},
 		{restart, func() error { return s.restart(ctx) }},
 		{failOver, func() error { return s.failOver(ctx) }},
-		{itsRoll, func() error { return s.table.add(s.f.Run(ctx, s.b, itsRoll, rollCall(ctx))) }},
+		{itsRoll, func() error { return s.add(s.f.Run(ctx, s.b, itsRoll, rollCall(ctx))) }},
 	} {
 		if !o.only.MatchString(x.name) {
 			continue
@@ -144,7 +144,7 @@ func (s *session) faults(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	s.table.Stored = api.Stored
+	s.Stored = api.Stored
 	if !o.only.MatchString(slowAPI) {
 		return nil
 	}
