@@ -89,6 +89,15 @@ func (c *churning) deliverDeltas() {
 	}
 }
 
+// anotherDelta has a service of shard 0 become one, and come to the importer with all that the deltas have then.
+func (c *churning) anotherDelta() {
+	c.t.Helper()
+	c.tire()
+	c.replace(0, c.other())
+	c.written()
+	c.deliverDeltas()
+}
+
 // TestDeltasKeepWhatGoes until the Bundle of the shard has come that is without it.
 func TestDeltasKeepWhatGoes(t *testing.T) {
 	c, service, key := drifted(t)
@@ -98,10 +107,7 @@ func TestDeltasKeepWhatGoes(t *testing.T) {
 	c.written()
 	c.now = c.now.Add(retention + time.Second)
 	c.written()
-	c.tire()
-	c.replace(0, c.other())
-	c.written()
-	c.deliverDeltas()
+	c.anotherDelta()
 	c.rest(0)
 	if _, is := c.imported[key]; is {
 		t.Errorf("%s is imported", key)
@@ -158,10 +164,7 @@ func TestDeltasWhileAShardIsDivided(t *testing.T) {
 	if halves == 0 || len(c.object(&own).Spec.Halves) == 0 {
 		t.Fatalf("%d halves, and those that are listed %v: this shows nothing", halves, c.object(&own).Spec.Halves)
 	}
-	c.tire()
-	c.replace(0, c.other())
-	c.written()
-	c.deliverDeltas()
+	c.anotherDelta()
 	if got := c.versions(key)[0]; got != 3 {
 		t.Errorf("version %d, not 3", got)
 	}
@@ -180,10 +183,7 @@ func TestDeltasWhileAShardIsDeleted(t *testing.T) {
 	}
 	own.DeletionTimestamp = &metav1.Time{Time: c.now}
 	c.shelf.put(&own)
-	c.tire()
-	c.replace(0, c.other())
-	c.written()
-	c.deliverDeltas()
+	c.anotherDelta()
 	if got := c.versions(key)[0]; got != 3 {
 		t.Errorf("version %d, not 3", got)
 	}

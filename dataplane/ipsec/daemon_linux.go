@@ -38,8 +38,8 @@ const (
 	// mostChildren is how many pairs of security associations a peer may have: one, and beside it those that follow. It is
 	// the peer that makes more.
 	mostChildren = 8
-	// handOver is after what time associations by other algorithms are ended once there are those that are wanted. Charon
-	// does so itself, after 10 s, if both have the same addresses.
+	// handOver is after what time associations by other algorithms are ended once there are those that are wanted, and
+	// older ones beside a younger one. Charon does so itself, after 10 s, if both have the same addresses.
 	handOver = 12 * time.Second
 	// moments is the least difference of the ages of two associations by which both ends agree which is the younger one:
 	// each hears of them by itself, in whole seconds.
