@@ -22,28 +22,51 @@ const CableLink = "sl-c0"
 // WireGuard is the control socket of the in-process WireGuard of a gateway, open to whoever is root on the node.
 type WireGuard struct{ socket string }
 
-// WireGuardOf finds the socket of CableLink in the file system of the node agent's container.
+// WireGuardOf finds the socket of CableLink in the file system of the node agent's container. An agent that has just
+// ended, as one of a former test, may have left one that nobody answers at.
 func WireGuardOf(t *testing.T, node string) WireGuard {
 	t.Helper()
+	var found WireGuard
+	Eventually(t, Patience, func(ctx context.Context) error {
+		sockets, err := wireGuards(node)
+		if err != nil {
+			return err
+		}
+		for _, w := range sockets {
+			if _, err = w.ask(ctx, "get=1"); err == nil {
+				found = w
+				return nil
+			}
+		}
+		return fmt.Errorf("no in-process WireGuard answers on %s; this test cannot configure the kernel's: %w", node, err)
+	})
+	return found
+}
+
+// wireGuards are the sockets of CableLink on a node, at least one.
+func wireGuards(node string) ([]WireGuard, error) {
 	ns, err := os.Stat(filepath.Join("/run/netns", Lab().Netns(node)))
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
+	var out []WireGuard
 	for _, at := range []string{"/root/var/run/wireguard/" + CableLink + ".sock", "/root/run/wireguard/" +
 		CableLink + ".sock"} {
 		found, err := filepath.Glob("/proc/[0-9]*" + at)
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		for _, socket := range found {
 			its, err := os.Stat(strings.TrimSuffix(socket, at) + "/ns/net")
 			if err == nil && os.SameFile(ns, its) {
-				return WireGuard{socket}
+				out = append(out, WireGuard{socket})
 			}
 		}
 	}
-	t.Fatalf("no in-process WireGuard on %s; this test cannot configure the kernel's", node)
-	return WireGuard{}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no socket of WireGuard for %s on %s", CableLink, node)
+	}
+	return out, nil
 }
 
 // ask sends one request of WireGuard's cross-platform interface and returns the answer.

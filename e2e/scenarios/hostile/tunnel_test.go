@@ -47,13 +47,13 @@ func newHostile(t *testing.T) *hostile {
 		tunnel  suite.WireGuard
 		peer    *suite.Peer
 	}{{"c2", h.ours, &h.ourPeer}, {"c1", h.theirs, &h.theirPeer}} {
-		key, err := suite.JSONPath(t.Context(), end.cluster, "{.status.endpoint.publicKey}", "gateway", end.cluster+"-gw")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if *end.peer, err = end.tunnel.Peer(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
+		suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
+			key, err := suite.JSONPath(ctx, end.cluster, "{.status.endpoint.publicKey}", "gateway", end.cluster+"-gw")
+			if err == nil {
+				*end.peer, err = end.tunnel.Peer(ctx, key)
+			}
+			return err
+		})
 		t.Cleanup(func() {
 			if err := end.tunnel.Allow(context.Background(), *end.peer, end.peer.Allowed...); err != nil {
 				t.Error(err)
