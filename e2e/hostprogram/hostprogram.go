@@ -26,8 +26,8 @@ func New() Files {
 	return Files{Regular: map[string]string{}, Links: map[string]string{}}
 }
 
-// Add adds a program that is in the PATH, the libraries that ldd(1) names, and, for iptables, its
-// extensions, all at the paths they have here. The error is exec.ErrNotFound if there is no such program.
+// Add adds a program that is in the PATH, the libraries that ldd(1) names, and, for iptables and
+// strongSwan, extensions, all at the paths they have here. The error is exec.ErrNotFound if there is no such program.
 func (f Files) Add(ctx context.Context, program string) error {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -44,6 +44,9 @@ func (f Files) Add(ctx context.Context, program string) error {
 	if err := f.addLibraries(ctx, real); err != nil {
 		return err
 	}
+	if filepath.Base(real) == "charon-systemd" {
+		return f.addPlugins(ctx)
+	}
 	if !strings.Contains(real, "tables") {
 		return nil
 	}
@@ -53,6 +56,29 @@ func (f Files) Add(ctx context.Context, program string) error {
 	}
 	for _, e := range extensions {
 		f.Regular[e] = e
+	}
+	return nil
+}
+
+// addPlugins of strongSwan, which loads them by itself.
+func (f Files) addPlugins(ctx context.Context) error {
+	plugins, err := filepath.Glob("/usr/lib/ipsec/plugins/*.so")
+	if err != nil {
+		return fmt.Errorf("list plugins of strongSwan: %w", err)
+	}
+	// By which threads are ended, and which the C library looks for by itself, too.
+	unwind, err := filepath.Glob("/lib/*/libgcc_s.so.1")
+	if err != nil {
+		return fmt.Errorf("find libgcc: %w", err)
+	}
+	for _, u := range unwind {
+		f.Regular[u] = u
+	}
+	for _, p := range plugins {
+		f.Regular[p] = p
+		if err := f.addLibraries(ctx, p); err != nil {
+			return err
+		}
 	}
 	return nil
 }
