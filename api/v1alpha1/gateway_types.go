@@ -65,8 +65,8 @@ type Connection struct {
 	// Cable that the link is one of. One by vxlan is not encrypted. Empty, as of an older agent: wireguard.
 	// +optional
 	Cable CableDriver `json:"cable,omitempty"`
-	// Algorithms that a connection by ipsec has, as strongSwan calls them: those of IKE and of ESP. While others follow,
-	// the ones that are about to go.
+	// Algorithms that a connection by ipsec has, as strongSwan calls them: those of IKE and of ESP, and whether the kernel
+	// encrypts. While others follow, the ones that are about to go.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Algorithms string `json:"algorithms,omitempty"`
@@ -250,6 +250,9 @@ const (
 
 // ReasonCableSilent is of a connection that is Connected: the pair is to have another cable, which does not answer.
 const ReasonCableSilent = "CableSilent"
+
+// ReasonKeysStay is of a connection by ipsec that is Connected: its keys are not renewed, for charon does not answer.
+const ReasonKeysStay = "KeysStay"
 
 // ReasonAlgorithmsDiffer is of a connection by ipsec that is Connected: it has other algorithms than the ClusterSet
 // asks for, until the other gateway takes these.

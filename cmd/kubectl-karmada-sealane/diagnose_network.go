@@ -305,28 +305,34 @@ func (p *place) missing(m *fleetMember, up map[string]bool) []checked {
 	return out
 }
 
+// amiss is what is not as it should be with a tunnel that carries.
+func amiss(name string, g *v1alpha1.Gateway, c *v1alpha1.Connection) (f finding, is bool) {
+	switch {
+	case c.Reason == v1alpha1.ReasonCableSilent:
+		return finding{expected: name + " to be by the cable that the ClusterSet has for the pair", found: c.Message,
+			remedy: "do what the message says, if it says what is missing; else let the cable's port pass (docs/cables.md), " +
+				"or give the pair the driver wireguard"}, true
+	case c.Reason == v1alpha1.ReasonAlgorithmsDiffer:
+		return finding{expected: name + " to have the algorithms that spec.cable.ipsecAlgorithms has",
+			found:  c.Algorithms + ": " + c.Message,
+			remedy: "see whether the other cluster answers, and upgrade its agents"}, true
+	case c.Reason == v1alpha1.ReasonKeysStay:
+		return finding{expected: name + " to have its keys renewed", found: c.Message,
+			remedy: "see why charon does not answer: the container ipsec of the node agent at " + g.Name}, true
+	case c.LossPercent >= lossWarned:
+		return finding{expected: "less than 5 % of probes to be lost from " + name,
+			found:  fmt.Sprintf("%d %% in the last minute", c.LossPercent),
+			remedy: "look for loss on the way to " + cmp.Or(c.Address, "it") + ", and for load on both nodes"}, true
+	}
+	return finding{}, false
+}
+
 // tunnel judges one, and says what the gateway at its other end sees.
 func (s *snapshot) tunnel(p *place, g *v1alpha1.Gateway, c *v1alpha1.Connection, up map[string]bool) (checked, bool) {
 	name := fmt.Sprintf("%s to %s of %s", g.Name, c.Gateway, c.Cluster)
 	if c.Status == v1alpha1.ConnectionConnected {
-		if c.Reason == v1alpha1.ReasonCableSilent {
-			return p.says(subjectConnections, verdictWarn, finding{
-				expected: name + " to be by the cable that the ClusterSet has for the pair",
-				found:    c.Message,
-				remedy: "do what the message says, if it says what is missing; else let the cable's port pass (docs/cables.md), " +
-					"or give the pair the driver wireguard"}), true
-		}
-		if c.Reason == v1alpha1.ReasonAlgorithmsDiffer {
-			return p.says(subjectConnections, verdictWarn, finding{
-				expected: name + " to have the algorithms that spec.cable.ipsecAlgorithms has", found: c.Algorithms + ": " +
-					c.Message, remedy: "see whether the other cluster answers, and upgrade its agents"}), true
-		}
-		if c.LossPercent < lossWarned {
-			return checked{}, false
-		}
-		return p.says(subjectConnections, verdictWarn, finding{expected: "less than 5 % of probes to be lost from " + name,
-			found:  fmt.Sprintf("%d %% in the last minute", c.LossPercent),
-			remedy: "look for loss on the way to " + cmp.Or(c.Address, "it") + ", and for load on both nodes"}), true
+		f, is := amiss(name, g, c)
+		return p.says(subjectConnections, verdictWarn, f), is
 	}
 	bad := finding{expected: "an answer to probes from " + name,
 		found:  strings.TrimSuffix(fmt.Sprintf("%s: %s %s: %s", name, c.Status, c.Reason, c.Message), ": "),

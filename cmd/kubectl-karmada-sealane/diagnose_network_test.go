@@ -124,6 +124,10 @@ func connectionFlaws() []flaw {
 			tunnel(t, s).Reason, tunnel(t, s).Message = v1alpha1.ReasonCableSilent, "traffic goes by wireguard, as before, "+
 				"until ipsec answers: this node has no container that runs ipsec"
 		}, verdictWarn, "no container that runs ipsec", "that the ClusterSet has for the pair", "do what the message says"},
+		{"keys that stay", connections, c1, func(t *testing.T, s *snapshot) {
+			tunnel(t, s).Cable, tunnel(t, s).Reason = v1alpha1.CableIPsec, v1alpha1.ReasonKeysStay
+			tunnel(t, s).Message = "traffic goes on for an hour at most, by keys that nothing renews: charon does not answer"
+		}, verdictWarn, "for an hour at most", "c1-gw to c2-gw of c2 to have its keys renewed", "the node agent at c1-gw"},
 		{"no IPv6 for IPsec", connections, c1, func(t *testing.T, s *snapshot) {
 			cut(t, s)
 			tunnel(t, s).Cable, tunnel(t, s).Reason = v1alpha1.CableIPsec, v1alpha1.ReasonNoIPv6

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -38,6 +39,9 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(ipsec.Implementations(), c.Implementation) {
+				return fmt.Errorf("--implementation: expected one of %v, found %q", ipsec.Implementations(), c.Implementation)
+			}
 			c.Log = logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr,
 				&slog.HandlerOptions{Level: slog.Level(-verbosity)}))
 			return c.Run(cmd.Context())
@@ -46,6 +50,8 @@ func command() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&c.Dir, "dir", "/run/sealane-ipsec", "directory in common with the node agent")
 	f.StringVar(&c.Program, "charon", "/usr/sbin/charon-systemd", "strongSwan's daemon, which runs in the foreground")
+	f.StringVar((*string)(&c.Implementation), "implementation", string(ipsec.Auto),
+		"what encrypts: Kernel, Userspace, or Auto, which is the kernel where it can")
 	f.IntVarP(&verbosity, "verbosity", "v", 0, "0 logs changes of state, 1 also what charon says")
 	return cmd
 }

@@ -17,17 +17,28 @@ import (
 	"github.com/sealane-io/sealane/dataplane/plan"
 )
 
+// device is the name of the link that packets are encrypted by; empty if there is none. That of the kernel outlives
+// charon, and the directory in which its name is.
+func device(dir string) (string, error) {
+	name, err := os.ReadFile(filepath.Join(dir, deviceFile))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return string(name), err
+	}
+	link, err := kernelLink()
+	if link == nil {
+		return "", err
+	}
+	return plan.KernelCarrier, nil
+}
+
 // carry brings charon's link up, with this gateway's outer address alone, and returns its name; empty while charon has
 // not made it.
 func (d *Daemon) carry(want Config) (string, error) {
-	name, err := os.ReadFile(filepath.Join(d.dir, deviceFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
+	name, err := device(d.dir)
+	if name == "" || err != nil {
 		return "", err
 	}
-	link, err := netlink.LinkByName(string(name))
+	link, err := netlink.LinkByName(name)
 	var missing netlink.LinkNotFoundError
 	if errors.As(err, &missing) {
 		return "", nil
@@ -35,8 +46,10 @@ func (d *Daemon) carry(want Config) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the carrier: %w", err)
 	}
-	if link.Type() != "tuntap" && link.Type() != "tun" {
-		return "", fmt.Errorf("link %s: expected charon's TUN device, found a link of type %s", name, link.Type())
+	d.kernel = link.Type() == "xfrm"
+	if !d.kernel && link.Type() != "tuntap" && link.Type() != "tun" {
+		return "", fmt.Errorf("link %s: expected charon's TUN device or an XFRM interface, found a link of type %s", name,
+			link.Type())
 	}
 	if link.Attrs().MTU != want.MTU {
 		if err := netlink.LinkSetMTU(link, want.MTU); err != nil {
@@ -48,17 +61,17 @@ func (d *Daemon) carry(want Config) (string, error) {
 			return "", fmt.Errorf("bring the carrier up: %w", err)
 		}
 	}
-	return string(name), address(link, want.Own)
+	return name, address(link, want.Own)
 }
 
 // present is the carrier that a former agent has left, which carries on; empty if there is none. One without an outer
 // address is of a charon that has started since: nobody has made it the carrier yet.
 func present(dir string) string {
-	name, err := os.ReadFile(filepath.Join(dir, deviceFile))
-	if err != nil {
+	name, err := device(dir)
+	if name == "" || err != nil {
 		return ""
 	}
-	link, err := netlink.LinkByName(string(name))
+	link, err := netlink.LinkByName(name)
 	if err != nil || link.Attrs().Flags&net.FlagUp == 0 {
 		return ""
 	}
@@ -66,7 +79,7 @@ func present(dir string) string {
 	if err != nil || !slices.ContainsFunc(have, func(a netlink.Addr) bool { return !a.IP.IsLinkLocalUnicast() }) {
 		return ""
 	}
-	return string(name)
+	return name
 }
 
 // address gives the carrier the outer address of a gateway, and takes others away.

@@ -23,6 +23,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/renameio/v2"
 
+	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
@@ -34,6 +35,8 @@ const (
 	restartFirst, restartMost, calm = 50 * time.Millisecond, 10 * time.Second, time.Minute
 	// stopPatience is what charon is given to end by itself.
 	stopPatience = 2 * time.Second
+	// podEnds is how long a pod of node agents has to end.
+	podEnds = 45 * time.Second
 )
 
 // Charon keeps charon running in a directory, as long as an agent asks for it there.
@@ -41,25 +44,45 @@ type Charon struct {
 	Dir string
 	// Program is charon-systemd, which runs in the foreground and needs no systemd.
 	Program string
-	Log     logr.Logger
+	// Implementation of ESP; Auto if it is empty.
+	Implementation Implementation
+	Log            logr.Logger
 }
 
 // Run until the context ends.
 func (c Charon) Run(ctx context.Context) error {
 	// The child dies with the thread that started it.
 	runtime.LockOSThread()
-	wait := restartFirst
+	var own turn
+	defer own.release()
+	wait, left := restartFirst, false
+	var held decap
+	defer func() { _ = held.hold(0) }()
 	for ctx.Err() == nil {
-		port, ok := c.port()
-		if !ok {
+		port, told := c.port()
+		if port == 0 {
+			switch {
+			case told:
+				own.release()
+				left = left || c.leave(&held)
+			case own.idle(): // the agent may want what a former charon has left
+				c.keep(&held, formerPort())
+			default:
+				_ = held.hold(0)
+			}
 			pause(ctx, lookEvery)
 			continue
 		}
+		left = false
+		if !own.has {
+			c.wait(ctx, &own)
+		}
 		started := time.Now()
-		err := c.once(ctx, port)
-		if now, ok := c.port(); ctx.Err() != nil || !ok || now != port {
+		err := c.once(ctx, port, &held)
+		if now, _ := c.port(); ctx.Err() != nil || now != port {
 			continue // it was to end
 		}
+		c.keep(&held, formerPort())
 		c.Log.Info("charon ended: starting it again", "how", fmt.Sprint(err), "after", wait.String())
 		if err := renameio.WriteFile(filepath.Join(c.Dir, failedFile), []byte(fmt.Sprint(err)), 0o600); err != nil {
 			return err
@@ -70,7 +93,43 @@ func (c Charon) Run(ctx context.Context) error {
 		pause(ctx, wait)
 		wait = min(2*wait, restartMost)
 	}
-	return nil
+	if port, told := c.port(); told && port == 0 && !left {
+		c.leave(&held)
+	}
+	return nil // else the kernel's carrier stays, for the next one of these
+}
+
+// wait until the one before this has ended, as a pod's container may be there still when the next pod's agent has its
+// turn: two charons would be in each other's way. It goes on when it has waited for as long as a pod may take to end,
+// for anybody may have the name.
+func (c Charon) wait(ctx context.Context, own *turn) {
+	for began := time.Now(); ctx.Err() == nil && time.Since(began) < podEnds; pause(ctx, lookForLink) {
+		if own.bind() {
+			return
+		}
+		own.ask()
+	}
+	c.Log.Info("another process has had the name of what runs charon for long: going on without", "name", turnName,
+		"after", podEnds.String())
+}
+
+// keep packets going by the kernel's security associations of a port, if there are such, while there is no charon.
+func (c Charon) keep(held *decap, port uint16) {
+	err := held.hold(port)
+	if said := fmt.Sprint(err); err != nil && held.trouble != said {
+		held.trouble = said
+		c.Log.Info("nothing is received by the kernel's ESP until there is a charon", "why", said)
+	}
+}
+
+// leave the kernel as it would be without charon, and say whether that is so now.
+func (c Charon) leave(held *decap) bool {
+	err := errors.Join(held.hold(0), leave())
+	if said := fmt.Sprint(err); err != nil && held.trouble != said {
+		held.trouble = said
+		c.Log.Info("what the kernel has stays: trying again", "why", said)
+	}
+	return err == nil
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -82,48 +141,115 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// port that an agent asks for.
-func (c Charon) port() (uint16, bool) {
+// port that an agent asks for, 0 for none. As long as no agent has told one, it may want what a former charon has left.
+func (c Charon) port() (port uint16, told bool) {
 	text, err := os.ReadFile(filepath.Join(c.Dir, portFile))
 	if err != nil {
 		return 0, false
 	}
-	port, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 16)
-	return uint16(port), err == nil && port > 0
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 16)
+	return uint16(n), err == nil
 }
 
-// once runs charon to its end: when the context ends, or another port is asked for, or none.
-func (c Charon) once(ctx context.Context, port uint16) error {
-	for _, name := range []string{deviceFile, socketFile} {
+// kernel says whether ESP is the kernel's, whose link is there then. That this is not possible is an error only where
+// nothing else will do.
+func (c Charon) kernel(port uint16) (bool, error) {
+	if c.Implementation == Userspace {
+		return false, errors.Join(leave(), tun())
+	}
+	err := overKernel(port)
+	switch {
+	case err == nil:
+		return true, nil
+	case c.Implementation == Kernel:
+		return false, fmt.Errorf("the kernel's ESP: %w", err)
+	}
+	c.Log.Info("charon encrypts: the kernel does not", "why", err.Error())
+	if without := errors.Join(leave(), tun()); without != nil {
+		return false, errors.Join(without, fmt.Errorf("and the kernel's ESP: %w", err))
+	}
+	return false, nil
+}
+
+// tun says what is wrong with the device by which charon takes packets to encrypt, without which it dies of a fault.
+func tun() error {
+	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("the kernel is to have TUN devices (CONFIG_TUN, module tun): %w", err)
+	}
+	return f.Close()
+}
+
+// remove files of the directory, those that are there.
+func (c Charon) remove(names ...string) error {
+	for _, name := range names {
 		if err := os.Remove(filepath.Join(c.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
+	return nil
+}
+
+// once runs charon to its end: when the context ends, or another port is asked for, or none. Where the kernel encrypts,
+// the carrier and its security associations outlive a charon that is killed, and packets pass on by them until the next
+// one has made others.
+func (c Charon) once(ctx context.Context, port uint16, held *decap) error {
+	kernel, err := c.kernel(port)
+	if err != nil {
+		return errors.Join(err, c.remove(deviceFile, socketFile))
+	}
+	gone := []string{deviceFile} // which ends with charon
+	if kernel {
+		gone = nil
+	}
+	if err := c.remove(append(gone, socketFile)...); err != nil {
+		return err
+	}
 	config := filepath.Join(c.Dir, configFile)
-	if err := renameio.WriteFile(config, []byte(settings(c.Dir, port)), 0o600); err != nil {
+	if err := renameio.WriteFile(config, []byte(settings(c.Dir, port, kernel)), 0o600); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	child := exec.CommandContext(ctx, c.Program)
 	child.Env = []string{"STRONGSWAN_CONF=" + config}
-	child.Cancel = func() error { return child.Process.Signal(syscall.SIGTERM) }
+	child.Cancel = func() error {
+		if now, _ := c.port(); kernel && now == port {
+			return child.Process.Kill() // this container ends, not the cables: asked to end, charon takes all away
+		}
+		return child.Process.Signal(syscall.SIGTERM)
+	}
 	child.WaitDelay = stopPatience
 	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	said := &lastLines{log: c.Log}
 	child.Stdout, child.Stderr = said, said
-	if err := child.Start(); err != nil {
+	if err := errors.Join(held.hold(0), child.Start()); err != nil {
 		return err
 	}
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		c.watch(ctx, stop, child.Process.Pid, port)
+		said := ""
+		c.watch(ctx, stop, func() string {
+			if !kernel {
+				return deviceOf(child.Process.Pid)
+			}
+			if err := carrierLink(port); err != nil { // somebody has removed it
+				if said != err.Error() {
+					said = err.Error()
+					c.Log.Info("there is no carrier", "why", said)
+				}
+				return ""
+			}
+			return plan.KernelCarrier
+		}, port)
 	}()
-	err := child.Wait()
+	err = child.Wait()
 	stop()
 	<-watched
-	_ = os.Remove(filepath.Join(c.Dir, deviceFile)) // the link is gone
+	if err := c.remove(gone...); err != nil {
+		return err
+	}
 	if last := said.trouble(); last != "" {
 		return fmt.Errorf("%w: %s", cmpErr(err), last)
 	}
@@ -138,18 +264,16 @@ func cmpErr(err error) error {
 }
 
 // watch tells the name of charon's link, and has charon end when another port is asked for.
-func (c Charon) watch(ctx context.Context, stop func(), pid int, port uint16) {
+func (c Charon) watch(ctx context.Context, stop func(), device func() string, port uint16) {
 	told := false
 	for ctx.Err() == nil {
-		if now, ok := c.port(); !ok || now != port {
+		if now, _ := c.port(); now != port {
 			stop()
 			return
 		}
-		if !told {
-			if name := deviceOf(pid); name != "" {
-				_ = os.Remove(filepath.Join(c.Dir, failedFile))
-				told = renameio.WriteFile(filepath.Join(c.Dir, deviceFile), []byte(name), 0o600) == nil
-			}
+		if name := device(); name != "" && !told {
+			_ = os.Remove(filepath.Join(c.Dir, failedFile))
+			told = renameio.WriteFile(filepath.Join(c.Dir, deviceFile), []byte(name), 0o600) == nil
 		}
 		every := lookEvery
 		if !told {
@@ -214,20 +338,35 @@ func (l *lastLines) trouble() string {
 }
 
 // settings of charon. It takes IKE and ESP at one port, and keeps its hands off routes but those of its own rule, which
-// no packet matches. The second socket, that it has besides, is at a port at which the guard takes nothing.
+// no packet matches, and which it does without where the kernel encrypts. The second socket, that it has besides, is at
+// a port at which the guard takes nothing.
 //
 // What strangers begin is bounded by the thresholds. From 3 half open associations of one address on, or 30 of all, who
 // begins has to show by a cookie that the address is its own: nothing is remembered of forged ones any more. An address
 // may have 100 half open: the default is 5, which whoever is behind the same NAT as a peer soon has, and then that peer
 // is not let in. All may have 4000, which took 46 MiB. They are kept for 5 s, not 30: who is well needs two exchanges,
 // and tries anew after tryFor.
-func settings(dir string, port uint16) string {
+func settings(dir string, port uint16, kernel bool) string {
+	table, esp := 5190, `
+    kernel-libipsec {
+      load = 10
+    }
+    kernel-netlink {
+      load = yes
+      fwmark = 0x51a0e51a
+    }`
+	if kernel {
+		table, esp = 0, `
+    kernel-netlink {
+      load = yes
+    }`
+	}
 	return fmt.Sprintf(`charon-systemd {
   port = %d
   port_nat_t = %d
   install_routes = no
   install_virtual_ip = no
-  routing_table = 5190
+  routing_table = %d
   routing_table_prio = 32760
   retransmit_tries = 3
   retransmit_timeout = 1.0
@@ -247,14 +386,7 @@ func settings(dir string, port uint16) string {
       default = 1
     }
   }
-  plugins {
-    kernel-libipsec {
-      load = 10
-    }
-    kernel-netlink {
-      load = yes
-      fwmark = 0x51a0e51a
-    }
+  plugins {%s
     socket-default {
       load = yes
     }
@@ -279,5 +411,5 @@ func settings(dir string, port uint16) string {
     }
   }
 }
-`, port+netfacts.IPsecUnusedOffset-netfacts.IPsecOffset, port, filepath.Join(dir, socketFile))
+`, port+netfacts.IPsecUnusedOffset-netfacts.IPsecOffset, port, table, esp, filepath.Join(dir, socketFile))
 }

@@ -7,8 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/renameio/v2"
+	"github.com/vishvananda/netlink"
 
 	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/dataplane/topology"
@@ -46,6 +47,10 @@ const (
 	moments = 4 * time.Second
 	// silentFor is how long an association is left alone that carries nothing back, before it is made anew.
 	silentFor = 3 * time.Second
+	// staysFor is after what time keys are said to stay that are not renewed.
+	staysFor = 10 * time.Second
+	// sweepEvery is how often the kernel is looked at for security associations that no charon knows.
+	sweepEvery = 30 * time.Second
 )
 
 // Config is what the daemon is to have. Without peers charon does not run.
@@ -83,6 +88,8 @@ type State struct {
 	// they are to be.
 	Algorithms string
 	Other      bool
+	// Kernel says that packets are the kernel's to encrypt, and not charon's.
+	Kernel bool
 	// Rekeys counts the times that others have followed.
 	Rekeys int
 	// Trouble says what is in the way of this peer alone; empty if nothing is.
@@ -103,16 +110,22 @@ type Daemon struct {
 	secrets Secrets
 	changed func()
 	wake    chan struct{}
-	// peers are Run's alone.
-	peers map[plan.PeerID]*peer
+	// peers are Run's alone, and kernel, which says that the carrier is the kernel's.
+	peers  map[plan.PeerID]*peer
+	kernel bool
+	// swept is when the kernel was last looked at for what no charon knows, and strays are the SPIs that it had then.
+	swept  time.Time
+	strays map[string]bool
 
 	// mu is never held while charon is asked something, which may not answer.
-	mu      sync.Mutex
-	want    Config
-	told    bool // there is a want
-	states  map[plan.PeerID]State
-	silent  map[plan.PeerID]time.Time
-	carrier string
+	mu     sync.Mutex
+	want   Config
+	told   bool // there is a want
+	states map[plan.PeerID]State
+	silent map[plan.PeerID]time.Time
+	// answered is when charon did last.
+	answered time.Time
+	carrier  string
 	// carries is the gateway whose address the carrier has; empty while nobody but a former agent knows.
 	carries plan.PeerID
 	trouble string
@@ -122,7 +135,7 @@ type Daemon struct {
 // is until the first Set.
 func Open(dir string, secrets Secrets, changed func()) *Daemon {
 	return &Daemon{dir: dir, secrets: secrets, changed: changed, wake: make(chan struct{}, 1),
-		peers: map[plan.PeerID]*peer{}, silent: map[plan.PeerID]time.Time{}, carrier: present(dir)}
+		peers: map[plan.PeerID]*peer{}, silent: map[plan.PeerID]time.Time{}, carrier: present(dir), answered: time.Now()}
 }
 
 // Set what it is to have.
@@ -159,6 +172,23 @@ func (d *Daemon) State(id plan.PeerID) (State, string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.states[id], d.trouble
+}
+
+// Stays says why the keys with a peer, which the kernel goes on to encrypt with, are not about to be renewed; empty if
+// they are, or for moments in which charon starts.
+func (d *Daemon) Stays(id plan.PeerID) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	state, known := d.states[id]
+	switch {
+	case d.carrier != plan.KernelCarrier:
+		return ""
+	case time.Since(d.answered) > staysFor:
+		return cmp.Or(d.trouble, "charon does not answer")
+	case known && !state.Up && time.Since(state.Since) > staysFor:
+		return "charon is another one, and has made none with that gateway"
+	}
+	return ""
 }
 
 // Hears says whether something comes from a peer. If nothing does for long, its associations are made anew: its
@@ -203,8 +233,13 @@ func (d *Daemon) Run(ctx context.Context) error {
 			_ = s.Close()
 		}
 	}()
+	d.mu.Lock()
+	if !d.told { // it may be long since Open
+		d.carrier, d.answered = present(d.dir), time.Now()
+	}
+	d.mu.Unlock()
 	said := ""
-	for {
+	for ctx.Err() == nil {
 		err := d.tend(ctx, &s)
 		d.publish()
 		now := ""
@@ -220,11 +255,11 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-ticker.C:
 		case <-d.wake:
 		}
 	}
+	return nil
 }
 
 // tend makes charon have what it is to have.
@@ -235,7 +270,7 @@ func (d *Daemon) tend(ctx context.Context, s *session) error {
 	if !told {
 		return nil
 	}
-	err := d.ask(want)
+	err := ask(d.dir, want.port())
 	if err == nil && len(want.Peers) > 0 {
 		err = d.connect(ctx, s, want)
 	}
@@ -270,20 +305,21 @@ func (d *Daemon) tend(ctx context.Context, s *session) error {
 	return err
 }
 
-// ask for charon at a port, or for none.
-func (d *Daemon) ask(want Config) error {
-	path := filepath.Join(d.dir, portFile)
-	if len(want.Peers) == 0 {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+// port that charon is to have; 0 if it is to be no more.
+func (c Config) port() uint16 {
+	if len(c.Peers) == 0 {
+		return 0
+	}
+	return c.Port
+}
+
+// ask for charon at a port, or at 0 for none.
+func ask(dir string, port uint16) error {
+	path, text := filepath.Join(dir, portFile), strconv.Itoa(int(port))
+	if have, err := os.ReadFile(path); err == nil && string(have) == text {
 		return nil
 	}
-	port := strconv.Itoa(int(want.Port))
-	if have, err := os.ReadFile(path); err == nil && string(have) == port {
-		return nil
-	}
-	return renameio.WriteFile(path, []byte(port), 0o600)
+	return renameio.WriteFile(path, []byte(text), 0o600)
 }
 
 func (d *Daemon) connect(ctx context.Context, s *session, want Config) error {
@@ -293,7 +329,7 @@ func (d *Daemon) connect(ctx context.Context, s *session, want Config) error {
 	next, err := dial(ctx, filepath.Join(d.dir, socketFile))
 	if err != nil {
 		if why, failed := os.ReadFile(filepath.Join(d.dir, failedFile)); failed == nil {
-			return fmt.Errorf("charon does not run: %s; it needs UDP port %d of this node for itself", why, want.Port)
+			return fmt.Errorf("charon does not run: %s%s", why, needsPort(string(why), want.Port))
 		}
 		return fmt.Errorf("charon does not answer: is its container there and running? %w", err)
 	}
@@ -302,7 +338,15 @@ func (d *Daemon) connect(ctx context.Context, s *session, want Config) error {
 	return d.sweep(next, want)
 }
 
-// forget what charon is known to have: it may be another one.
+// needsPort adds to why charon does not run what it needs, where that is about its port.
+func needsPort(why string, port uint16) string {
+	if !strings.Contains(why, "bind") {
+		return ""
+	}
+	return fmt.Sprintf("; it needs UDP port %d of this node for itself", port)
+}
+
+// forget what charon is known to have: it may be another one. What the kernel encrypts passes on without it.
 func (d *Daemon) forget(want Config) {
 	for id, p := range d.peers {
 		if !slices.ContainsFunc(want.Peers, func(w Peer) bool { return w.ID == id }) {
@@ -310,9 +354,9 @@ func (d *Daemon) forget(want Config) {
 			continue
 		}
 		p.loaded, p.shut, p.tried = loaded{}, false, time.Time{}
-		if p.state.Up {
+		p.lost = p.lost || p.state.Up
+		if p.state.Up && !d.kernel {
 			p.down(time.Now())
-			p.lost = true
 		}
 	}
 }
@@ -343,6 +387,9 @@ func (d *Daemon) sync(s session, want Config) error {
 		return err
 	}
 	now := time.Now()
+	d.mu.Lock()
+	d.answered = now
+	d.mu.Unlock()
 	for id := range d.peers {
 		if !slices.ContainsFunc(want.Peers, func(p Peer) bool { return p.ID == id }) {
 			delete(d.peers, id)
@@ -362,6 +409,7 @@ func (d *Daemon) sync(s session, want Config) error {
 		}
 		p.Peer = w
 		p.note(all, suiteOf(want).group, now)
+		p.state.Kernel = d.kernel
 		// One peer's trouble, as with a public key that yields no secret, is none of the others.
 		err := d.dial(s, want, p, now)
 		if p.state.Trouble = ""; err != nil {
@@ -370,6 +418,12 @@ func (d *Daemon) sync(s session, want Config) error {
 		if !ofPeer(err) {
 			return err
 		}
+	}
+	// What charon does not know may be the only keys with a peer, until there are others.
+	allUp := !slices.ContainsFunc(slices.Collect(maps.Values(d.peers)), func(p *peer) bool { return !p.state.Up })
+	if d.kernel && allUp && now.Sub(d.swept) > sweepEvery {
+		d.swept = now
+		return d.sweepKernel(all, want)
 	}
 	return nil
 }
@@ -385,3 +439,42 @@ func ofPeer(err error) bool {
 type secretError struct{ error }
 
 func (e secretError) Unwrap() error { return e.error }
+
+// sweepKernel takes away what a charon that was killed has left in the kernel: security associations that this one knew
+// neither now nor the last time, and policies for those who are no peers any more, or with a former address.
+func (d *Daemon) sweepKernel(all []association, want Config) error {
+	known, peers, strays := map[string]bool{}, map[netip.Addr]bool{}, map[string]bool{}
+	for _, a := range all {
+		for _, c := range a.children {
+			known[c.spi], known[c.out] = true, true
+		}
+	}
+	for _, p := range want.Peers {
+		peers[plan.IPsecVTEP(p.ID)] = true
+	}
+	own := plan.IPsecVTEP(want.Own)
+	err := flush(func(s *netlink.XfrmState) bool {
+		spi := fmt.Sprintf("%08x", uint32(s.Spi))
+		if !known[spi] {
+			strays[spi] = true
+		}
+		return strays[spi] && d.strays[spi]
+	}, func(p *netlink.XfrmPolicy) bool {
+		far, near := p.Src, p.Dst
+		if p.Dir == netlink.XFRM_DIR_OUT {
+			far, near = p.Dst, p.Src
+		}
+		return !peers[addressOf(far)] || addressOf(near) != own
+	})
+	d.strays = strays
+	return err
+}
+
+// addressOf a policy's end.
+func addressOf(n *net.IPNet) netip.Addr {
+	if n == nil {
+		return netip.Addr{}
+	}
+	a, _ := netip.AddrFromSlice(n.IP)
+	return a
+}

@@ -18,7 +18,7 @@ func TestCounters(t *testing.T) {
 	p := &peer{Peer: Peer{ID: id}}
 	d.peers[id] = p
 	note := func(children ...child) {
-		p.note([]association{{name: name("another"), up: true, children: []child{{"z", 1000, 1000}}},
+		p.note([]association{{name: name("another"), up: true, children: []child{{spi: "z", received: 1000, sent: 1000}}},
 			{name: name(id), up: true, group: usualSuite.group, children: children}}, usualSuite.group, time.Now())
 	}
 	for _, step := range []struct {
@@ -28,13 +28,13 @@ func TestCounters(t *testing.T) {
 		received, sent int64
 		rekeys         int
 	}{
-		{"the first", []child{{"a", 10, 20}}, false, 10, 20, 0},
-		{"more by it", []child{{"a", 15, 20}}, false, 15, 20, 0},
-		{"another one beside", []child{{"a", 16, 21}, {"b", 1, 0}}, false, 17, 21, 1},
-		{"that one alone", []child{{"b", 2, 0}}, false, 18, 21, 1},
-		{"charon was not asked for a while", []child{{"b", 3, 0}}, true, 19, 21, 1},
-		{"another charon", []child{{"c", 5, 5}}, true, 24, 26, 1},
-		{"made anew", []child{{"d", 1, 1}}, false, 25, 27, 1},
+		{"the first", []child{{spi: "a", received: 10, sent: 20}}, false, 10, 20, 0},
+		{"more by it", []child{{spi: "a", received: 15, sent: 20}}, false, 15, 20, 0},
+		{"another one beside", []child{{spi: "a", received: 16, sent: 21}, {spi: "b", received: 1}}, false, 17, 21, 1},
+		{"that one alone", []child{{spi: "b", received: 2, sent: 0}}, false, 18, 21, 1},
+		{"charon was not asked for a while", []child{{spi: "b", received: 3, sent: 0}}, true, 19, 21, 1},
+		{"another charon", []child{{spi: "c", received: 5, sent: 5}}, true, 24, 26, 1},
+		{"made anew", []child{{spi: "d", received: 1, sent: 1}}, false, 25, 27, 1},
 	} {
 		if step.forget {
 			d.forget(Config{Peers: []Peer{p.Peer}})

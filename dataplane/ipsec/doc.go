@@ -9,7 +9,8 @@ package ipsec
 
 // Files of the directory that agent and charon have in common.
 const (
-	// portFile holds the UDP port that charon is to have. While there is none, charon does not run.
+	// portFile holds the UDP port that charon is to have; 0 is that it is to be no more. While there is none, charon does
+	// not run.
 	portFile = "port"
 	// deviceFile holds the name of charon's link, and failedFile why charon ended.
 	deviceFile = "device"

@@ -44,9 +44,10 @@ type peer struct {
 
 // loaded is what decides about a connection of charon's, beside the addresses.
 type loaded struct {
-	own  plan.PeerID
-	fips bool
-	key  topology.IPsecKey
+	own    plan.PeerID
+	fips   bool
+	key    topology.IPsecKey
+	kernel bool
 }
 
 // down notes that nothing passes any more.
@@ -132,7 +133,7 @@ func (d *Daemon) dial(s session, want Config, p *peer, now time.Time) error {
 		}
 	}
 	begins := p.begins(want.Own, renew, now)
-	next := loaded{want.Own, want.FIPS, p.Key}
+	next := loaded{want.Own, want.FIPS, p.Key, d.kernel}
 	if p.loaded == next && !begins {
 		return nil
 	}
@@ -147,7 +148,11 @@ func (d *Daemon) dial(s session, want Config, p *peer, now time.Time) error {
 	if err != nil {
 		return secretError{err}
 	}
-	if err := s.load(want.Own, p.Peer, at, want.Port, secret, suiteOf(want)); err != nil {
+	request, err := d.request(want.Own, p.ID)
+	if err != nil {
+		return secretError{err}
+	}
+	if err := s.load(want.Own, p.Peer, at, want.Port, secret, suiteOf(want), request); err != nil {
 		return err
 	}
 	p.loaded = next
@@ -217,6 +222,18 @@ func (d *Daemon) secret(want Config, p *peer) ([]byte, error) {
 		return d.secrets.FIPSSecret(want.Own, p.ID, p.Key)
 	}
 	return d.secrets.Secret(want.Own, p.ID)
+}
+
+// request is the ID of what the kernel encrypts for a peer; 0 where charon encrypts.
+func (d *Daemon) request(own, id plan.PeerID) (uint32, error) {
+	if !d.kernel {
+		return 0, nil
+	}
+	secret, err := d.secrets.Secret(own, own)
+	if err != nil {
+		return 0, err
+	}
+	return requestID(secret, id), nil
 }
 
 // errNoKey is that a peer cannot be reached by FIPS.

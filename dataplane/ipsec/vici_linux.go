@@ -96,8 +96,17 @@ func name(id plan.PeerID) string { return "sl-" + hex.EncodeToString([]byte(id))
 // identity of a gateway: its public key, as a KEY_ID of IKE.
 func identity(id plan.PeerID) string { return "@#" + hex.EncodeToString([]byte(id)) }
 
+// replayWindow is how many packets another one may have overtaken, of those that the kernel decrypts. Those of several
+// processors overtake each other by more than charon's 32. The kernel's limit is 4096.
+const replayWindow = "1024"
+
+// rekeyPackets is after how many a security association of the kernel's is replaced: its sequence numbers have 32 bits.
+const rekeyPackets = "3000000000"
+
 // load gives charon the connection to a peer, which is dialled at an address and may come from any.
-func (s session) load(own plan.PeerID, p Peer, at netip.AddrPort, port uint16, secret []byte, with suite) error {
+// With a request ID the kernel is to encrypt, else, if that is 0, charon.
+func (s session) load(own plan.PeerID, p Peer, at netip.AddrPort, port uint16, secret []byte, with suite,
+	request uint32) error {
 	if err := s.do("load-shared", values{
 		"id": name(p.ID), "type": "IKE", "data": string(secret), "owners": []string{identity(own), identity(p.ID)},
 	}); err != nil {
@@ -107,18 +116,24 @@ func (s session) load(own plan.PeerID, p Peer, at netip.AddrPort, port uint16, s
 	if at.IsValid() {
 		remote = append([]string{at.Addr().String()}, remote...)
 	}
+	child := values{
+		"local_ts":      []string{netip.PrefixFrom(plan.IPsecVTEP(own), 128).String()},
+		"remote_ts":     []string{netip.PrefixFrom(plan.IPsecVTEP(p.ID), 128).String()},
+		"esp_proposals": []string{with.esp}, "mode": "tunnel", "rekey_time": "1h",
+		"start_action": "none", "dpd_action": "clear", "close_action": "none",
+	}
+	if request != 0 {
+		child["if_id_in"], child["if_id_out"] = strconv.Itoa(kernelIfID), strconv.Itoa(kernelIfID)
+		child["replay_window"], child["rekey_packets"] = replayWindow, rekeyPackets
+		child["reqid"] = strconv.FormatUint(uint64(request), 10)
+	}
 	return s.do("load-conn", values{name(p.ID): values{
 		"version": "2", "remote_addrs": remote, "local_port": strconv.Itoa(int(port)),
 		"remote_port": strconv.Itoa(int(at.Port())), "encap": "yes", "mobike": "no", "dpd_delay": "10s",
 		"unique": "replace", "keyingtries": "1", "rekey_time": "4h", "proposals": []string{with.ike},
-		"local":  values{"auth": "psk", "id": identity(own)},
-		"remote": values{"auth": "psk", "id": identity(p.ID)},
-		"children": values{childName: values{
-			"local_ts":      []string{netip.PrefixFrom(plan.IPsecVTEP(own), 128).String()},
-			"remote_ts":     []string{netip.PrefixFrom(plan.IPsecVTEP(p.ID), 128).String()},
-			"esp_proposals": []string{with.esp}, "mode": "tunnel", "rekey_time": "1h",
-			"start_action": "none", "dpd_action": "clear", "close_action": "none",
-		}},
+		"local":    values{"auth": "psk", "id": identity(own)},
+		"remote":   values{"auth": "psk", "id": identity(p.ID)},
+		"children": values{childName: child},
 	}})
 }
 
@@ -191,7 +206,7 @@ type association struct {
 }
 
 type child struct {
-	spi            string
+	spi, out       string // as hexadecimal numbers
 	received, sent int64
 }
 
@@ -238,7 +253,8 @@ func associationOf(name string, ike *vici.Message) association {
 			}
 			a.up = true
 		}
-		a.children = append(a.children, child{text(c, "spi-in"), number(c, "bytes-in"), number(c, "bytes-out")})
+		a.children = append(a.children, child{spi: text(c, "spi-in"), out: text(c, "spi-out"),
+			received: number(c, "bytes-in"), sent: number(c, "bytes-out")})
 	}
 	return a
 }

@@ -26,6 +26,8 @@ type NodeFacts struct {
 	UnderlayMTU int
 	// Carrier is the link through which cables by IPsec go, up and with this gateway's address; empty while there is none.
 	Carrier string
+	// KernelCarrier says that the link of that name is there, whether it is the carrier or a former one.
+	KernelCarrier bool
 	// IPv6 says that the kernel has it.
 	IPv6 bool
 	// Alive holds, for each cluster by name, the slots of its gateways that answer this node's probes: on a

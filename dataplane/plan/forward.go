@@ -23,7 +23,7 @@ func (v *view) forward(f Family) Chain {
 		// Masqueraded, it would have this gateway's address at the other end.
 		r.add(`udp dport %d %s daddr @%s counter drop`, v.Cable.VXLANCablePort, f, setOuters)
 	}
-	v.forwardIPsec(&r)
+	v.forwardIPsec(f, &r)
 	if v.hasCables() {
 		r.add(`iifname "%s*" oifname "%s*" counter drop`, CablePrefix, CablePrefix)
 	}

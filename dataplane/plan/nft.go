@@ -62,8 +62,8 @@ func (v *view) tables() []Table {
 		vtepMaps, vteps := v.vtepChains(f)
 		t := Table{Family: f, Sets: v.sets(f), Maps: slices.Concat(egress, maps, vtepMaps)} // sorted by name
 		for _, c := range append(slices.Concat(services, pools, vteps, v.flowChains(f), v.served(f)), v.clamp(f),
-			v.egress(f), v.carriedOnly(f), v.forward(f), v.gateways(f), v.guard(f), v.host(f), v.nullSNAT(f), v.unmark(),
-			v.untracked(f), v.untranslated(f)) {
+			v.egress(f), v.carriedOnly(f), v.ownOnly(f), v.forward(f), v.gateways(f), v.guard(f), v.host(f), v.nullSNAT(f),
+			v.unmark(), v.untracked(f), v.untranslated(f)) {
 			if len(c.Rules) > 0 {
 				t.Chains = append(t.Chains, c)
 			}

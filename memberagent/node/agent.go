@@ -52,7 +52,8 @@ type Agent struct {
 	kernel        *kernel.Kernel
 	keys          Keys
 	ipsec         *ipsec.Daemon // nil where there is none
-	newKey        string        // until it is told
+	ipsecDir      string
+	newKey        string // until it is told
 	prober        *Prober
 	beacons       *beacons
 	ipv6          bool // the prober has it
@@ -145,7 +146,7 @@ func New(o Options, k *kernel.Kernel, m *Metrics) (*Agent, error) {
 		snapshots: newLatest[Objects](),
 		endpoints: newLatest[map[string]netip.AddrPort](), public: newResolver(), attempts: attempts{}, hearing: hearing{},
 	}
-	if o.IPsecDir != "" {
+	if a.ipsecDir = o.IPsecDir; o.IPsecDir != "" {
 		a.ipsec = ipsec.Open(o.IPsecDir, o.Keys, a.Poke)
 	}
 	m.countsDrops(k.Drops)
@@ -192,10 +193,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	go func() { failed <- a.kernel.WatchFirewall(inner, a.Poke) }()
 	go func() { failed <- a.prober.Run(inner) }()
 	go func() { failed <- a.beacons.run(inner) }()
-	if a.ipsec != nil {
-		go func() { failed <- a.ipsec.Run(inner) }()
-	}
 	background := a.background(inner)
+	if a.ipsec != nil {
+		background.Go(func() { failed <- a.ipsec.Run(inner) }) // what it asks for is to be behind it before leave
+	} else if err := ipsec.Clean(""); err != nil { // it may have been installed with the container before
+		logr.FromContextOrDiscard(ctx).Error(err, "what the kernel encrypts by ipsec stays")
+	}
 	a.started = time.Now()
 	if err := a.proven.load(); err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "where peers were last reached is not known")
@@ -430,7 +433,7 @@ func (a *Agent) Sync(ctx context.Context, o Objects) (NodeState, error) {
 		a.expectBeacons(time.Now())
 		a.probe()
 		a.setIPsec()
-		return NodeState{Programmed: v1alpha1.ReasonNodeCleaned}, a.kernel.Clean(ctx)
+		return NodeState{Programmed: v1alpha1.ReasonNodeCleaned}, a.clean(ctx)
 	}
 	a.facts = facts
 	a.resolvePublic(o)
@@ -482,23 +485,4 @@ func (a *Agent) apply(ctx context.Context, have plan.Plan) error {
 		a.metrics.changed(c)
 	}
 	return a.kernel.Do(ctx, changes)
-}
-
-// leave runs after SIGTERM. Only when the agent is known to be uninstalled is the node cleaned.
-func (a *Agent) leave(ctx context.Context) error {
-	log := logr.FromContextOrDiscard(ctx)
-	ask, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	switch uninstalled, err := a.cluster.Uninstalled(ask); {
-	case err != nil:
-		log.Info("stopping; not known to be uninstalled, so the node's network stays", "why", err.Error())
-		return nil
-	case !uninstalled:
-		log.Info("stopping; the node's network stays")
-		return nil
-	}
-	log.Info("uninstalled: cleaning the node")
-	ctx, cancelClean := context.WithTimeout(ctx, cleanTimeout)
-	defer cancelClean()
-	return errors.Join(a.kernel.Clean(ctx), a.snapshot.remove())
 }

@@ -91,6 +91,7 @@ func (a *Agent) associations() []associations {
 		next := associations{cluster: r.cluster, slot: r.gateway.Slot % v1alpha1.NextKeySlots}
 		if a.ipsec != nil {
 			next.state, _ = a.ipsec.State(r.id())
+			next.stays = a.ipsec.Stays(r.id()) != ""
 		}
 		out = append(out, next)
 	}
@@ -119,8 +120,15 @@ func (a *Agent) noteByOther(tunnels []Tunnel) {
 		reason, why := a.ipsecTrouble(tunnels[i].peer.ID)
 		switch {
 		case c.Cable == v1alpha1.CableIPsec:
-			if why != "" && c.Status != v1alpha1.ConnectionConnected {
+			switch {
+			case why != "" && c.Status != v1alpha1.ConnectionConnected:
 				c.Reason, c.Message = cmp.Or(reason, c.Reason), why
+			case c.Active && c.Status == v1alpha1.ConnectionConnected && a.ipsec != nil:
+				if stays := a.ipsec.Stays(tunnels[i].peer.ID); stays != "" {
+					c.Reason = v1alpha1.ReasonKeysStay
+					c.Message = "traffic goes on until the keys end, within 66 minutes of when they were made, for nothing " +
+						"renews them: " + stays
+				}
 			}
 			continue
 		case c.Active && c.Status == v1alpha1.ConnectionConnected:
@@ -138,6 +146,9 @@ func (a *Agent) noteByOther(tunnels []Tunnel) {
 	}
 }
 
+// byKernel ends the algorithms of a connection by IPsec where the kernel encrypts.
+const byKernel = " by the kernel"
+
 // noteAlgorithms says which ones a connection by IPsec has, and if these are not what it is to have.
 func (a *Agent) noteAlgorithms(c *v1alpha1.Connection, id plan.PeerID) {
 	if c.Cable != v1alpha1.CableIPsec {
@@ -145,7 +156,9 @@ func (a *Agent) noteAlgorithms(c *v1alpha1.Connection, id plan.PeerID) {
 	}
 	if a.ipsec != nil {
 		state, _ := a.ipsec.State(id)
-		c.Algorithms = state.Algorithms
+		if c.Algorithms = state.Algorithms; c.Algorithms != "" && state.Kernel {
+			c.Algorithms += byKernel
+		}
 		if state.Other && c.Status == v1alpha1.ConnectionConnected {
 			c.Reason = v1alpha1.ReasonAlgorithmsDiffer
 			c.Message = "traffic goes by the algorithms that there were, until the other gateway takes those that " +

@@ -96,7 +96,11 @@ func (n *network) has(t *testing.T, ike, esp string) {
 		eventually(t, 30*time.Second, m.name+" has "+ike+" "+esp, func() bool {
 			found = m.exchanged(t)
 			said := m.tunnel().Algorithms
-			return len(found) == 1 && found[0] == ike+" "+esp && said == "IKE "+ike+", ESP "+esp && m.tunnel().Reason == ""
+			want := "IKE " + ike + ", ESP " + esp
+			if espOfKernel() {
+				want += " by the kernel"
+			}
+			return len(found) == 1 && found[0] == ike+" "+esp && said == want && m.tunnel().Reason == ""
 		})
 	}
 }

@@ -295,7 +295,12 @@ func TestReplayedIPsecIsDropped(t *testing.T) {
 	}
 
 	r.mu.Lock()
-	r.copies = func(p []byte) { h.send(from(p, other)); h.send(p) }
+	r.copies = func(p []byte) {
+		if !espOfKernel() { // which answers to where the first one of a packet's copies comes from, as WireGuard does
+			h.send(from(p, other))
+		}
+		h.send(p)
+	}
 	r.mu.Unlock()
 	c.send(t, 300)
 	n.gw1.rekey(t) // whose messages are copied, too

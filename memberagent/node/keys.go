@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/dataplane/ipsec"
 	"github.com/sealane-io/sealane/dataplane/kernel"
 	"github.com/sealane-io/sealane/dataplane/plan"
 	"github.com/sealane-io/sealane/dataplane/topology"
@@ -70,6 +71,7 @@ func replacement(k Keys) topology.Replacement {
 
 // withKeys completes what the node knows of itself, and what it knows of the others, by its keys.
 func (a *Agent) withKeys(top topology.Topology, f plan.NodeFacts) (topology.Topology, plan.NodeFacts, error) {
+	f.KernelCarrier = ipsec.Linked()
 	if a.ipsec != nil {
 		f.Carrier = a.ipsec.Carrier(f.ID)
 	}

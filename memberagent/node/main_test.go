@@ -32,6 +32,7 @@ import (
 var (
 	inNamespace = flag.Bool("in-namespace", false, "set by the test for its own child")
 	wanted      = flag.String("implementation", "", "of WireGuard that the agents must find; empty is any")
+	esp         = flag.String("esp", "", "implementation of ESP that charon is to use; empty is any")
 	slow        = flag.Int("slow", 1, "how many times slower than usual this machine is")
 	rounds      = flag.Int("throughput", 0, "how many rounds TestThroughput measures; 0 is none")
 	peers       = flag.String("peers", "", "run gateways to probe: set by a benchmark for its own child")

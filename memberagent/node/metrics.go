@@ -34,6 +34,7 @@ type Metrics struct {
 	state, rtt, loss, received, sent, handshake, mtu *prometheus.Desc
 	trackedNow, trackedLimit, dropped                *prometheus.Desc
 	established, rekeys, opened, sealed              *prometheus.Desc
+	byKernel, stays                                  *prometheus.Desc
 
 	drops atomic.Pointer[func(context.Context) ([]kernel.Drops, error)]
 }
@@ -64,6 +65,8 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 			"Size of the largest packet that passes through the tunnel, while larger ones are lost on the way."),
 		handshake:   desc("sealane_node_connection_handshake_age_seconds", "Time since the last handshake."),
 		established: desc("sealane_node_ipsec_established", "Whether there are security associations with a remote gateway."),
+		byKernel:    desc("sealane_node_ipsec_kernel", "Whether the kernel encrypts what goes to a remote gateway by IPsec."),
+		stays:       desc("sealane_node_ipsec_keys_stay", "Whether nothing renews the keys that the kernel goes on with."),
 		rekeys:      desc("sealane_node_ipsec_rekeys_total", "Security associations that have taken the place of others."),
 		opened:      desc("sealane_node_ipsec_received_bytes_total", "Bytes received within security associations."),
 		sealed:      desc("sealane_node_ipsec_sent_bytes_total", "Bytes sent within security associations."),
@@ -127,6 +130,7 @@ type associations struct {
 	cluster string
 	slot    int
 	state   ipsec.State
+	stays   bool // nothing renews the keys
 }
 
 func (m *Metrics) associated(a []associations) { m.associations.Store(&a) }
@@ -137,11 +141,11 @@ func (m *Metrics) collectAssociations(out chan<- prometheus.Metric) {
 		return
 	}
 	for _, a := range *all {
-		labels, up := []string{a.cluster, strconv.Itoa(a.slot)}, 0.0
-		if a.state.Up {
-			up = 1
+		labels := []string{a.cluster, strconv.Itoa(a.slot)}
+		for d, is := range map[*prometheus.Desc]bool{m.established: a.state.Up, m.byKernel: a.state.Kernel,
+			m.stays: a.stays} {
+			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, map[bool]float64{true: 1}[is], labels...)
 		}
-		out <- prometheus.MustNewConstMetric(m.established, prometheus.GaugeValue, up, labels...)
 		for d, n := range map[*prometheus.Desc]int64{m.rekeys: int64(a.state.Rekeys), m.opened: a.state.Received,
 			m.sealed: a.state.Sent} {
 			out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
@@ -152,7 +156,8 @@ func (m *Metrics) collectAssociations(out chan<- prometheus.Metric) {
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{m.state, m.rtt, m.loss, m.received, m.sent, m.handshake, m.mtu,
-		m.trackedNow, m.trackedLimit, m.dropped, m.established, m.rekeys, m.opened, m.sealed} {
+		m.trackedNow, m.trackedLimit, m.dropped, m.established, m.rekeys, m.opened, m.sealed,
+		m.byKernel, m.stays} {
 		out <- d
 	}
 }

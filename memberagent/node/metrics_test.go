@@ -94,7 +94,8 @@ func TestAssociationMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.associated([]associations{{"c2", 1, ipsec.State{Up: true, Rekeys: 2, Received: 30, Sent: 40}}, {cluster: "c3"}})
+	m.associated([]associations{{"c2", 1, ipsec.State{Up: true, Kernel: true, Rekeys: 2, Received: 30, Sent: 40}, true},
+		{cluster: "c3"}})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -108,6 +109,8 @@ func TestAssociationMetrics(t *testing.T) {
 	}
 	want := map[string]float64{
 		"sealane_node_ipsec_established c2 1": 1, "sealane_node_ipsec_established c3 0": 0,
+		"sealane_node_ipsec_kernel c2 1": 1, "sealane_node_ipsec_kernel c3 0": 0,
+		"sealane_node_ipsec_keys_stay c2 1": 1, "sealane_node_ipsec_keys_stay c3 0": 0,
 		"sealane_node_ipsec_rekeys_total c2 1": 2, "sealane_node_ipsec_rekeys_total c3 0": 0,
 		"sealane_node_ipsec_received_bytes_total c2 1": 30, "sealane_node_ipsec_received_bytes_total c3 0": 0,
 		"sealane_node_ipsec_sent_bytes_total c2 1": 40, "sealane_node_ipsec_sent_bytes_total c3 0": 0,

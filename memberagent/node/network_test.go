@@ -33,6 +33,9 @@ type machine struct {
 	// ip and ip6 are the node's addresses, pods and pods6 the first halves of its pods'.
 	ip, ip6, pods, pods6 string
 	holder, pod, agent   *exec.Cmd
+	// endIPsec ends what runs charon, as the end of the test does, and ipsecPods counts the directories that it has had.
+	endIPsec  func()
+	ipsecPods int
 	// published is what the machine was last heard to publish, where a relay passes that on.
 	published *v1alpha1.Endpoint
 	// ipv4Only says that the machine, not its pod, has IPv6 disabled.
