@@ -141,8 +141,8 @@ soak: prerequisites ## Let gateways and cables die and return, and who has globa
 	  -steps $(or $(STEPS),500) -translations $(or $(STEPS),500) -seed $(or $(SEED),5100)
 	$(MAKE) test-e2e SCENARIOS="./scenarios/admin ./scenarios/discovery" E2E_ARGS=-effort=thorough \
 	  RUN='^(TestExplainLiveNamesWhatIsBroken|TestManyServicesComeAndGo)$$'
-	go test -C e2e -count=1 -timeout 40m -v -run '^(TestTheNodeAgentUsesTheKernelsWireGuard|TestAmongModulesOfOthers)$$' ./vm \
-	  -backports
+	go test -C e2e -count=1 -timeout 60m -v ./vm -backports \
+	  -run '^(TestTheNodeAgentUsesTheKernelsWireGuard|TestAmongModulesOfOthers|TestIPsecByTheKernel)$$'
 
 .PHONY: test-e2e
 test-e2e: prerequisites test-deps ## Run the end-to-end scenarios (SCENARIOS=./scenarios/faults RUN=TestName LAB_TEST=.lab-test).
@@ -162,6 +162,10 @@ bench-failover: prerequisites lab-deps ## Measure what traffic sees while gatewa
 .PHONY: bench-gateways
 bench-gateways: prerequisites test-deps ## Measure what several gateways let through, each with the same share of a processor.
 	go test -count=1 -timeout 30m -v -run '^TestThroughput$$' ./memberagent/node -args -throughput 5
+
+.PHONY: bench-ipsec
+bench-ipsec: prerequisites test-deps ## Measure cables by IPsec against ESP that is wired by hand, in a virtual machine whose kernel encrypts.
+	go test -C e2e -count=1 -timeout 30m -v ./vm -run '^TestThroughputOfTheKernelsESP$$' -throughput 5
 
 .PHONY: bench-globalnet
 bench-globalnet: prerequisites test-deps ## Measure rounds of a gateway with 10,000 global addresses; results go to docs/benchmarks/globalnet.md.

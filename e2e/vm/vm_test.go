@@ -3,6 +3,7 @@
 package vm_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -19,7 +20,7 @@ import (
 )
 
 // timeout of one virtual machine: it takes a minute where nothing else runs.
-const timeout = 8 * time.Minute
+const timeout = 15 * time.Minute
 
 // root is the source tree, whose module is not this package's.
 func root(t *testing.T) string {
@@ -98,6 +99,41 @@ func TestTheNodeAgentUsesTheKernelsWireGuard(t *testing.T) {
 			boot(t, g)
 		})
 	}
+}
+
+// TestIPsecByTheKernel: cables by IPsec where the kernel encrypts. What counts packets under traffic needs a machine
+// that does nothing else meanwhile: emulated processors that have to wait lose them by themselves. So that runs where
+// kernels of backports do.
+func TestIPsecByTheKernel(t *testing.T) {
+	what := cmp.Or(os.Getenv("RUN"), "TestTheKernelEncrypts")
+	if *backports {
+		what += "|TestCablesChangeToIPsecAndBack|TestTheKernelsESPOutlivesItsPod|" +
+			"TestOnlyIPsecCarriesWhatItIsToCarry|TestIPsecByFIPS|TestReplayedIPsecIsDropped"
+	}
+	for _, kernel := range []string{"release", "backports"} {
+		t.Run(kernel, func(t *testing.T) { byESP(t, kernel, what) })
+	}
+}
+
+var rounds = flag.Int("throughput", 0, "how many rounds TestThroughputOfTheKernelsESP measures; 0 is none")
+
+// TestThroughputOfTheKernelsESP measures cables by IPsec against ESP that is wired by hand, with -throughput rounds.
+// The processors are emulated: ratios say something, rates do not.
+func TestThroughputOfTheKernelsESP(t *testing.T) {
+	if *rounds == 0 {
+		t.Skip("it measures: say in how many rounds with -throughput")
+	}
+	byESP(t, "release", "TestThroughputOfIPsec", fmt.Sprintf("-throughput=%d", *rounds))
+}
+
+// byESP runs tests of the node agent by name, one after the other, in a guest whose kernel encrypts.
+func byESP(t *testing.T, kernel, names string, args ...string) {
+	g := guest(t, kernel)
+	g.Programs = append(g.Programs, "charon-systemd", "pgrep", "cat", "cut")
+	g.Files = map[string]string{"/node.test": program(t, "-C", root(t), "test", "-c", "./memberagent/node")}
+	g.Command = append([]string{"/node.test", "-test.v", "-test.parallel=1", "-test.run=^(" + names + ")$", "-esp=Kernel",
+		"-slow=10"}, args...)
+	boot(t, g)
 }
 
 // modulesOfOthers are those by which nodes of users differ from the ones of other tests: bridged packets pass the rules
