@@ -5,6 +5,7 @@ package ipsec
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,9 @@ type Charon struct {
 	Program string
 	// Implementation of ESP; Auto if it is empty.
 	Implementation Implementation
-	Log            logr.Logger
+	// Patience is for how long charon may answer nothing until it is another one's turn; a minute if it is 0.
+	Patience time.Duration
+	Log      logr.Logger
 }
 
 // Run until the context ends.
@@ -244,9 +247,20 @@ func (c Charon) once(ctx context.Context, port uint16, held *decap) error {
 			return plan.KernelCarrier
 		}, port)
 	}()
+	asked, hung := make(chan struct{}), false
+	go func() {
+		defer close(asked)
+		if hung = c.hangs(ctx); hung {
+			_ = child.Process.Kill() // it may be stopped
+		}
+	}()
 	err = child.Wait()
 	stop()
 	<-watched
+	<-asked
+	if hung {
+		err = fmt.Errorf("it has answered nothing for %s", cmp.Or(c.Patience, hungAfter))
+	}
 	if err := c.remove(gone...); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -54,7 +55,7 @@ func runCharon(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	return ipsec.Charon{Dir: dir, Program: "/usr/sbin/charon-systemd",
-		Implementation: ipsec.Implementation(*esp), Log: log}.Run(ctx)
+		Implementation: ipsec.Implementation(*esp), Patience: *hangPatience, Log: log}.Run(ctx)
 }
 
 // verbosity is 1 where somebody looks at what charon says.
@@ -92,8 +93,9 @@ func (m *machine) runIPsec(t *testing.T) (end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	wait := cmp.Or(m.patience, time.Minute) * time.Duration(*slow)
 	c := exec.CommandContext(context.WithoutCancel(t.Context()), "nsenter", "-t", fmt.Sprint(m.holder.Process.Pid), "-n",
-		self, "-charon", dir, "-esp", *esp, fmt.Sprintf("-test.v=%t", testing.Verbose()))
+		self, "-charon", dir, "-esp", *esp, "-patience", wait.String(), fmt.Sprintf("-test.v=%t", testing.Verbose()))
 	c.Stdout, c.Stderr = os.Stderr, os.Stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
@@ -126,16 +128,21 @@ func (m *machine) charon(t *testing.T) int {
 	return 0
 }
 
-// killCharon of a machine that has one.
-func (m *machine) killCharon(t *testing.T) {
+// killCharon of a machine.
+func (m *machine) killCharon(t *testing.T) { m.signalCharon(t, syscall.SIGKILL) }
+
+// signalCharon of a machine, which has to have one, and return its process: none would be all that the tests have
+// started.
+func (m *machine) signalCharon(t *testing.T, signal syscall.Signal) int {
 	t.Helper()
 	pid := m.charon(t)
 	if pid == 0 {
-		t.Fatalf("%s: expected a charon to end, found none", m.name)
+		t.Fatalf("%s: expected a charon to send %s to, found none", m.name, signal)
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatalf("%s: end charon: %v", m.name, err)
+	if err := syscall.Kill(pid, signal); err != nil {
+		t.Fatalf("%s: send %s to charon: %v", m.name, signal, err)
 	}
+	return pid
 }
 
 // rekey has charon of a machine replace its security associations, of IKE and of what IKE has made.
@@ -189,10 +196,10 @@ func pairByIPsec(t *testing.T, cables map[string]v1alpha1.CableDriver, before ..
 	n.gw2 = n.newMachine(t, "gw2", "c2", 3, "10.9.0", "fd09:0:0:0")
 	n.worker2 = n.newMachine(t, "worker2", "c2", 6, "10.9.2", "fd09:0:0:2")
 	n.cables = cables
-	withIPsec(t, n.gw1, n.gw2)
 	for _, f := range before {
 		f(n)
 	}
+	withIPsec(t, n.gw1, n.gw2)
 	n.tell(t, v1alpha1.MemberActive)
 	for _, m := range n.all() {
 		m.start(t)
@@ -204,6 +211,32 @@ func pairByIPsec(t *testing.T, cables map[string]v1alpha1.CableDriver, before ..
 		nft add rule bridge clear c udp dport 4534 counter comment sealed
 		nft add chain bridge clear shut '{ type filter hook prerouting priority 1; }'`)
 	return n
+}
+
+// TestACharonThatHangsIsEnded, and another one is started, which makes what it had made anew.
+func TestACharonThatHangsIsEnded(t *testing.T) {
+	t.Parallel()
+	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{"c1": byIPsec, "c2": byIPsec}, func(n *network) {
+		n.gw1.patience = 5 * time.Second
+	})
+	n.sendBy(t, "sl-ci0", byIPsec)
+	stopped := n.gw1.signalCharon(t, syscall.SIGSTOP)
+	eventually(t, 30*time.Second, "another charon", func() bool {
+		now := n.gw1.charon(t)
+		return now != 0 && now != stopped
+	})
+	n.sendBy(t, "sl-ci0", byIPsec)
+	eventually(t, 30*time.Second, "packets, and nothing to say", func() bool {
+		c := n.gw1.tunnel()
+		return c.Status == v1alpha1.ConnectionConnected && c.Reason == "" && n.worker1.pings(n.worker2.pods+".10", "")
+	})
+	// One that answers is left alone.
+	now := n.gw1.charon(t)
+	time.Sleep(2 * n.gw1.patience)
+	if n.gw1.charon(t) != now {
+		t.Error("charon was ended though it answers")
+	}
+	n.sealed(t)
 }
 
 // sealed fails the test if anything of cables by IPsec is on the underlay that is not encrypted.
@@ -337,10 +370,7 @@ func TestOnlyIPsecCarriesWhatItIsToCarry(t *testing.T) {
 	n.tellSome(t, v1alpha1.MemberActive, n.gw1, n.worker1)
 
 	// While charon hangs, its agent does whatever needs no charon, and another agent does.
-	stopped := n.gw1.charon(t)
-	if err := syscall.Kill(stopped, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stopped := n.gw1.signalCharon(t, syscall.SIGSTOP)
 	// Charon is given 3 s for an answer: by then it has been asked twice.
 	for begin := time.Now(); time.Since(begin) < 8*time.Second; {
 		n.gw1.run(t, "ip route del blackhole 10.99.0.0/16 table 5100")

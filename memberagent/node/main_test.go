@@ -30,15 +30,16 @@ import (
 )
 
 var (
-	inNamespace = flag.Bool("in-namespace", false, "set by the test for its own child")
-	wanted      = flag.String("implementation", "", "of WireGuard that the agents must find; empty is any")
-	esp         = flag.String("esp", "", "implementation of ESP that charon is to use; empty is any")
-	slow        = flag.Int("slow", 1, "how many times slower than usual this machine is")
-	rounds      = flag.Int("throughput", 0, "how many rounds TestThroughput measures; 0 is none")
-	peers       = flag.String("peers", "", "run gateways to probe: set by a benchmark for its own child")
-	ipvs        = flag.String("ipvs", "", "file with what TestServicesByIPVS needs, which package e2e/vm writes")
-	charonDir   = flag.String("charon", "", "keep charon running in this directory: set by a test for its own child")
-	agentDir    = flag.String("agent", "", "run an agent on this directory: set by the test for its own children")
+	inNamespace  = flag.Bool("in-namespace", false, "set by the test for its own child")
+	wanted       = flag.String("implementation", "", "of WireGuard that the agents must find; empty is any")
+	esp          = flag.String("esp", "", "implementation of ESP that charon is to use; empty is any")
+	slow         = flag.Int("slow", 1, "how many times slower than usual this machine is")
+	rounds       = flag.Int("throughput", 0, "how many rounds TestThroughput measures; 0 is none")
+	peers        = flag.String("peers", "", "run gateways to probe: set by a benchmark for its own child")
+	ipvs         = flag.String("ipvs", "", "file with what TestServicesByIPVS needs, which package e2e/vm writes")
+	charonDir    = flag.String("charon", "", "keep charon running in this directory: set by a test for its own child")
+	hangPatience = flag.Duration("patience", 0, "with a charon that hangs: set by a test for its own child")
+	agentDir     = flag.String("agent", "", "run an agent on this directory: set by the test for its own children")
 )
 
 // TestMain runs the tests in a child with network and mount namespaces of its own, which end with it; the

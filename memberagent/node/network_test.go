@@ -36,6 +36,8 @@ type machine struct {
 	// endIPsec ends what runs charon, as the end of the test does, and ipsecPods counts the directories that it has had.
 	endIPsec  func()
 	ipsecPods int
+	// patience of what runs charon with one that hangs, on a machine that is not slow; 0 is the usual one.
+	patience time.Duration
 	// published is what the machine was last heard to publish, where a relay passes that on.
 	published *v1alpha1.Endpoint
 	// ipv4Only says that the machine, not its pod, has IPv6 disabled.
