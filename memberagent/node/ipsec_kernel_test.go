@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"syscall"
@@ -168,4 +169,71 @@ func TestTheKernelsESPOutlivesItsPod(t *testing.T) {
 		}
 	}
 	n.sealed(t)
+}
+
+// TestTheKernelsESPInASurge: the next pod is there, and its agent waits, before the one before it ends. The first of
+// them came while there were no cables by IPsec.
+func TestTheKernelsESPInASurge(t *testing.T) {
+	needsESP(t)
+	t.Parallel()
+	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{})
+	n.sendBy(t, "sl-c0", v1alpha1.CableWireGuard)
+	f := newTraffic(t, n.worker1, n.worker2)
+	for _, when := range []string{"cables became IPsec while the next pod waited", "cables were IPsec"} {
+		former := n.gw1.endIPsec
+		n.gw1.endIPsec = n.gw1.runIPsec(t)
+		next := n.gw1.follow(t)
+		n.reachBy(t, byIPsec, "c1", "c2")
+		n.sendBy(t, "sl-ci0", byIPsec)
+		f.begin()
+		former()
+		n.gw1.stop(t, syscall.SIGTERM)
+		n.gw1.agent = next
+		f.stretch.lasts(t, 6*time.Second)
+		n.sendBy(t, "sl-ci0", byIPsec)
+		eventually(t, 40*time.Second, when+": keys do not stay", func() bool { return n.gw1.tunnel().Reason == "" })
+		f.stretch.check(t, when, allowed{lost: 100, outage: time.Second})
+	}
+	n.sealed(t)
+}
+
+// TestOneFamilyIsEnoughForTheKernelsESP, whichever it is, also while charon is killed.
+func TestOneFamilyIsEnoughForTheKernelsESP(t *testing.T) {
+	needsESP(t)
+	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{"c1": byIPsec, "c2": byIPsec})
+	n.sendBy(t, "sl-ci0", byIPsec)
+	for _, shut := range []string{"ip", "ip6", "ip"} {
+		n.run(t, "nft flush chain bridge clear shut; nft add rule bridge clear shut ether type "+shut+" udp dport 4534 drop")
+		n.gw1.killCharon(t)
+		took := eventually(t, 40*time.Second, "a connection while "+shut+" is shut", func() bool {
+			at, err := netip.ParseAddrPort(n.gw1.tunnel().Address)
+			return err == nil && at.Addr().Is6() == (shut == "ip") && n.worker1.pings(n.worker2.pods+".10", "")
+		})
+		t.Logf("connected %s after %s was shut", took.Round(100*time.Millisecond), shut)
+		lost := 0
+		for range 20 {
+			if !n.worker1.pings(n.worker2.pods+".10", "") {
+				lost++
+			}
+		}
+		if lost > 2 { // one association may take the place of another
+			t.Errorf("%d of 20 packets were lost while %s is shut", lost, shut)
+		}
+	}
+	n.run(t, "nft flush chain bridge clear shut")
+	n.sendBy(t, "sl-ci0", byIPsec)
+}
+
+// TestLeavingWhileCharonHangs: what it would have removed goes all the same, and comes again with the cluster.
+func TestLeavingWhileCharonHangs(t *testing.T) {
+	needsESP(t)
+	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{"c1": byIPsec, "c2": byIPsec})
+	n.sendBy(t, "sl-ci0", byIPsec)
+	n.gw1.signalCharon(t, syscall.SIGSTOP)
+	n.tellSome(t, v1alpha1.MemberLeaving, n.gw1)
+	eventually(t, 20*time.Second, "nothing is left", func() bool {
+		return n.gw1.charon(t) == 0 && n.gw1.command(nothingOfESP).Run() == nil
+	})
+	n.tellSome(t, v1alpha1.MemberActive, n.gw1)
+	n.sendBy(t, "sl-ci0", byIPsec)
 }
