@@ -155,6 +155,11 @@ bench: prerequisites lab-deps ## Run the benchmarks; results go to docs/benchmar
 	go run -C e2e ./cmd/bench
 	$(MAKE) --no-print-directory fleet
 
+.PHONY: bench-profile
+bench-profile: prerequisites lab-deps ## Measure where the processors' time goes while a flow takes each path (perf); results go to docs/benchmarks/profile.md.
+	@command -v perf >/dev/null || apt-get install -y -q --no-install-recommends linux-perf
+	go run -C e2e ./cmd/bench -parts cables,profile -out docs/benchmarks/profile.md
+
 .PHONY: bench-failover
 bench-failover: prerequisites lab-deps ## Measure what traffic sees while gateways fail; results go to docs/benchmarks/failover.md.
 	go run -C e2e ./cmd/failover

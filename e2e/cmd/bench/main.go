@@ -45,7 +45,7 @@ func main() {
 		"up already is used and stays")
 	flag.StringVar(&o.out, "out", "docs/benchmarks/README.md", "where the figures go, relative to the source tree")
 	flag.BoolVar(&o.keep, "keep", false, "leave the lab running afterwards")
-	flag.StringVar(&o.parts, "parts", "go,dns,exports,cables,changes", "what to measure")
+	flag.StringVar(&o.parts, "parts", "go,dns,exports,cables,changes", "what to measure; profile needs perf(1)")
 	flag.IntVar(&o.exports, "exports", 30, "exports per exporting cluster")
 	flag.IntVar(&o.services, "services", 1000, "services beside which one endpoint changes")
 	flag.IntVar(&o.changes, "changes", 100, "endpoints that change")
@@ -90,7 +90,7 @@ func run(ctx context.Context, o options) (err error) {
 			return fmt.Errorf("dns: %w", err)
 		}
 	}
-	if !o.wants("exports") && !o.wants("cables") && !o.wants("changes") {
+	if !slices.ContainsFunc([]string{"exports", "cables", "profile", "changes"}, o.wants) {
 		return r.write(o.out)
 	}
 	if _, openErr := lab.Open(o.lab); openErr != nil && !o.keep {
@@ -125,11 +125,11 @@ func measure(ctx context.Context, l *lab.Lab, o options, r *report) error {
 		errs = append(errs, err)
 	}
 	var ref *reference
-	if o.wants("cables") {
+	if o.wants("cables") || o.wants("profile") {
 		var closeReference func()
 		if ref, closeReference, err = openReference(ctx, l); err == nil {
 			defer closeReference()
-			r.Paths, err = throughput(ctx, l, ref, o.rounds, o.duration)
+			err = r.cables(ctx, l, ref, o)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("throughput: %w", err))
@@ -149,6 +149,23 @@ func measure(ctx context.Context, l *lab.Lab, o options, r *report) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// cables fills in what they carry, and where the processors' time goes meanwhile.
+func (r *report) cables(ctx context.Context, l *lab.Lab, ref *reference, o options) error {
+	paths, err := pathsOf(ctx, l, ref)
+	if err != nil {
+		return err
+	}
+	if o.wants("cables") {
+		if r.Paths, err = throughput(ctx, paths, o.rounds, o.duration); err != nil {
+			return err
+		}
+	}
+	if o.wants("profile") {
+		r.Profiles, err = profiles(ctx, paths, o.rounds, o.duration)
+	}
+	return err
 }
 
 // boot makes the lab ready to measure: Sealane installed, servers and clients in both clusters.

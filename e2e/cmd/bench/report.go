@@ -21,8 +21,10 @@ type report struct {
 	Lab     labFacts
 	Latency []latency
 	// Paths begin with the reference.
-	Paths  []path
-	Memory []memoryRow
+	Paths []path
+	// Profiles are of the same paths.
+	Profiles []profile
+	Memory   []memoryRow
 	// DNS and DNSMemory compare sealane-dns with CoreDNS's own plugin.
 	DNS       []dnsRow
 	DNSMemory []dnsMemory
@@ -70,7 +72,9 @@ func (r report) render() ([]byte, error) {
 		"reaches": func(p path, to path) string {
 			return verdict(ratio(p.One, to.One) >= p.Aim && ratio(p.Four, to.Four) >= p.Aim)
 		},
-		"aim": memoryAim,
+		"aim":      memoryAim,
+		"profiled": profiled,
+		"whats":    whats,
 	}
 	t, err := template.New("report").Funcs(functions).Parse(layout)
 	if err != nil {

@@ -47,8 +47,8 @@ func openReference(ctx context.Context, l *lab.Lab) (*reference, func(), error) 
 	}, nil
 }
 
-// throughput measures the paths in turns, so that a change in the machine's mood meets all of them.
-func throughput(ctx context.Context, l *lab.Lab, ref *reference, rounds int, duration time.Duration) ([]path, error) {
+// pathsOf are those of the reference, and those of pods in the lab.
+func pathsOf(ctx context.Context, l *lab.Lab, ref *reference) ([]path, error) {
 	c1, c2 := l.Topology.Clusters[0], l.Topology.Clusters[1]
 	paths := []path{
 		{Name: "reference", ends: ref.ends, target: ref.Target, client: ref.in(ref.Client)},
@@ -73,6 +73,11 @@ func throughput(ctx context.Context, l *lab.Lab, ref *reference, rounds int, dur
 		paths = append(paths, path{Name: p.name, Aim: p.aim, ends: e, target: string(ip) + ":8080",
 			client: inPod(l, c1, "client-"+p.from)})
 	}
+	return paths, nil
+}
+
+// throughput measures the paths in turns, so that a change in the machine's mood meets all of them.
+func throughput(ctx context.Context, paths []path, rounds int, duration time.Duration) ([]path, error) {
 	for range rounds {
 		for i := range paths {
 			if err := paths[i].measure(ctx, duration); err != nil {
