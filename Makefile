@@ -168,9 +168,9 @@ bench-failover: prerequisites lab-deps ## Measure what traffic sees while gatewa
 bench-gateways: prerequisites test-deps ## Measure what several gateways let through, each with the same share of a processor.
 	go test -count=1 -timeout 30m -v -run '^TestThroughput$$' ./memberagent/node -args -throughput 5
 
-.PHONY: bench-ipsec
-bench-ipsec: prerequisites test-deps ## Measure cables by IPsec against ESP that is wired by hand, in a virtual machine whose kernel encrypts.
-	go test -C e2e -count=1 -timeout 30m -v ./vm -run '^TestThroughputOfTheKernelsESP$$' -throughput 5
+.PHONY: bench-kernel
+bench-kernel: prerequisites test-deps ## Measure cables by the kernel's WireGuard and ESP against the same wired by hand, in a virtual machine.
+	go test -C e2e -count=1 -timeout 40m -v ./vm -run '^TestThroughputOfTheKernels(WireGuard|ESP)$$' -throughput 5
 
 .PHONY: bench-globalnet
 bench-globalnet: prerequisites test-deps ## Measure rounds of a gateway with 10,000 global addresses; results go to docs/benchmarks/globalnet.md.

@@ -120,7 +120,7 @@ func TestIPsecByTheKernel(t *testing.T) {
 	}
 }
 
-var rounds = flag.Int("throughput", 0, "how many rounds TestThroughputOfTheKernelsESP measures; 0 is none")
+var rounds = flag.Int("throughput", 0, "how many rounds tests of throughput measure; 0 is none")
 
 // TestThroughputOfTheKernelsESP measures cables by IPsec against ESP that is wired by hand, with -throughput rounds.
 // The processors are emulated: ratios say something, rates do not.
@@ -129,6 +129,19 @@ func TestThroughputOfTheKernelsESP(t *testing.T) {
 		t.Skip("it measures: say in how many rounds with -throughput")
 	}
 	byESP(t, "release", "TestThroughputOfIPsec", fmt.Sprintf("-throughput=%d", *rounds))
+}
+
+// TestThroughputOfTheKernelsWireGuard measures cables by WireGuard in the same way, and a flowtable.
+func TestThroughputOfTheKernelsWireGuard(t *testing.T) {
+	if *rounds == 0 {
+		t.Skip("it measures: say in how many rounds with -throughput")
+	}
+	g := guest(t, "release")
+	g.Modules = []string{"nf_flow_table_inet", "nft_flow_offload"}
+	g.Files = map[string]string{"/node.test": program(t, "-C", root(t), "test", "-c", "./memberagent/node")}
+	g.Command = []string{"/node.test", "-test.v", "-test.run=^TestThroughputOfWireGuard$", "-implementation=Kernel",
+		"-slow=10", fmt.Sprintf("-throughput=%d", *rounds)}
+	boot(t, g)
 }
 
 // byESP runs tests of the node agent by name, one after the other, in a guest whose kernel encrypts.
