@@ -111,7 +111,7 @@ func TestIPsecByTheKernel(t *testing.T) {
 	if *backports {
 		sets["changes"] = "TestCablesChangeToIPsecAndBack|TestOnlyIPsecCarriesWhatItIsToCarry"
 		sets["outlives"] = "TestTheKernelsESPOutlivesItsPod|TestTheKernelsESPInASurge|TestOneFamilyIsEnoughForTheKernelsESP"
-		sets["others"] = "TestIPsecByFIPS|TestReplayedIPsecIsDropped"
+		sets["others"] = "TestIPsecByFIPS|TestReplayedIPsecIsDropped|TestNATByIPsec"
 	}
 	for _, kernel := range []string{"release", "backports"} {
 		for _, set := range slices.Sorted(maps.Keys(sets)) {

@@ -46,6 +46,8 @@ type machine struct {
 	ipv6Only bool
 	// sources of the gateway's public addresses, as its node's annotation has them.
 	sources string
+	// cable by which others are told to reach it, where gateways meet over the internet.
+	cable v1alpha1.CableDriver
 }
 
 // network is two clusters of both families on one underlay: c1 with a gateway and a worker, c2 with a gateway. With
@@ -54,7 +56,9 @@ type network struct {
 	// underlay is the network namespace with the bridge between the machines, whose links are named as they are.
 	underlay *exec.Cmd
 	// subnet of the machines' IPv4 addresses, where it is not the usual one: their first three bytes.
-	subnet                                    string
+	subnet string
+	// cable of the gateways of an internet, or of a site; empty is WireGuard.
+	cable                                     v1alpha1.CableDriver
 	gw1, worker1, gw2, gw3, gw4, gw5, worker2 *machine
 	// mesh are the machines that are published to the nodes of the other cluster.
 	mesh []*machine
