@@ -407,9 +407,12 @@ func holdOpen(t *testing.T, from, to *machine, init []byte, f func()) {
 // TestFloodsLeaveIPsecAlone: strangers begin associations, from addresses that are forged, among them the peer's, or
 // send garbage. What is established carries on, charon's memory stays as it is, and a pair that loses its associations
 // meanwhile is back soon: also where the strangers are behind the same address as the peer, which alone gets through.
-// It runs alone: thousands of packets a second are felt by tests beside it that look at the clock, as it does.
+// Nor is charon taken for one that hangs. It runs alone: thousands of packets a second are felt by tests beside it that
+// look at the clock, as it does.
 func TestFloodsLeaveIPsecAlone(t *testing.T) {
-	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{"c1": byIPsec, "c2": byIPsec})
+	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{"c1": byIPsec, "c2": byIPsec}, func(n *network) {
+		n.gw2.patience = 5 * time.Second
+	})
 	n.withDefaultRoute(t)
 	r, h := n.record(t, n.gw1, n.gw2), n.hostile(t)
 	n.sendBy(t, "sl-ci0", byIPsec)
@@ -428,7 +431,7 @@ func TestFloodsLeaveIPsecAlone(t *testing.T) {
 		t.Logf("%s: back after %s, %d half open, %d MiB resident", what, took, n.gw2.halfOpen(t), n.gw2.resident(t)>>20)
 	}
 	random := func(i int) net.IP { return net.IPv4(198, 19, byte(i>>8), byte(i)) }
-	resident := n.gw2.resident(t)
+	resident, flooded := n.gw2.resident(t), n.gw2.charon(t)
 	for _, c := range []struct {
 		name   string
 		packet func(i int) []byte
@@ -465,4 +468,7 @@ func TestFloodsLeaveIPsecAlone(t *testing.T) {
 		}
 		lost("from behind the peer's NAT")
 	})
+	if now := n.gw2.charon(t); now != flooded {
+		t.Errorf("charon was process %d, and is %d: it was ended for having much to do", flooded, now)
+	}
 }
