@@ -354,7 +354,9 @@ func (d *Daemon) forget(want Config) {
 			continue
 		}
 		p.loaded, p.shut, p.tried = loaded{}, false, time.Time{}
-		p.lost = p.lost || p.state.Up
+		if p.state.Up {
+			p.lost, p.next = true, 0
+		}
 		if p.state.Up && !d.kernel {
 			p.down(time.Now())
 		}
@@ -398,11 +400,20 @@ func (d *Daemon) sync(s session, want Config) error {
 			}
 		}
 	}
+	var left map[uint32]netip.AddrPort
 	for _, w := range want.Peers {
 		p, ok := d.peers[w.ID]
 		if !ok {
 			p = &peer{state: State{Since: now}, since: now}
 			d.peers[w.ID] = p
+			if d.kernel && left == nil {
+				if left, err = leftAt(); err != nil {
+					return err
+				}
+			}
+			if id, err := d.request(want.Own, w.ID); err == nil {
+				p.state.Remote, p.lost = left[id], left[id].IsValid()
+			}
 		}
 		if !slices.Equal(p.Candidates, w.Candidates) {
 			p.next = 0

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -202,6 +203,35 @@ func leave() error {
 	}
 	return errors.Join(append(errs, flush(func(*netlink.XfrmState) bool { return true },
 		func(*netlink.XfrmPolicy) bool { return true }))...)
+}
+
+// leftAt is where the kernel's security associations send what is for peers, by their request IDs. They may be those of
+// a charon that was killed, and the address that of a NAT.
+func leftAt() (map[uint32]netip.AddrPort, error) {
+	policies, err := netlink.XfrmPolicyList(netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list policies of IPsec: %w", err)
+	}
+	states, err := netlink.XfrmStateList(netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list security associations: %w", err)
+	}
+	out := map[uint32]netip.AddrPort{}
+	for _, p := range policies {
+		if p.Ifid != kernelIfID || p.Dir != netlink.XFRM_DIR_OUT || len(p.Tmpls) == 0 {
+			continue
+		}
+		to := p.Tmpls[0]
+		for _, s := range states {
+			if s.Ifid != kernelIfID || s.Reqid != to.Reqid || s.Encap == nil || !s.Dst.Equal(to.Dst) {
+				continue
+			}
+			if a, ok := netip.AddrFromSlice(s.Dst); ok {
+				out[uint32(s.Reqid)] = netip.AddrPortFrom(a.Unmap(), uint16(s.Encap.DstPort))
+			}
+		}
+	}
+	return out, nil
 }
 
 // Linked says whether the kernel's link is there.

@@ -142,7 +142,8 @@ func (d *Daemon) dial(s session, want Config, p *peer, now time.Time) error {
 	case p.state.Up && p.state.Remote.IsValid():
 		at = p.state.Remote // at another address charon would end what there is at once
 	case len(p.Candidates) > 0:
-		at = p.Candidates[p.next%len(p.Candidates)]
+		all := p.addresses()
+		at = all[p.next%len(all)]
 	}
 	secret, err := d.secret(want, p)
 	if err != nil {
@@ -167,6 +168,16 @@ func (d *Daemon) dial(s session, want Config, p *peer, now time.Time) error {
 	p.next++
 	p.tried = now
 	return s.initiate(name(p.ID))
+}
+
+// addresses to dial, in turns: the candidates, and before these, of a peer whose associations charon has lost, the one
+// that they had. It may be of a NAT, where nobody else knows the port, and the peer, whose packets all seem to arrive,
+// does not dial itself.
+func (p *peer) addresses() []netip.AddrPort {
+	if p.lost && p.state.Remote.IsValid() {
+		return append([]netip.AddrPort{p.state.Remote}, p.Candidates...)
+	}
+	return p.Candidates
 }
 
 // surplus are the IDs of associations that another one has made superfluous, as after both ends have begun. Charon

@@ -145,6 +145,32 @@ func (m *machine) signalCharon(t *testing.T, signal syscall.Signal) int {
 	return pid
 }
 
+// established is with how many peers charon of a machine has associations; 0 while it does not answer.
+func (m *machine) established() int {
+	s, err := vici.NewSession(vici.WithSocketPath(filepath.Join(m.path("ipsec"), "vici.sock")))
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = s.Close() }()
+	messages, err := s.StreamedCommandRequest("list-sas", "list-sa", nil)
+	if err != nil {
+		return 0
+	}
+	peers := map[string]bool{}
+	for _, all := range messages {
+		for _, name := range all.Keys() {
+			ike, _ := all.Get(name).(*vici.Message)
+			if ike == nil || ike.Get("state") != "ESTABLISHED" {
+				continue
+			}
+			if children, _ := ike.Get("child-sas").(*vici.Message); children != nil && len(children.Keys()) > 0 {
+				peers[name] = true
+			}
+		}
+	}
+	return len(peers)
+}
+
 // rekey has charon of a machine replace its security associations, of IKE and of what IKE has made.
 func (m *machine) rekey(t *testing.T) {
 	t.Helper()

@@ -325,8 +325,19 @@ func TestNATByIPsec(t *testing.T) {
 	}
 	connected("at first")
 	for _, m := range all {
-		m.killCharon(t)
-		connected("charon of " + m.name + " was killed")
+		for _, what := range []string{"charon", "charon and the agent"} {
+			killed := m.signalCharon(t, syscall.SIGKILL)
+			if what != "charon" {
+				m.stop(t, syscall.SIGKILL)
+				m.start(t)
+			}
+			took := eventually(t, 20*time.Second, "another charon of "+m.name+" has associations with both", func() bool {
+				return m.charon(t) != killed && m.established() == len(all)-1
+			})
+			what += " of " + m.name + " was killed"
+			t.Logf("%s: there are associations after %s", what, took.Round(10*time.Millisecond))
+			connected(what)
+		}
 	}
 }
 
