@@ -141,7 +141,7 @@ soak: prerequisites ## Let gateways and cables die and return, and who has globa
 	  -steps $(or $(STEPS),500) -translations $(or $(STEPS),500) -seed $(or $(SEED),5100)
 	$(MAKE) test-e2e SCENARIOS="./scenarios/admin ./scenarios/discovery" E2E_ARGS=-effort=thorough \
 	  RUN='^(TestExplainLiveNamesWhatIsBroken|TestManyServicesComeAndGo)$$'
-	go test -C e2e -count=1 -timeout 60m -v ./vm -backports \
+	go test -C e2e -count=1 -timeout 150m -v ./vm -backports \
 	  -run '^(TestTheNodeAgentUsesTheKernelsWireGuard|TestAmongModulesOfOthers|TestIPsecByTheKernel)$$'
 
 .PHONY: test-e2e

@@ -318,7 +318,8 @@ func amiss(name string, g *v1alpha1.Gateway, c *v1alpha1.Connection) (f finding,
 			remedy: "see whether the other cluster answers, and upgrade its agents"}, true
 	case c.Reason == v1alpha1.ReasonKeysStay:
 		return finding{expected: name + " to have its keys renewed", found: c.Message,
-			remedy: "see why charon does not answer: the container ipsec of the node agent at " + g.Name}, true
+			remedy: "see why charon does not answer: the container ipsec of the node agent at " + g.Name + ", or else at " +
+				c.Gateway + " of " + c.Cluster}, true
 	case c.LossPercent >= lossWarned:
 		return finding{expected: "less than 5 % of probes to be lost from " + name,
 			found:  fmt.Sprintf("%d %% in the last minute", c.LossPercent),

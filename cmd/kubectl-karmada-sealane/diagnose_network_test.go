@@ -127,7 +127,8 @@ func connectionFlaws() []flaw {
 		{"keys that stay", connections, c1, func(t *testing.T, s *snapshot) {
 			tunnel(t, s).Cable, tunnel(t, s).Reason = v1alpha1.CableIPsec, v1alpha1.ReasonKeysStay
 			tunnel(t, s).Message = "traffic goes on for an hour at most, by keys that nothing renews: charon does not answer"
-		}, verdictWarn, "for an hour at most", "c1-gw to c2-gw of c2 to have its keys renewed", "the node agent at c1-gw"},
+		}, verdictWarn, "for an hour at most", "c1-gw to c2-gw of c2 to have its keys renewed",
+			"the node agent at c1-gw, or else at c2-gw of c2"},
 		{"no IPv6 for IPsec", connections, c1, func(t *testing.T, s *snapshot) {
 			cut(t, s)
 			tunnel(t, s).Cable, tunnel(t, s).Reason = v1alpha1.CableIPsec, v1alpha1.ReasonNoIPv6

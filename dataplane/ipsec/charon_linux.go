@@ -67,6 +67,7 @@ func (c Charon) Run(ctx context.Context) error {
 			switch {
 			case told:
 				own.release()
+				own.foreign = false
 				left = left || c.leave(&held)
 			case own.idle(): // the agent may want what a former charon has left
 				c.keep(&held, formerPort())
@@ -77,8 +78,9 @@ func (c Charon) Run(ctx context.Context) error {
 			continue
 		}
 		left = false
-		if !own.has {
-			c.wait(ctx, &own)
+		if !own.bind() && !own.foreign {
+			own.foreign = c.wait(ctx, &own, port)
+			continue // it may be to end, or to have another port
 		}
 		started := time.Now()
 		err := c.once(ctx, port, &held)
@@ -103,17 +105,18 @@ func (c Charon) Run(ctx context.Context) error {
 }
 
 // wait until the one before this has ended, as a pod's container may be there still when the next pod's agent has its
-// turn: two charons would be in each other's way. It goes on when it has waited for as long as a pod may take to end,
-// for anybody may have the name.
-func (c Charon) wait(ctx context.Context, own *turn) {
-	for began := time.Now(); ctx.Err() == nil && time.Since(began) < podEnds; pause(ctx, lookForLink) {
-		if own.bind() {
-			return
+// turn: two charons would be in each other's way. It says whether that took longer than a pod may take to end, as
+// anybody may have the name; then charon runs without.
+func (c Charon) wait(ctx context.Context, own *turn, port uint16) (foreign bool) {
+	for began := time.Now(); time.Since(began) < podEnds; pause(ctx, lookForLink) {
+		if now, _ := c.port(); ctx.Err() != nil || now != port || own.bind() {
+			return false
 		}
 		own.ask()
 	}
 	c.Log.Info("another process has had the name of what runs charon for long: going on without", "name", turnName,
 		"after", podEnds.String())
+	return true
 }
 
 // keep packets going by the kernel's security associations of a port, if there are such, while there is no charon.
@@ -232,10 +235,13 @@ func (c Charon) once(ctx context.Context, port uint16, held *decap) error {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		said := ""
+		said, begun := "", false
 		c.watch(ctx, stop, func() string {
 			if !kernel {
 				return deviceOf(child.Process.Pid)
+			}
+			if begun = begun || answers(ctx, filepath.Join(c.Dir, socketFile), answerWithin); !begun {
+				return "" // it may be about to end, as it does where its port is taken
 			}
 			if err := carrierLink(port); err != nil { // somebody has removed it
 				if said != err.Error() {

@@ -326,7 +326,7 @@ func (d *Daemon) connect(ctx context.Context, s *session, want Config) error {
 	if s.Session != nil {
 		return nil
 	}
-	next, err := dial(ctx, filepath.Join(d.dir, socketFile))
+	next, err := dial(ctx, filepath.Join(d.dir, socketFile), answerWithin)
 	if err != nil {
 		if why, failed := os.ReadFile(filepath.Join(d.dir, failedFile)); failed == nil {
 			return fmt.Errorf("charon does not run: %s%s", why, needsPort(string(why), want.Port))

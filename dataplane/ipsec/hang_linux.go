@@ -18,7 +18,8 @@ const (
 
 // hangs waits until charon has answered nothing for long, and says whether that is so: else the context has ended.
 func (c Charon) hangs(ctx context.Context) bool {
-	tick := time.NewTicker(cmp.Or(c.Patience, hungAfter) / timesAsked)
+	every := cmp.Or(c.Patience, hungAfter) / timesAsked
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for missed := 0; missed < timesAsked; missed++ {
 		select {
@@ -26,16 +27,16 @@ func (c Charon) hangs(ctx context.Context) bool {
 			return false
 		case <-tick.C:
 		}
-		if answers(ctx, filepath.Join(c.Dir, socketFile)) {
+		if answers(ctx, filepath.Join(c.Dir, socketFile), min(every, answerWithin)) {
 			missed = -1
 		}
 	}
 	return ctx.Err() == nil
 }
 
-// answers says whether charon does.
-func answers(ctx context.Context, socket string) bool {
-	s, err := dial(ctx, socket)
+// answers says whether charon does, within that time.
+func answers(ctx context.Context, socket string, within time.Duration) bool {
+	s, err := dial(ctx, socket, within)
 	if err != nil {
 		return false
 	}

@@ -9,11 +9,13 @@ import (
 // turnName is an abstract socket, of which there is one in each network namespace.
 const turnName = "@sealane-ipsec"
 
-// turn is to run charon, or to hold its port while nobody does. One that no agent has told anything has it until
-// another one, which was told, asks for it, and not again: its own agent may wait for long.
+// turn is to run charon, or to hold its port while nobody does. One that no agent has told anything has it while nobody
+// else does, and until another one, which was told, asks for it.
 type turn struct {
-	fd          int
-	has, yields bool
+	fd  int
+	has bool
+	// foreign is somebody else's name, who has had it for longer than any pod of node agents takes to end.
+	foreign bool
 }
 
 // bind says whether this one has the turn now.
@@ -43,14 +45,14 @@ func (t *turn) ask() {
 	_ = unix.Close(fd)
 }
 
-// idle says whether one that was told nothing has the turn, as long as nobody asks for it.
+// idle says whether one that was told nothing has the turn, which it gives to who asks for it. That one looks ten times
+// as often, and asks again.
 func (t *turn) idle() bool {
-	if t.yields || !t.bind() {
+	if !t.bind() {
 		return false
 	}
 	if n, _, err := unix.Recvfrom(t.fd, make([]byte, 1), 0); err == nil && n > 0 {
 		t.release()
-		t.yields = true
 	}
 	return t.has
 }

@@ -21,11 +21,14 @@ import (
 // answerWithin bounds what charon may take for an answer.
 const answerWithin = 3 * time.Second
 
-// deadlined is a connection on which nothing takes longer than answerWithin after the last thing that was sent.
-type deadlined struct{ net.Conn }
+// deadlined is a connection on which nothing takes longer than that after the last thing that was sent.
+type deadlined struct {
+	net.Conn
+	within time.Duration
+}
 
 func (c deadlined) Write(p []byte) (int, error) {
-	if err := c.SetDeadline(time.Now().Add(answerWithin)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(c.within)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(p)
@@ -34,14 +37,15 @@ func (c deadlined) Write(p []byte) (int, error) {
 // session with charon.
 type session struct{ *vici.Session }
 
-func dial(ctx context.Context, path string) (session, error) {
+// dial charon, which is to give each answer within that time.
+func dial(ctx context.Context, path string, within time.Duration) (session, error) {
 	s, err := vici.NewSession(vici.WithAddr("unix", path), vici.WithDialContext(
 		func(_ context.Context, network, address string) (net.Conn, error) {
-			c, err := (&net.Dialer{Timeout: answerWithin}).DialContext(ctx, network, address)
+			c, err := (&net.Dialer{Timeout: within}).DialContext(ctx, network, address)
 			if err != nil {
 				return nil, err
 			}
-			return deadlined{c}, nil
+			return deadlined{c, within}, nil
 		}))
 	if err != nil {
 		return session{}, fmt.Errorf("connect to charon: %w", err)

@@ -30,7 +30,7 @@ func TestRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		go answerOnce(l, c.answer)
-		s, err := dial(t.Context(), path)
+		s, err := dial(t.Context(), path, answerWithin)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -110,7 +110,8 @@ func TestIPsecByTheKernel(t *testing.T) {
 	sets := map[string]string{"encrypts": "TestTheKernelEncrypts|TestNothingOfESPIsLeft|TestLeavingWhileCharonHangs"}
 	if *backports {
 		sets["changes"] = "TestCablesChangeToIPsecAndBack|TestOnlyIPsecCarriesWhatItIsToCarry"
-		sets["outlives"] = "TestTheKernelsESPOutlivesItsPod|TestTheKernelsESPInASurge|TestOneFamilyIsEnoughForTheKernelsESP"
+		sets["outlives"] = "TestTheKernelsESPOutlivesItsPod|TestTheKernelsESPInASurge|" +
+			"TestOneFamilyIsEnoughForTheKernelsESP|TestACharonThatHangsIsEnded"
 		sets["others"] = "TestIPsecByFIPS|TestReplayedIPsecIsDropped|TestNATByIPsec"
 	}
 	for _, kernel := range []string{"release", "backports"} {

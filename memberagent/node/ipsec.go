@@ -81,8 +81,8 @@ func (a *Agent) ipsecStates(t plan.Tunnel, states map[cablePeer]kernel.PeerState
 	}
 }
 
-// associations with the remote gateways that are to be reached by IPsec.
-func (a *Agent) associations() []associations {
+// associations with the remote gateways that are to be reached by IPsec, by which these tunnels go.
+func (a *Agent) associations(tunnels []Tunnel) []associations {
 	var out []associations
 	for _, r := range a.remotes {
 		if !r.gateway.IPsec {
@@ -91,8 +91,10 @@ func (a *Agent) associations() []associations {
 		next := associations{cluster: r.cluster, slot: r.gateway.Slot % v1alpha1.NextKeySlots}
 		if a.ipsec != nil {
 			next.state, _ = a.ipsec.State(r.id())
-			next.stays = a.ipsec.Stays(r.id()) != ""
 		}
+		next.stays = slices.ContainsFunc(tunnels, func(t Tunnel) bool {
+			return t.peer.ID == r.id() && t.connection.Reason == v1alpha1.ReasonKeysStay
+		})
 		out = append(out, next)
 	}
 	return out

@@ -158,25 +158,24 @@ func (h hostile) flood(perSecond int, packet func(i int) []byte, f func()) (sent
 	return sent
 }
 
-// vici asks charon of a machine.
-func (m *machine) vici(t *testing.T, command string) *vici.Message {
-	t.Helper()
+// vici asks charon of a machine something.
+func (m *machine) vici(command string) (*vici.Message, error) {
 	s, err := vici.NewSession(vici.WithSocketPath(filepath.Join(m.path("ipsec"), "vici.sock")))
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	defer func() { _ = s.Close() }()
-	answer, err := s.CommandRequest(command, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer
+	return s.CommandRequest(command, nil)
 }
 
 // halfOpen is how many associations have begun that charon of a machine has.
 func (m *machine) halfOpen(t *testing.T) int {
 	t.Helper()
-	sas, _ := m.vici(t, "stats").Get("ikesas").(*vici.Message)
+	stats, err := m.vici("stats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sas, _ := stats.Get("ikesas").(*vici.Message)
 	k, err := strconv.Atoi(fmt.Sprint(sas.Get("half-open")))
 	if err != nil {
 		t.Fatal(err)
@@ -290,7 +289,12 @@ func TestReplayedIPsecIsDropped(t *testing.T) {
 			t.Errorf("%s: %d of %d replayed packets arrived twice within", what, twice, len(again))
 		}
 		f.stretch.lasts(t, 300*time.Millisecond)
-		f.whole(t, what)
+		most := allowed{lost: strayDatagrams, outage: time.Second}
+		if espOfKernel() { // what was lost the first time is none that comes again, and is answered to where it comes from
+			most.lost = 100
+		}
+		f.stretch.check(t, what, most)
+		f.begin()
 		t.Logf("%s: %d packets replayed, %d of them of ESP", what, len(again), len(r.of(isESP)))
 	}
 
@@ -313,7 +317,7 @@ func TestReplayedIPsecIsDropped(t *testing.T) {
 	}
 	eventually(t, 5*time.Second, "what was sent arrives", func() bool {
 		some, _ := c.arrived()
-		return some >= int(c.sent)-strayDatagrams
+		return some >= int(c.sent)-strayDatagrams**slow
 	})
 	replay("at once and again")
 	n.gw2.rekey(t)
@@ -411,7 +415,7 @@ func holdOpen(t *testing.T, from, to *machine, init []byte, f func()) {
 // look at the clock, as it does.
 func TestFloodsLeaveIPsecAlone(t *testing.T) {
 	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{"c1": byIPsec, "c2": byIPsec}, func(n *network) {
-		n.gw2.patience = 5 * time.Second
+		n.gw2.patience = 3 * time.Second // each flood lasts longer
 	})
 	n.withDefaultRoute(t)
 	r, h := n.record(t, n.gw1, n.gw2), n.hostile(t)
@@ -450,6 +454,7 @@ func TestFloodsLeaveIPsecAlone(t *testing.T) {
 			f.stretch.lasts(t, 700*time.Millisecond)
 			f.stretch.check(t, c.name, allowed{lost: 10, outage: time.Second})
 			lost(c.name)
+			time.Sleep(n.gw2.patience)
 			if k := n.gw2.halfOpen(t); k > 40 {
 				t.Errorf("%s: charon has %d associations half open, want 40 at most", c.name, k)
 			}

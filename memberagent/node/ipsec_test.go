@@ -337,7 +337,9 @@ func TestCablesChangeToIPsecAndBack(t *testing.T) {
 // on, whatever is wrong with it, and by IPsec again when that is mended.
 func TestOnlyIPsecCarriesWhatItIsToCarry(t *testing.T) {
 	t.Parallel()
-	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{"c1": byIPsec, "c2": byIPsec})
+	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{"c1": byIPsec, "c2": byIPsec}, func(n *network) {
+		n.gw1.patience = 10 * time.Minute // with a charon that is stopped here
+	})
 	n.sendBy(t, "sl-ci0", byIPsec)
 	f := newTraffic(t, n.worker1, n.worker2)
 	again := func(what string, a allowed) {

@@ -545,6 +545,25 @@ func TestWithoutWhatIPsecNeeds(t *testing.T) {
 	}
 }
 
+// TestKeysStayIsOfWhatCarries: a gateway that is down, with which there are no keys, is not reported to have any.
+func TestKeysStayIsOfWhatCarries(t *testing.T) {
+	a := &Agent{}
+	for slot, name := range []string{"gw2", "gw3"} {
+		a.remotes = append(a.remotes, remote{cluster: "c2", gateway: topology.Gateway{Node: name, Slot: slot, IPsec: true,
+			PublicKey: topology.Key{byte(slot + 1)}}})
+	}
+	tunnels := []Tunnel{
+		{connection: v1alpha1.Connection{Status: v1alpha1.ConnectionConnected, Reason: v1alpha1.ReasonKeysStay},
+			peer: kernel.PeerState{ID: a.remotes[0].id()}},
+		{connection: v1alpha1.Connection{Status: v1alpha1.ConnectionError, Reason: v1alpha1.ReasonNoHandshake},
+			peer: kernel.PeerState{ID: a.remotes[1].id()}},
+	}
+	got := a.associations(tunnels)
+	if len(got) != 2 || !got[0].stays || got[1].stays {
+		t.Errorf("found %+v, expected the keys of the first to stay alone", got)
+	}
+}
+
 // TestAdviceNamesThePortOfTheCable: by IPsec it is another than by WireGuard.
 func TestAdviceNamesThePortOfTheCable(t *testing.T) {
 	own := topology.Node{Name: "gw1", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}

@@ -76,7 +76,7 @@ func (a *Agent) measure(ctx context.Context) {
 	}
 	a.rotate(ctx, now)
 	a.metrics.measured(tunnels)
-	a.metrics.associated(a.associations())
+	a.metrics.associated(a.associations(tunnels))
 	if !maps.Equal(reached, a.proven.endpoints) {
 		a.proven.endpoints = reached
 		a.endpoints.put(maps.Clone(reached))
