@@ -217,6 +217,36 @@ func (c Charon) once(ctx context.Context, port uint16, held *decap) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	child, said := c.command(ctx, config, port, kernel)
+	if err := errors.Join(held.hold(0), child.Start()); err != nil {
+		return err
+	}
+	hung := false
+	var beside sync.WaitGroup
+	beside.Go(func() { c.watch(ctx, stop, c.carrier(ctx, child, port, kernel), port) })
+	beside.Go(func() {
+		if hung = c.hangs(ctx); hung {
+			_ = child.Process.Kill() // it may be stopped
+		}
+	})
+	err = child.Wait()
+	stop()
+	beside.Wait()
+	if hung {
+		err = fmt.Errorf("it has answered nothing for %s", cmp.Or(c.Patience, hungAfter))
+	}
+	if err := c.remove(gone...); err != nil {
+		return err
+	}
+	if last := said.trouble(); last != "" {
+		return fmt.Errorf("%w: %s", cmpErr(err), last)
+	}
+	return cmpErr(err)
+}
+
+// command is charon with a configuration, and the last lines that it says. When the context ends it is asked to end, or
+// killed where its container ends and its cables are to go on.
+func (c Charon) command(ctx context.Context, config string, port uint16, kernel bool) (*exec.Cmd, *lastLines) {
 	child := exec.CommandContext(ctx, c.Program)
 	child.Env = []string{"STRONGSWAN_CONF=" + config}
 	child.Cancel = func() error {
@@ -229,51 +259,29 @@ func (c Charon) once(ctx context.Context, port uint16, held *decap) error {
 	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	said := &lastLines{log: c.Log}
 	child.Stdout, child.Stderr = said, said
-	if err := errors.Join(held.hold(0), child.Start()); err != nil {
-		return err
+	return child, said
+}
+
+// carrier returns what finds the name of charon's link, "" while there is none: its own device or, where the kernel
+// encrypts, the link that is made again when somebody has removed it.
+func (c Charon) carrier(ctx context.Context, child *exec.Cmd, port uint16, kernel bool) func() string {
+	if !kernel {
+		return func() string { return deviceOf(child.Process.Pid) }
 	}
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		said, begun := "", false
-		c.watch(ctx, stop, func() string {
-			if !kernel {
-				return deviceOf(child.Process.Pid)
-			}
-			if begun = begun || answers(ctx, filepath.Join(c.Dir, socketFile), answerWithin); !begun {
-				return "" // it may be about to end, as it does where its port is taken
-			}
-			if err := carrierLink(port); err != nil { // somebody has removed it
-				if said != err.Error() {
-					said = err.Error()
-					c.Log.Info("there is no carrier", "why", said)
-				}
-				return ""
-			}
-			return plan.KernelCarrier
-		}, port)
-	}()
-	asked, hung := make(chan struct{}), false
-	go func() {
-		defer close(asked)
-		if hung = c.hangs(ctx); hung {
-			_ = child.Process.Kill() // it may be stopped
+	said, begun := "", false
+	return func() string {
+		if begun = begun || answers(ctx, filepath.Join(c.Dir, socketFile), answerWithin); !begun {
+			return "" // it may be about to end, as it does where its port is taken
 		}
-	}()
-	err = child.Wait()
-	stop()
-	<-watched
-	<-asked
-	if hung {
-		err = fmt.Errorf("it has answered nothing for %s", cmp.Or(c.Patience, hungAfter))
+		if err := carrierLink(port); err != nil {
+			if said != err.Error() {
+				said = err.Error()
+				c.Log.Info("there is no carrier", "why", said)
+			}
+			return ""
+		}
+		return plan.KernelCarrier
 	}
-	if err := c.remove(gone...); err != nil {
-		return err
-	}
-	if last := said.trouble(); last != "" {
-		return fmt.Errorf("%w: %s", cmpErr(err), last)
-	}
-	return cmpErr(err)
 }
 
 func cmpErr(err error) error {
