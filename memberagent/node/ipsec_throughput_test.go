@@ -32,16 +32,7 @@ func TestThroughputOfIPsec(t *testing.T) {
 	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{"c1": byIPsec, "c2": byIPsec})
 	n.sendBy(t, "sl-ci0", byIPsec)
 	n.wireByHand(t)
-	pods := *n
-	pods.worker1, pods.worker2 = n.gw1, n.gw2
-	port := 21000
-	by := func(address string) func() float64 {
-		return func() float64 {
-			port++
-			return pods.transferTo(t, address, port).rate()
-		}
-	}
-	rates := inTurns(by(n.gw2.pods+".10"), by(byHand2+".10"), by(byHand2+".11"))
+	rates := n.ratesTo(t, n.gw2.pods+".10", byHand2+".10", byHand2+".11")
 	ratio(t, "by Sealane, against ESP by hand", rates[0], rates[1])
 	ratio(t, "by Sealane, against VXLAN in ESP by hand", rates[0], rates[2])
 }

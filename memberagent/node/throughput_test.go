@@ -209,6 +209,22 @@ func inTurns(ways ...func() float64) [][]float64 {
 	return rates
 }
 
+// ratesTo are those from the pod of one cluster's gateway to addresses of the other's, by address and round.
+func (n *network) ratesTo(t *testing.T, addresses ...string) [][]float64 {
+	t.Helper()
+	pods := *n
+	pods.worker1, pods.worker2 = n.gw1, n.gw2
+	port := 21000
+	var ways []func() float64
+	for _, address := range addresses {
+		ways = append(ways, func() float64 {
+			port++
+			return pods.transferTo(t, address, port).rate()
+		})
+	}
+	return inTurns(ways...)
+}
+
 // ratio returns the median of the ratios of two ways in the same rounds.
 func ratio(t *testing.T, what string, as, bs []float64) float64 {
 	t.Helper()

@@ -27,18 +27,9 @@ func TestThroughputOfWireGuard(t *testing.T) {
 	for _, m := range n.all() {
 		m.forwardsItsPods(t)
 	}
-	pods := *n
-	pods.worker1, pods.worker2 = n.gw1, n.gw2
 	eventually(t, 20*time.Second, "connected", func() bool { return n.gw1.pings(n.gw2.pods+".10", "") })
 	n.wireGuardByHand(t)
-	port := 21000
-	by := func(address string) func() float64 {
-		return func() float64 {
-			port++
-			return pods.transferTo(t, address, port).rate()
-		}
-	}
-	rates := inTurns(by(n.gw2.pods+".10"), by(byHand2+".10"), by(byHand2+".11"))
+	rates := n.ratesTo(t, n.gw2.pods+".10", byHand2+".10", byHand2+".11")
 	for _, m := range []*machine{n.gw1, n.gw2} {
 		if counted(t, m.command("nft list table ip hand"), "offloaded") == 0 {
 			t.Errorf("nothing was handed to the flowtable of %s", m.name)
