@@ -31,11 +31,14 @@ const (
 	ReasonInvalidSettings = "InvalidSettings"
 	// ReasonSelectedElsewhere: an older ClusterSet selects the cluster too.
 	ReasonSelectedElsewhere = "SelectedElsewhere"
-	// ReasonClusterNotFound: a cluster that spec.clusterAffinity, spec.clusters, spec.cables, spec.services.exporters,
-	// spec.topology or spec.rollOut names does not exist.
+	// ReasonClusterNotFound: a cluster that spec.clusterAffinity, spec.clusters, spec.cables, spec.relays,
+	// spec.services.exporters, spec.topology or spec.rollOut names does not exist.
 	ReasonClusterNotFound = "ClusterNotFound"
-	// ReasonNoPairMatches: an entry of spec.cables matches no pair of members, or none that an earlier one does not match.
+	// ReasonNoPairMatches: an entry of spec.cables or spec.relays matches no pair of members, or none that an earlier one
+	// does not match.
 	ReasonNoPairMatches = "NoPairMatches"
+	// ReasonRelayNotUsed: what spec.relays says of a pair cannot be, and why: its gateways dial each other.
+	ReasonRelayNotUsed = "RelayNotUsed"
 	// ReasonCanaryNotMember: the cluster that spec.rollOut.canary names is no member of the ClusterSet.
 	ReasonCanaryNotMember = "CanaryNotMember"
 	// ReasonNoMembers of ClusterSetReady and ClusterSetConnected: no cluster is selected.
@@ -101,6 +104,21 @@ type PairCable struct {
 	Unencrypted bool `json:"unencrypted,omitempty"`
 }
 
+// PairRelay is by which cluster some pairs of clusters reach each other.
+type PairRelay struct {
+	// Clusters select pairs, as in cables: with one selector those of which both clusters match it, with two those of
+	// which one matches the first and the other the second.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=atomic
+	Clusters []policyv1alpha1.ClusterAffinity `json:"clusters"`
+	// Through is the name of the cluster whose gateways pass on what goes between the two. They decrypt and encrypt it
+	// anew: whoever has the nodes of that cluster can read and change it, and speak for either of the two to the other.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Through string `json:"through"`
+}
+
 // ClusterSetSpec is the whole configuration of one multicluster network.
 type ClusterSetSpec struct {
 	// ClusterAffinity selects the Karmada clusters that belong. An empty affinity selects all.
@@ -119,6 +137,14 @@ type ClusterSetSpec struct {
 	// +listType=atomic
 	// +optional
 	Cables []PairCable `json:"cables,omitempty"`
+
+	// Relays are for pairs of clusters whose gateways cannot reach each other, such as two behind NAT: by a third cluster,
+	// which both reach. The first entry that matches a pair decides, and where none does the two dial each other. Default:
+	// none.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Relays []PairRelay `json:"relays,omitempty"`
 
 	// DNS names answered in every member.
 	// +kubebuilder:default={}
@@ -214,12 +240,16 @@ type ClusterPair struct {
 	// Cluster is the one whose name comes first, RemoteCluster the other.
 	Cluster       string `json:"cluster"`
 	RemoteCluster string `json:"remoteCluster"`
-	// Status is the worse of what the two report of each other: Error, then Connecting, then Unknown, then Connected.
+	// Status is the worse of what the two report of each other, and of what their relay reports of them: Error, then
+	// Connecting, then Unknown, then Connected.
 	Status ConnectionStatus `json:"status"`
 	// Reason in CamelCase, of the cluster that reports that status.
 	Reason string `json:"reason"`
 	// Message says what each of them reports.
 	Message string `json:"message"`
+	// Through is the cluster by which they are to reach each other; empty if directly.
+	// +optional
+	Through string `json:"through,omitempty"`
 }
 
 // MaxPairs is how many pairs a ClusterSet lists that are not connected.

@@ -70,6 +70,11 @@ type Connection struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Algorithms string `json:"algorithms,omitempty"`
+	// Through is the cluster whose gateways pass on what goes to and from this one; gateway, slot, link and address are of
+	// the tunnel to it. Empty of a tunnel to the cluster itself.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Through string `json:"through,omitempty"`
 	// Status of the tunnel as the probes see it.
 	Status ConnectionStatus `json:"status"`
 	// LastTransitionTime is when the status last changed, by the clock of the node. A node agent that restarts within
@@ -193,6 +198,11 @@ type GatewayStatus struct {
 	// +listType=atomic
 	// +optional
 	Connections []Connection `json:"connections,omitempty"`
+	// Relays is the digest of what the node has in force of the Peering's spec.relays, once it has; empty, as of an agent
+	// that does not know of relays.
+	// +kubebuilder:validation:MaxLength=16
+	// +optional
+	Relays string `json:"relays,omitempty"`
 	// Summary of the connections for kubectl: "2 of 3 connected".
 	// +optional
 	Summary string `json:"summary,omitempty"`

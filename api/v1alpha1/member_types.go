@@ -115,6 +115,14 @@ type MemberConnection struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Reason string `json:"reason,omitempty"`
+	// Through is the cluster whose gateways pass on what goes between the two; empty if theirs reach each other.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Through string `json:"through,omitempty"`
+	// MTU is the size in bytes of the largest packet that passes by every tunnel to the cluster, where larger ones are
+	// lost.
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
 	// NodePairs, of a mesh, is how many pairs there are of a node here and one there, and StraightNodePairs for how many
 	// of them the node here sends without gateways.
 	// +optional
@@ -210,6 +218,9 @@ type MemberStatus struct {
 	ReadsText bool `json:"readsText,omitempty"`
 	// +optional
 	ReadsDeltas bool `json:"readsDeltas,omitempty"`
+	// ReadsRelays says that the agents of the member's gateways know of relays, as it last reported.
+	// +optional
+	ReadsRelays bool `json:"readsRelays,omitempty"`
 	// Revision last sent and ObservedRevision last echoed.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`

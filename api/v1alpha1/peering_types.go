@@ -26,7 +26,19 @@ type RemoteCluster struct {
 	// does not answer: wireguard. An agent that does not know the driver goes on with wireguard.
 	// +optional
 	Cable CableDriver `json:"cable,omitempty"`
-	// Endpoints of that cluster, sorted by slot. Empty while it has no gateway.
+	// Relay is the name of another remote cluster, whose gateways pass on what goes between this one and that one. There
+	// are no endpoints then: an agent that does not know of relays does not reach that cluster.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Relay string `json:"relay,omitempty"`
+	// RelayStatus is Error after the relay has reported that it does not reach that cluster, until it says that it does.
+	// +optional
+	RelayStatus ConnectionStatus `json:"relayStatus,omitempty"`
+	// RelayMTU is the size in bytes of the largest packet that the relay can send to that cluster; 0 where that is not
+	// known.
+	// +optional
+	RelayMTU int32 `json:"relayMTU,omitempty"`
+	// Endpoints of that cluster, sorted by slot. Empty while it has no gateway, and of one behind a relay.
 	// +listType=atomic
 	Endpoints []Endpoint `json:"endpoints"`
 	// Topology Mesh asks this cluster to publish its nodes, for that one to connect to, whether the pair's mode is Mesh or
@@ -38,6 +50,22 @@ type RemoteCluster struct {
 	// +listType=atomic
 	// +optional
 	Nodes []MeshNode `json:"nodes,omitempty"`
+}
+
+// RelayedClusters are clusters for which another one is a relay.
+type RelayedClusters struct {
+	// Clusters are the names of remote clusters, sorted, and With of those to which the packets of each of them are passed
+	// on. These have an entry for the way back. A cluster that is in both lists has none to itself.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	Clusters []string `json:"clusters"`
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	With []string `json:"with"`
 }
 
 // PeeringSpec is written by the broker. Every field is always filled.
@@ -85,6 +113,12 @@ type PeeringSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	RemoteClusters []RemoteCluster `json:"remoteClusters"`
+	// Relays are the clusters for which this one is a relay: its gateways pass packets on between those that it says, and
+	// between no others.
+	// +kubebuilder:validation:MaxItems=1024
+	// +listType=atomic
+	// +optional
+	Relays []RelayedClusters `json:"relays,omitempty"`
 	// FailedRevisions are those of status.failedRevisions of the other members, sorted: agents of the same that wait for
 	// their turn are held here, too.
 	// +kubebuilder:validation:MaxItems=16
@@ -149,6 +183,11 @@ type PeeringStatus struct {
 	// ReadsDeltas says that the agent finds imports that have changed in Bundles of deltas.
 	// +optional
 	ReadsDeltas bool `json:"readsDeltas,omitempty"`
+	// Relays is the digest of spec.relays that all gateways have in force that are heard of; empty where there is none,
+	// they do not have the same, or one of them has an agent that does not know of relays.
+	// +kubebuilder:validation:MaxLength=16
+	// +optional
+	Relays string `json:"relays,omitempty"`
 	// FailedRevisions of the node agents' DaemonSet (the label controller-revision-hash of its pods): an agent of each
 	// took its node over and has failed. Agents of the same revision that wait for their turn are held.
 	// +kubebuilder:validation:MaxItems=16

@@ -286,6 +286,8 @@ const (
 const (
 	// ReasonNoAddress: the remote gateway publishes no address that can be dialled from here, and has not dialled.
 	ReasonNoAddress = "NoAddress"
+	// ReasonRelayNotConnected: the relay by which the remote cluster is reached reports that it does not reach it.
+	ReasonRelayNotConnected = "RelayNotConnected"
 	// ReasonNoHandshake: the remote gateway has not answered at any of its addresses.
 	ReasonNoHandshake = "NoHandshake"
 	// ReasonNoProbeAnswered: after the handshake no probe has been answered yet.
