@@ -66,6 +66,33 @@ func BenchmarkPlanByVXLAN(b *testing.B) {
 	})
 }
 
+// BenchmarkPlanOfARelay is the same where all pairs of the others reach each other by this cluster.
+func BenchmarkPlanOfARelay(b *testing.B) {
+	forFleets(b, func(b *testing.B, in topology.Input) {
+		var names []string
+		for _, r := range in.Peering.Spec.RemoteClusters {
+			names = append(names, r.Name)
+		}
+		in.Peering.Spec.Relays = []v1alpha1.RelayedClusters{{Clusters: names, With: names}}
+		for b.Loop() {
+			plan.For(topology.Build(in), gatewayFacts)
+		}
+	})
+}
+
+// BenchmarkPlanBehindARelay is the same where all but the first of the others are behind that one.
+func BenchmarkPlanBehindARelay(b *testing.B) {
+	forFleets(b, func(b *testing.B, in topology.Input) {
+		for i := range in.Peering.Spec.RemoteClusters[1:] {
+			r := &in.Peering.Spec.RemoteClusters[i+1]
+			r.Relay, r.Endpoints = in.Peering.Spec.RemoteClusters[0].Name, nil
+		}
+		for b.Loop() {
+			plan.For(topology.Build(in), gatewayFacts)
+		}
+	})
+}
+
 // BenchmarkDiff compares the active gateway's plan with a kernel in which one cluster's routes are missing.
 func BenchmarkDiff(b *testing.B) {
 	forFleets(b, func(b *testing.B, in topology.Input) {

@@ -96,12 +96,12 @@ func choose(t topology.Topology, n NodeFacts) Active {
 		}
 	}
 	cables := func(r topology.Remote) []int {
-		alive := permitted(r, answering(r.Gateways, r.Name), n.Current[r.Name])
-		return chooseCables(r.Gateways, alive, n.Shaken[r.Name], n.Current[r.Name], Carrying(t), r.IPsec)
+		alive := permitted(r, answering(r.Gateways, by(r)), n.Current[by(r)])
+		return chooseCables(r.Gateways, alive, n.Shaken[by(r)], n.Current[by(r)], Carrying(t), r.IPsec)
 	}
 	var a Active
 	for _, r := range t.Remotes {
-		alive := among(r.Gateways, permitted(r, n.Alive[r.Name], n.Current[r.Name]))
+		alive := among(r.Gateways, permitted(r, n.Alive[by(r)], n.Current[by(r)]))
 		handsOver := len(alive) == 0 || n.Withdrawn && !r.Translated
 		switch {
 		case len(r.Gateways) == 0:

@@ -31,8 +31,12 @@ type view struct {
 	families, known []Family
 	// slots of the remote gateways, each with its cable; none on a worker.
 	slots []int
-	// behind holds the clusters that have a gateway of a slot, by slot.
+	// behind holds the clusters that are reached by a gateway of a slot, by slot.
 	behind map[int][]topology.Remote
+	// carriedFor is what the clusters behind each relay have, and relayed those between which this cluster is one; none on
+	// a worker.
+	carriedFor map[string][]netip.Prefix
+	relayed    []relayed
 	// byVXLAN are the remote gateways behind cables by VXLAN; none on a worker.
 	byVXLAN []vxlanPeer
 	// ipsecPeers are those of them within IPsec, and openPeers the others.
@@ -84,7 +88,8 @@ func newView(t topology.Topology, n NodeFacts, active Active) *view {
 	}
 	if v.gateway != nil {
 		v.behind = bySlot(t.Remotes)
-		v.byVXLAN = vxlanPeersOf(t.Remotes)
+		v.carriedFor, v.relayed = prefixesBehind(t.Remotes), relayedOf(t)
+		v.byVXLAN = vxlanPeersOf(direct(t.Remotes))
 		for _, p := range v.byVXLAN {
 			if p.gateway.IPsec {
 				v.ipsecPeers = append(v.ipsecPeers, p)
@@ -122,7 +127,7 @@ func overlayFamily(nodes []topology.Node) Family {
 	return IPv4
 }
 
-// bySlot returns the clusters that have a gateway of a slot. A slot is at most once in a cluster.
+// bySlot returns the clusters that are reached by a gateway of a slot. A slot is at most once in a cluster.
 func bySlot(remotes []topology.Remote) map[int][]topology.Remote {
 	out := map[int][]topology.Remote{}
 	for _, r := range remotes {
@@ -211,6 +216,7 @@ func (v *view) pathMTU(r topology.Remote) int {
 			lower(v.facts.PathMTU[PeerOf(g)])
 		}
 	}
+	lower(r.BehindMTU)
 	for node, found := range r.PathMTU {
 		// Of its own paths a gateway knows better than what it has told, once it does.
 		if v.gateway == nil || !v.carries(r) && node != v.self.Name ||
@@ -383,7 +389,7 @@ func (v *view) tunnels() []Tunnel {
 			continue
 		}
 		t := Tunnel{Link: CableLink(j), ListenPort: v.Cable.Port + uint16(j), ID: v.id(j)}
-		for _, r := range v.behind[j] {
+		for _, r := range direct(v.behind[j]) {
 			for _, g := range r.Gateways {
 				if g.Slot == j && PeerOf(g) != v.id(j) {
 					t.Peers = append(t.Peers, v.peer(r, g))
@@ -420,7 +426,7 @@ func (v *view) peer(r topology.Remote, g topology.Gateway) Peer {
 			p.Candidates = append(p.Candidates, at)
 		}
 	}
-	p.AllowedIPs = slices.Clone(r.Routed)
+	p.AllowedIPs = slices.Concat(r.Routed, v.carriedFor[r.Name])
 	// One that leaves is to find out that its probes are not answered, and send by the other cable.
 	if p.Probe = v.remoteProbe(g); p.Probe.IsValid() && !g.Leaving {
 		p.AllowedIPs = append(p.AllowedIPs, host(p.Probe))

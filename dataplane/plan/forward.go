@@ -9,7 +9,8 @@ import (
 )
 
 // forward lets over our links only what is between local and remote networks, and nothing from a cable to a
-// cable or back into the overlay: a service whose backends are elsewhere would make this cluster a relay. What
+// cable or back into the overlay, but what this cluster is told to pass on: else a service whose backends are elsewhere
+// would make it a relay. What
 // passes is marked, for the FORWARD chains to accept. Destinations are looked at after a service's translation,
 // and the sources of answers before its reversal: they are pods and nodes, and a service that nobody translates
 // does not leave by the default route. The answers that a sibling has translated, and hands over, have the source that
@@ -24,6 +25,7 @@ func (v *view) forward(f Family) Chain {
 		r.add(`udp dport %d %s daddr @%s counter drop`, v.Cable.VXLANCablePort, f, setOuters)
 	}
 	v.forwardIPsec(f, &r)
+	v.forwardRelayed(f, &r)
 	if v.hasCables() {
 		r.add(`iifname "%s*" oifname "%s*" counter drop`, CablePrefix, CablePrefix)
 	}

@@ -192,7 +192,9 @@ func (v *view) localServices(f Family) []topology.Service {
 func (v *view) untranslated(f Family) Chain {
 	c := Chain{Name: "untranslated", Type: "filter", Hook: "postrouting", Priority: "srcnat+5"}
 	if v.translates(f) && len(v.slots) > 0 && reaches(f, knowing(v.Remotes, true)) {
-		c.Rules = append(c.Rules, fmt.Sprintf(`oifname "%s*" %s saddr != @%s %s daddr @%s counter drop`, CablePrefix, f,
+		var r rules
+		v.passedOn(f, &r, fmt.Sprintf(`oifname "%s*"`, CablePrefix), "accept")
+		c.Rules = append(r, fmt.Sprintf(`oifname "%s*" %s saddr != @%s %s daddr @%s counter drop`, CablePrefix, f,
 			setGlobal, f, setGlobalRemote))
 	}
 	return c
@@ -310,7 +312,8 @@ func (v *view) unassigned() []Route {
 }
 
 // shares routes, on a gateway, each share of another cluster's block by a cable to the gateway whose share it is:
-// that one alone knows the flows that it has translated, so there is no other way when it does not answer.
+// that one alone knows the flows that it has translated, so there is no other way when it does not answer. Of a cluster
+// behind a relay it is the relay that does.
 func (v *view) shares() []Route {
 	var out []Route
 	for _, r := range v.Remotes {
@@ -319,7 +322,7 @@ func (v *view) shares() []Route {
 			inUse, handedOver = v.active.Received[r.Name], true
 		}
 		cables := v.cablesByGateway(r, inUse)
-		if len(inUse) == 0 || len(cables) < 2 {
+		if len(inUse) == 0 || len(cables) < 2 || r.Behind != "" {
 			continue
 		}
 		for _, f := range v.families {

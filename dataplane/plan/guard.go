@@ -56,12 +56,14 @@ func (v *view) guard(f Family) Chain {
 			}
 		}
 		v.fromGlobal(f, &r)
+		v.guardRelayed(f, &r)
 		r.add(`iifname "%s*" counter drop`, CablePrefix)
 	}
 	if macs := v.siblingMACs(); macs != "" && slices.Contains(v.families, f) {
 		r.add(`iifname "%s" ether saddr %s %s daddr @%s meta mark set meta mark | 0x%08x`, OverlayLink, macs, f, setRemote,
 			SiblingMark)
 	}
+	v.handedRelayed(f, &r)
 	v.track(f, &r)
 	if slices.Contains(v.families, f) && len(v.transit(f)) > 0 {
 		r.add(`iifname "%s" %s saddr @%s %s daddr @%s notrack`, OverlayLink, f, setTransit, f, setRemote)
@@ -106,8 +108,8 @@ func (v *view) host(f Family) Chain {
 	return Chain{Name: "host", Type: "filter", Hook: "input", Priority: hostPriority, Rules: r}
 }
 
-// untracked is what connections need not be known of. Where a load balancer leads to a node port, the service proxy of
-// this node has translated what came by the cable, and knows the answers by that alone.
+// untracked is what connections need not be known of, and what is not sent. Where a load balancer leads to a node port,
+// the service proxy of this node has translated what came by the cable, and knows the answers by that alone.
 func (v *view) untracked(f Family) Chain {
 	c := Chain{Name: "untracked", Type: "filter", Hook: "output", Priority: "raw"}
 	if v.overlays(f) {
@@ -123,6 +125,7 @@ func (v *view) untracked(f Family) Chain {
 	if f == IPv6 && v.byIPsec() {
 		c.Rules = append(c.Rules, fmt.Sprintf(`udp dport %d ip6 daddr @%s notrack`, v.Cable.IPsecVXLANPort, setCarried))
 	}
+	v.noRedirects(f, (*rules)(&c.Rules))
 	return c
 }
 

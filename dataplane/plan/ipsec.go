@@ -40,16 +40,17 @@ func IPsecVTEP(id PeerID) netip.Addr {
 	return netfacts.IPsecVTEP([netfacts.PublicKeySize]byte([]byte(id)))
 }
 
-// possible is a topology without cables by IPsec on a node whose kernel has no IPv6: their outer addresses are of that.
+// possible is a topology in which clusters behind a relay have its gateways, and without cables by IPsec on a node
+// whose kernel has no IPv6: their outer addresses are of that.
 func possible(t topology.Topology, n NodeFacts) topology.Topology {
 	if n.IPv6 {
-		return t
+		return viaRelays(t)
 	}
 	t.Remotes = slices.Clone(t.Remotes)
 	for i, r := range t.Remotes {
 		t.Remotes[i].Gateways = slices.DeleteFunc(slices.Clone(r.Gateways), func(g topology.Gateway) bool { return g.IPsec })
 	}
-	return t
+	return viaRelays(t)
 }
 
 func (v *view) carrier() string { return cmp.Or(v.facts.Carrier, noCarrier) }

@@ -96,6 +96,7 @@ func (v *view) sets(f Family) []Set {
 			add(setOwn, disjoint(inFamily(f, v.self.Pods)))
 		}
 		v.globalSets(f, add)
+		v.relaySets(f, add)
 		add(setKept, v.keptNetworks(f))
 	}
 	add(setNodes, v.nodeAddresses(f))

@@ -103,7 +103,7 @@ func (v *view) remoteProbe(g topology.Gateway) netip.Addr {
 // one is probed by IPv4.
 func (v *view) contestedProbes() map[netip.Addr]int {
 	var out map[netip.Addr]int
-	for _, r := range v.Remotes {
+	for _, r := range direct(v.Remotes) {
 		for _, g := range r.Gateways {
 			if v.probeFamily(g) != IPv4 {
 				continue
@@ -208,7 +208,7 @@ func (v *view) probed() []Route {
 			NextHops: []NextHop{hop}, Source: source})
 	}
 	if v.gateway != nil {
-		for _, r := range v.Remotes {
+		for _, r := range direct(v.Remotes) {
 			for _, g := range r.Gateways {
 				if to := v.remoteProbe(g); to.IsValid() {
 					f := v.probeFamily(g)

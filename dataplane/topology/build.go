@@ -37,6 +37,7 @@ const (
 	ReasonUnknownDriver    = "UnknownDriver"
 	ReasonUnknownAlgorithm = "UnknownAlgorithm"
 	ReasonUnknownNode      = "UnknownNode"
+	ReasonUnknownRelay     = "UnknownRelay"
 	ReasonNoPods           = "NoPods"
 	ReasonTooManyNodes     = v1alpha1.ReasonTooManyNodes
 	ReasonNotOfCluster     = "NotOfCluster"
@@ -84,7 +85,7 @@ func Build(in Input) Topology {
 	b.buildEgress(in.ClusterGlobalEgressIP, in.GlobalAllocations)
 	b.buildGateways(in.Gateways)
 	if in.Peering != nil && in.Peering.Spec.Phase != v1alpha1.MemberLeaving {
-		b.buildRemotes(in.Peering.Spec.RemoteClusters)
+		b.buildRemotes(in.Peering.Spec.RemoteClusters, in.Peering.Spec.Relays)
 	}
 	slices.SortFunc(b.Problems, func(x, y Problem) int {
 		return cmp.Or(cmp.Compare(x.Ref, y.Ref), cmp.Compare(x.Reason, y.Reason), cmp.Compare(x.Message, y.Message))
@@ -309,6 +310,9 @@ func (b *builder) buildGateways(gateways []v1alpha1.Gateway) {
 // buildPaths takes the sizes that the cables of a local gateway carry on paths on which larger ones are lost.
 func (b *builder) buildPaths(ref string, g v1alpha1.Gateway) {
 	for _, c := range g.Status.Connections {
+		if c.Through != "" {
+			continue
+		}
 		mtu := b.mtu(ref, "status.connections.mtu", c.MTU)
 		if mtu == 0 {
 			continue

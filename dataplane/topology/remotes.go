@@ -18,7 +18,7 @@ import (
 
 // buildRemotes takes the networks of all clusters before any gateway: a gateway's address must not be
 // somebody else's pod.
-func (b *builder) buildRemotes(clusters []v1alpha1.RemoteCluster) {
+func (b *builder) buildRemotes(clusters []v1alpha1.RemoteCluster, relayed []v1alpha1.RelayedClusters) {
 	clusters = unique(b, "RemoteCluster", clusters, func(c v1alpha1.RemoteCluster) string { return c.Name })
 	clusters = slices.DeleteFunc(clusters, func(c v1alpha1.RemoteCluster) bool {
 		if c.Name == b.Cluster {
@@ -36,11 +36,14 @@ func (b *builder) buildRemotes(clusters []v1alpha1.RemoteCluster) {
 				"it knows this cluster by a global CIDR, and this cluster has none that can be used"))
 			continue
 		}
-		b.Remotes[i].Gateways = b.remoteGateways(c)
+		if c.Relay == "" {
+			b.Remotes[i].Gateways = b.remoteGateways(c)
+		}
 		b.Remotes[i].PathMTU = b.paths[c.Name]
 	}
 	b.buildVXLAN(clusters)
 	b.buildMesh(clusters)
+	b.buildRelays(clusters, relayed)
 }
 
 // remoteNetworks returns a remote cluster with those of its prefixes that are nobody else's.

@@ -5,6 +5,7 @@ package topology
 import (
 	"net/netip"
 
+	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
@@ -21,6 +22,8 @@ type Topology struct {
 	Local Local
 	// Remotes are the other clusters, sorted by name.
 	Remotes []Remote
+	// Relayed are those of them between which this cluster passes packets on, sorted.
+	Relayed []Relayed
 	// Problems found on the way, one for every object or field that was left out.
 	Problems []Problem
 }
@@ -93,8 +96,14 @@ type Remote struct {
 	VXLAN bool
 	// IPsec says that nothing is sent to the cluster but by IPsec, unless it goes by another cable already: then until
 	// IPsec answers.
-	IPsec    bool
-	Gateways []Gateway // sorted by slot
+	IPsec bool
+	// Behind is the remote cluster whose gateways pass on what goes between this cluster and that one, which then has no
+	// gateways here; empty if its own are reached. BehindStatus is what that one reports of it, if that is Error, and
+	// BehindMTU the size of the largest packet that passes from there on; 0 when unknown.
+	Behind       string
+	BehindStatus v1alpha1.ConnectionStatus
+	BehindMTU    int
+	Gateways     []Gateway // sorted by slot
 	// PathMTU holds, by the node of a local gateway, the size in bytes of the largest packet that passes by each of its
 	// cables to the cluster, if larger ones are lost on the way; nil if that is so at none.
 	PathMTU map[string]int

@@ -119,7 +119,7 @@ func (a *Agent) reportedMTU(r remote) int {
 		return 0
 	}
 	for _, c := range a.gateway.Status.Connections {
-		if c.Cluster == r.cluster && c.Gateway == r.gateway.Node {
+		if c.Cluster == r.cluster && c.Gateway == r.gateway.Node && c.Through == "" {
 			return int(c.MTU)
 		}
 	}

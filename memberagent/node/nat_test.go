@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -97,11 +98,22 @@ func (n *network) inside(t *testing.T, cluster string, number int) *machine {
 // gateway of a cluster, c1 to c9.
 func (n *network) gateway(t *testing.T, cluster string, number int) *machine {
 	t.Helper()
+	return n.gatewayOf(t, cluster, number, 0)
+}
+
+// gatewayOf a cluster that has several: the one of a slot.
+func (n *network) gatewayOf(t *testing.T, cluster string, number, slot int) *machine {
+	t.Helper()
 	i, err := strconv.Atoi(strings.TrimPrefix(cluster, "c"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := n.newMachine(t, "gw"+cluster, cluster, number, fmt.Sprintf("10.%d.0", 7+i), fmt.Sprintf("fd%02d:0:0:0", 7+i))
+	name := "gw" + cluster
+	if slot > 0 {
+		name += string(rune('a' + slot))
+	}
+	m := n.newMachine(t, name, cluster, number, fmt.Sprintf("10.%d.%d", 7+i, slot),
+		fmt.Sprintf("fd%02d:0:0:%d", 7+i, slot))
 	if m.cable = n.cable; m.cable == byIPsec {
 		withIPsec(t, m)
 	}
@@ -132,37 +144,55 @@ type published struct {
 // meet tells each of some gateways, one of each cluster, of the others.
 func meet(t *testing.T, all ...published) {
 	t.Helper()
-	networks := func(p published) v1alpha1.Networks {
-		return v1alpha1.Networks{PodCIDRs: []string{p.pods + ".0/24"}}
+	meetAs(t, func(string, *v1alpha1.PeeringSpec) {}, all...)
+}
+
+// meetAs tells each of some gateways of those of other clusters, where change says what else its cluster is told. Those
+// of a cluster have their slots in their order.
+func meetAs(t *testing.T, change func(cluster string, spec *v1alpha1.PeeringSpec), all ...published) {
+	t.Helper()
+	clusters := map[string][]published{}
+	for _, p := range all {
+		clusters[p.cluster] = append(clusters[p.cluster], p)
 	}
-	endpoint := func(p published) v1alpha1.Endpoint {
-		key, _, err := cable.LoadKey(string(p.directory))
-		if err != nil {
-			t.Fatal(err)
+	networks := func(cluster string) (out v1alpha1.Networks) {
+		for _, p := range clusters[cluster] {
+			out.PodCIDRs = append(out.PodCIDRs, p.pods+".0/24")
 		}
-		return v1alpha1.Endpoint{Gateway: p.name, PublicKey: key.PublicKey().String(), MTU: 1420, Addresses: p.at,
-			Observed: p.observed}
+		return out
+	}
+	endpoints := func(cluster string) (out []v1alpha1.Endpoint) {
+		for slot, p := range clusters[cluster] {
+			key, _, err := cable.LoadKey(string(p.directory))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, v1alpha1.Endpoint{Gateway: p.name, Slot: int32(slot), PublicKey: key.PublicKey().String(),
+				MTU: 1420, Addresses: p.at, Observed: p.observed})
+		}
+		return out
 	}
 	for _, p := range all {
-		self := endpoint(p)
 		o := node.Objects{
 			Peering: &v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PeeringName},
 				Spec: v1alpha1.PeeringSpec{
-					Phase: v1alpha1.MemberActive, ClusterSet: "default", ClusterID: p.cluster, Networks: networks(p),
+					Phase: v1alpha1.MemberActive, ClusterSet: "default", ClusterID: p.cluster, Networks: networks(p.cluster),
 					Cable:       v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800},
 					HealthCheck: v1alpha1.HealthCheckSpec{IntervalMilliseconds: 100, FailureThreshold: 3},
 				}},
-			Gateways: []v1alpha1.Gateway{{ObjectMeta: metav1.ObjectMeta{Name: p.name},
-				Status: v1alpha1.GatewayStatus{Endpoint: &self}}},
 		}
-		o.Nodes = append(o.Nodes, p.node())
-		for _, other := range all {
-			if other.cluster != p.cluster {
+		for i, e := range endpoints(p.cluster) {
+			o.Gateways = append(o.Gateways, v1alpha1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: e.Gateway},
+				Spec: v1alpha1.GatewaySpec{Slot: e.Slot}, Status: v1alpha1.GatewayStatus{Endpoint: &e}})
+			o.Nodes = append(o.Nodes, clusters[p.cluster][i].node())
+		}
+		for _, other := range slices.Sorted(maps.Keys(clusters)) {
+			if other != p.cluster {
 				o.Peering.Spec.RemoteClusters = append(o.Peering.Spec.RemoteClusters, v1alpha1.RemoteCluster{
-					Name: other.cluster, Cable: other.cable, Networks: networks(other),
-					Endpoints: []v1alpha1.Endpoint{endpoint(other)}})
+					Name: other, Cable: clusters[other][0].cable, Networks: networks(other), Endpoints: endpoints(other)})
 			}
 		}
+		change(p.cluster, &o.Peering.Spec)
 		if err := p.write("cluster.json", o); err != nil {
 			t.Fatal(err)
 		}
@@ -172,17 +202,21 @@ func meet(t *testing.T, all ...published) {
 	}
 }
 
-// connection is what a gateway says of its tunnel to that of a cluster.
+// connection is what a gateway says of its first tunnel to a cluster.
 func (m *machine) connection(cluster string) v1alpha1.Connection {
-	var s v1alpha1.GatewayStatus
-	if m.read("status.json", &s) == nil {
-		for _, c := range s.Connections {
-			if c.Cluster == cluster {
-				return c
-			}
-		}
+	if all := m.connections(cluster); len(all) > 0 {
+		return all[0]
 	}
 	return v1alpha1.Connection{}
+}
+
+// connections are what it says of all of them.
+func (m *machine) connections(cluster string) []v1alpha1.Connection {
+	var s v1alpha1.GatewayStatus
+	if m.read("status.json", &s) != nil {
+		return nil
+	}
+	return slices.DeleteFunc(s.Connections, func(c v1alpha1.Connection) bool { return c.Cluster != cluster })
 }
 
 // joined says whether two gateways are connected, and each other's pods are reached.

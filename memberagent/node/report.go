@@ -74,6 +74,7 @@ func (a *Agent) measure(ctx context.Context) {
 	for _, t := range tunnels {
 		connections = append(connections, t.connection)
 	}
+	connections = throughRelays(connections, a.top.Remotes)
 	a.rotate(ctx, now)
 	a.metrics.measured(tunnels)
 	a.metrics.associated(a.associations(tunnels))
@@ -206,6 +207,7 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, t
 		FlowHash:       a.flowHash(ctx),
 		Connections:    connections,
 		Summary:        summary(connections),
+		Relays:         a.relaysInForce(),
 		Keys:           a.rotation.status,
 		UnheardNodes:   a.unheardNodes(now),
 		Conditions: a.withKey(withFullSize(withTracking(conditions(a.reported.Conditions, a.gateway.Generation, a.syncErr,
@@ -318,7 +320,10 @@ func (a *Agent) announce(ctx context.Context, before, after []v1alpha1.Connectio
 		}
 		log.Info("connection changed", "remoteCluster", c.Cluster, "gateway", c.Gateway, "status", c.Status,
 			"address", c.Address)
-		text := fmt.Sprintf("%s/%s at %s: %s", c.Cluster, c.Gateway, c.Address, c.Status)
+		text := fmt.Sprintf("%s/%s at %s: %s", cmp.Or(c.Through, c.Cluster), c.Gateway, c.Address, c.Status)
+		if c.Through != "" {
+			text = c.Cluster + " through " + text
+		}
 		if c.Message != "" {
 			text += ": " + c.Message
 		}

@@ -48,10 +48,10 @@ func (t *transitions) stamp(connections, before []v1alpha1.Connection, now time.
 	}
 }
 
-// sameConnection is the one in a list that leads to the same gateway; nil if none does.
+// sameConnection is the one in a list that leads to the same cluster by the same gateway; nil if none does.
 func sameConnection(list []v1alpha1.Connection, c v1alpha1.Connection) *v1alpha1.Connection {
 	i := slices.IndexFunc(list, func(o v1alpha1.Connection) bool {
-		return o.Cluster == c.Cluster && o.Gateway == c.Gateway
+		return o.Cluster == c.Cluster && o.Gateway == c.Gateway && o.Through == c.Through
 	})
 	if i < 0 {
 		return nil

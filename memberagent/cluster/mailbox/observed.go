@@ -41,7 +41,7 @@ func seenAt(e v1alpha1.Endpoint, cluster string, gateways []v1alpha1.Gateway,
 	for i := range gateways {
 		g := &gateways[i]
 		for _, c := range g.Status.Connections {
-			if c.Cluster != cluster || c.Gateway != e.Gateway || c.Status != v1alpha1.ConnectionConnected ||
+			if c.Cluster != cluster || c.Through != "" || c.Gateway != e.Gateway || c.Status != v1alpha1.ConnectionConnected ||
 				c.Link != plan.CableLink(int(e.Slot)) {
 				continue // by the cables with next keys other ports are seen
 			}

@@ -71,6 +71,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		ReadsParts:       true,
 		ReadsText:        true,
 		ReadsDeltas:      true,
+		Relays:           relays(existing(in), in.Now),
 		FailedRevisions:  in.FailedRevisions,
 		Conditions:       slices.Clone(in.Peering.Status.Conditions),
 	}
@@ -141,11 +142,40 @@ func connections(in Input) []v1alpha1.MemberConnection {
 		if b, ok := best[r.Name]; ok {
 			c.Status, c.Reason = b.Status, b.Reason
 		}
-		c.Cluster = r.Name
+		c.Cluster, c.Through, c.MTU = r.Name, r.Relay, smallest(gateways, r.Name, in.Now)
 		c.LastTransitionTime = lastTransition(in, gateways, c)
 		out = append(out, c)
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.MemberConnection) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	return out
+}
+
+// relays is the digest that all gateways have that are heard of.
+func relays(gateways []v1alpha1.Gateway, now time.Time) string {
+	digest := ""
+	for i := range gateways {
+		g := &gateways[i]
+		switch {
+		case !reach.Fresh(g, now):
+		case g.Status.Relays == "" || digest != "" && digest != g.Status.Relays:
+			return ""
+		default:
+			digest = g.Status.Relays
+		}
+	}
+	return digest
+}
+
+// smallest is the largest size that passes by all tunnels of a cluster to another, where larger ones are lost; else 0.
+func smallest(gateways []v1alpha1.Gateway, cluster string, now time.Time) int32 {
+	var out int32
+	for _, g := range reach.Reporting(gateways, now) {
+		for _, c := range g.Status.Connections {
+			if c.Cluster == cluster && c.Status == v1alpha1.ConnectionConnected && c.MTU > 0 && (out == 0 || c.MTU < out) {
+				out = c.MTU
+			}
+		}
+	}
 	return out
 }
 

@@ -64,6 +64,46 @@ func peeringInput(gateways ...v1alpha1.Gateway) Input {
 	}
 }
 
+// TestRelaysAreInForceWhereAllGatewaysSaySo, of those that are heard of.
+func TestRelaysAreInForceWhereAllGatewaysSaySo(t *testing.T) {
+	of := func(relays string) v1alpha1.Gateway {
+		g := gateway("a", 0, v1alpha1.GatewayActive, v1alpha1.ConnectionConnected)
+		g.Status.Relays = relays
+		return g
+	}
+	type list = []v1alpha1.Gateway
+	for want, all := range map[string][]list{
+		"x": {{of("x")}, {of("x"), of("x")}, {of("x"), silent(of("y"))}, {of("x"), silent(of(""))}},
+		"":  {nil, {of("")}, {of("x"), of("y")}, {of("x"), of("")}, {of(""), of("x")}, {silent(of("x"))}},
+	} {
+		for _, gateways := range all {
+			if got := PeeringStatus(peeringInput(gateways...)).Relays; got != want {
+				t.Errorf("%d gateways: %q, want %q", len(gateways), got, want)
+			}
+		}
+	}
+}
+
+// TestAClusterBehindARelay is as its gateways say, and through which one the broker has said.
+func TestAClusterBehindARelay(t *testing.T) {
+	g := gateway("a", 0, v1alpha1.GatewayActive, v1alpha1.ConnectionConnected)
+	behind := g.Status.Connections[0]
+	behind.Cluster, behind.Through = "c3", "c2"
+	behind.Status, behind.Reason = v1alpha1.ConnectionError, v1alpha1.ReasonRelayNotConnected
+	g.Status.Connections = append(g.Status.Connections, behind)
+	in := peeringInput(g)
+	in.Peering.Spec.RemoteClusters[0].Relay = "c2"
+	for _, c := range PeeringStatus(in).Connections {
+		through, status := "", v1alpha1.ConnectionConnected
+		if c.Cluster == "c3" {
+			through, status = "c2", v1alpha1.ConnectionError
+		}
+		if c.Through != through || c.Status != status || c.Measured != nil && through != "" {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
 func TestPeeringStatus(t *testing.T) {
 	active, standby := v1alpha1.GatewayActive, v1alpha1.GatewayStandby
 	empty := gateway("new", 3, "", "")
