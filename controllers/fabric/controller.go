@@ -116,6 +116,7 @@ func (r *Reconciler) gather(ctx context.Context, set v1alpha1.ClusterSet) (Input
 	in.Problems = append(fleet.Problems(fleetState, set.Name), r.Others.Problems(set.Name)...)
 	in.Joining = fleet.Joining(fleetState, set.Name)
 	in.Cables = fleet.Cables(fleetState, set.Name)
+	in.Relays = fleet.Relays(fleetState, set.Name)
 	var again time.Duration
 	for _, m := range fleetState.Members {
 		if m.Spec.ClusterSet != set.Name {

@@ -27,6 +27,8 @@ type Input struct {
 	Problems []v1alpha1.Problem
 	// Cables are the drivers of the pairs that have another than wireguard, by their names, which are sorted.
 	Cables map[[2]string]v1alpha1.CableDriver
+	// Relays are the clusters by which pairs are to reach each other, by the pairs' names, which are sorted.
+	Relays map[[2]string]string
 	// Now is the time of new conditions and acceptances.
 	Now time.Time
 }
@@ -140,7 +142,9 @@ func Decide(in Input) Decision {
 	for _, s := range states {
 		s.observed = observed(s, states, taken.others(s, keys))
 	}
-	meshes := meshesOf(in, taken.states, taken.shared.Routed(), keys)
+	relays, problems := relaysOf(in, taken)
+	in.Problems = slices.Concat(in.Problems, problems)
+	meshes := meshesOf(in, relays, taken.states, taken.shared.Routed(), keys)
 	for _, s := range states {
 		s.failed = s.failedRevisions()
 	}
@@ -151,7 +155,7 @@ func Decide(in Input) Decision {
 		}
 		s.remote = v1alpha1.RemoteCluster{Name: s.name(), Networks: s.force.Networks(), Endpoints: nonNil(s.told())}
 	}
-	pairs := pairsOf(states)
+	pairs := pairsOf(states, relays)
 	t, order := tallyOf(pairs), rollOut(in, states, pairs)
 	d := Decision{
 		RollOut:  order,
@@ -159,9 +163,9 @@ func Decide(in Input) Decision {
 		Statuses: map[string]v1alpha1.MemberStatus{},
 	}
 	for _, s := range states {
-		status := memberStatus(s, states, meshes, t.down, in.Now)
+		status := memberStatus(s, states, fabric{relays, meshes}, t.down, in.Now)
 		status.RollOut = order.Records[s.name()]
-		spec, changed := peering(in, s, states, status, taken, meshes)
+		spec, changed := peering(in, s, states, status, taken, fabric{relays, meshes})
 		if changed {
 			d.Peerings[s.name()] = spec
 		}

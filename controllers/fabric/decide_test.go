@@ -42,6 +42,9 @@ func (w *walk) step() string {
 			m.Sent = spec.DeepCopy()
 			if m.Report.Known {
 				m.Report.Status.ObservedRevision = spec.Revision
+				if m.Report.Status.Relays != "" {
+					m.Report.Status.Relays = v1alpha1.DigestOfRelays(spec.Relays)
+				}
 			}
 		}
 		m.Record.Status = w.d.Statuses[m.Record.Name]

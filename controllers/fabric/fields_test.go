@@ -12,7 +12,7 @@ import (
 // TestSameKnowsEveryField fails when a field is added that same does not compare.
 func TestSameKnowsEveryField(t *testing.T) {
 	for kind, want := range map[reflect.Type]int{
-		reflect.TypeFor[v1alpha1.RemoteCluster](): 9,
+		reflect.TypeFor[v1alpha1.RemoteCluster](): 12,
 		reflect.TypeFor[v1alpha1.MeshNode]():      5,
 		reflect.TypeFor[v1alpha1.Networks]():      2,
 		reflect.TypeFor[v1alpha1.Endpoint]():      9,

@@ -38,8 +38,9 @@ func (m meshes) of(a, b *state) *mesh {
 
 // meshesOf takes over the nodes that members of a mesh report, after all networks and gateways are known, and decides
 // which pairs are put into force. A cluster that is one of no pair publishes nothing.
-func meshesOf(in Input, states map[string]*state, routed *netfacts.Owners, keys map[string]string) meshes {
-	pairs := meshPairs(in, states)
+func meshesOf(in Input, relays relays, states map[string]*state, routed *netfacts.Owners,
+	keys map[string]string) meshes {
+	pairs := slices.DeleteFunc(meshPairs(in, states), func(p *mesh) bool { return relays.of(p.a, p.b) != nil })
 	for _, p := range pairs {
 		if p.mode == v1alpha1.TopologyMesh {
 			p.a.wantsMesh, p.b.wantsMesh = true, true

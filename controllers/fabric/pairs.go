@@ -39,14 +39,18 @@ func badness(s v1alpha1.ConnectionStatus) int { return reach.Badness(s) }
 type pair struct {
 	a, b       *state
 	from, back view
+	// relay by which they reach each other, nil if directly, and what it reports of the two.
+	relay          *state
+	relayA, relayB view
 }
 
-// worse returns the worse of the two views.
+// worse returns the worse of the two views, and of a relay's.
 func (p pair) worse() view {
-	if badness(p.back.status) < badness(p.from.status) {
-		return p.back
+	views := []view{p.from, p.back}
+	if p.relay != nil {
+		views = append(views, p.relayA, p.relayB)
 	}
-	return p.from
+	return slices.MinFunc(views, func(x, y view) int { return cmp.Compare(badness(x.status), badness(y.status)) })
 }
 
 // other returns the name of the member that is not s.
@@ -63,6 +67,12 @@ func (p pair) public(in Input) v1alpha1.ClusterPair {
 	out := v1alpha1.ClusterPair{
 		Cluster: p.a.name(), RemoteCluster: p.b.name(), Status: w.status, Reason: w.reason,
 		Message: fmt.Sprintf("%s reports %s, %s reports %s", p.a.name(), p.from, p.b.name(), p.back),
+	}
+	if p.relay != nil {
+		out.Through = p.relay.name()
+		out.Message = bounded(fmt.Sprintf("%s, and their relay %s reports %s of %s and %s of %s", out.Message, out.Through,
+			p.relayA, p.a.name(), p.relayB, p.b.name()))
+		return out
 	}
 	silent := func(v view) bool {
 		return v.reason == v1alpha1.ReasonNoHandshake || v.reason == v1alpha1.ReasonNoAddress
@@ -87,7 +97,7 @@ func end(s *state, e v1alpha1.Endpoint, port int32) forward.Gateway {
 }
 
 // pairsOf returns every pair of accepted members, by name.
-func pairsOf(states []*state) []pair {
+func pairsOf(states []*state, relays relays) []pair {
 	var accepted []*state
 	for _, s := range states {
 		if s.accepted && s.active() {
@@ -95,16 +105,21 @@ func pairsOf(states []*state) []pair {
 		}
 	}
 	slices.SortFunc(accepted, func(a, b *state) int { return cmp.Compare(a.name(), b.name()) })
-	seen := func(i, j int) view {
-		if v, ok := accepted[i].views[accepted[j].name()]; ok {
+	seen := func(s, other *state) view {
+		if v, ok := s.views[other.name()]; ok {
 			return v
 		}
-		return view{v1alpha1.ConnectionUnknown, cmp.Or(stale(accepted[i]), v1alpha1.ReasonNotReported)}
+		return view{v1alpha1.ConnectionUnknown, cmp.Or(stale(s), v1alpha1.ReasonNotReported)}
 	}
 	pairs := make([]pair, 0, len(accepted)*(len(accepted)+1)/2)
 	for i := range accepted {
 		for j := i + 1; j < len(accepted); j++ {
-			pairs = append(pairs, pair{accepted[i], accepted[j], seen(i, j), seen(j, i)})
+			a, b := accepted[i], accepted[j]
+			p := pair{a: a, b: b, from: seen(a, b), back: seen(b, a), relay: relays.of(a, b)}
+			if p.relay != nil {
+				p.relayA, p.relayB = seen(p.relay, a), seen(p.relay, b)
+			}
+			pairs = append(pairs, p)
 		}
 	}
 	return pairs
@@ -158,19 +173,23 @@ func camelCase(s string) bool {
 }
 
 // connections keeps of a report what concerns members of the set.
-func connections(s *state, states []*state, meshes meshes, now time.Time) []v1alpha1.MemberConnection {
+func connections(s *state, states []*state, ways fabric, now time.Time) []v1alpha1.MemberConnection {
 	out := make([]v1alpha1.MemberConnection, 0, len(s.views))
 	for _, o := range states {
 		if v, ok := s.views[o.name()]; ok && o != s {
 			c := v1alpha1.MemberConnection{Cluster: o.name(), Status: v.status, Reason: v.reason}
+			if r := ways.relays.of(s, o); r != nil {
+				c.Through = r.name()
+			}
 			if v.status != v1alpha1.ConnectionUnknown {
 				c.NodePairs, c.StraightNodePairs = nodePairs(s, o.name())
 			}
-			if v.status == v1alpha1.ConnectionConnected {
+			if v.status == v1alpha1.ConnectionConnected && c.Through == "" {
 				c.Measured = measured(s, o.name())
+				c.MTU = lostAbove(s, o.name())
 			}
 			c.Observed = s.sees[o.name()]
-			if p := meshes.of(s, o); p != nil {
+			if p := ways.meshes.of(s, o); p != nil {
 				c.Topology, c.TopologyReason = p.mode, p.reason
 			}
 			c.LastTransitionTime = lastTransition(s, c, now)

@@ -20,7 +20,7 @@ import (
 // peering builds what one member should be told, and says whether that differs from what it was told.
 // With settings that cannot be put into force, what it was told of them before stays.
 func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
-	taken *spaces, meshes meshes) (v1alpha1.PeeringSpec, bool) {
+	taken *spaces, ways fabric) (v1alpha1.PeeringSpec, bool) {
 	set := in.Set
 	invalid := invalidSettings(in)
 	spec := v1alpha1.PeeringSpec{
@@ -52,11 +52,13 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
 			if other == s || !other.accepted || !other.active() {
 				continue
 			}
-			if remote, ok := taken.tell(s, other, meshes.remote(s, other)); ok {
+			if remote, ok := taken.tell(s, other, ways.meshes.remote(s, other)); ok {
 				remote.Cable = cableOf(in, s, other)
+				ways.relays.tell(&remote, s, other)
 				spec.RemoteClusters = append(spec.RemoteClusters, remote)
 			}
 		}
+		spec.Relays = ways.relays.served[s]
 		spec.FailedRevisions = failedElsewhere(s, states)
 		if r := status.RollOut; r != nil {
 			spec.RollOut = &v1alpha1.RollOutTurn{Revision: r.Released}
@@ -111,7 +113,8 @@ func keysWanted(set v1alpha1.ClusterSet, record v1alpha1.Member) v1alpha1.Peerin
 // same compares two specs. Most of them is remote clusters, which reflection would be slow with.
 func same(a, b v1alpha1.PeeringSpec) bool {
 	remotes := slices.EqualFunc(a.RemoteClusters, b.RemoteClusters, func(x, y v1alpha1.RemoteCluster) bool {
-		return x.Name == y.Name && x.Cable == y.Cable &&
+		return x.Name == y.Name && x.Cable == y.Cable && x.Relay == y.Relay && x.RelayStatus == y.RelayStatus &&
+			x.RelayMTU == y.RelayMTU &&
 			x.GlobalCIDR == y.GlobalCIDR && x.GlobalIPv6CIDR == y.GlobalIPv6CIDR && x.Translated == y.Translated &&
 			slices.Equal(x.Networks.PodCIDRs, y.Networks.PodCIDRs) &&
 			slices.Equal(x.Networks.ServiceCIDRs, y.Networks.ServiceCIDRs) &&

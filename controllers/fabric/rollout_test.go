@@ -149,7 +149,7 @@ func TestWhoIsCutOff(t *testing.T) {
 			s.listen()
 			states = append(states, s)
 		}
-		_, cut := reachOf(pairsOf(states))
+		_, cut := reachOf(pairsOf(states, relays{}))
 		var got []string
 		for _, s := range states {
 			if len(cut[s]) > 0 {

@@ -26,14 +26,14 @@ const (
 )
 
 // memberStatus is the new record of one member; down are the pairs that are not connected.
-func memberStatus(s *state, states []*state, meshes meshes, down []pair, now time.Time) v1alpha1.MemberStatus {
+func memberStatus(s *state, states []*state, ways fabric, down []pair, now time.Time) v1alpha1.MemberStatus {
 	before := s.Record.Status
 	before.Connections, before.Nodes = nil, nil // those are listed anew
 	status := *before.DeepCopy()
 	if s.Report.Known {
 		takeOver(&status, s.Report.Status)
 	}
-	status.Connections, status.Nodes = connections(s, states, meshes, now), s.nodes
+	status.Connections, status.Nodes = connections(s, states, ways, now), s.nodes
 	status.FailedRevisions = s.failed
 	status.GlobalCIDR, status.GlobalScope = s.global()
 	status.GlobalIPv6CIDR = s.globalIPv6()
@@ -61,6 +61,7 @@ func memberStatus(s *state, states []*state, meshes meshes, down []pair, now tim
 func takeOver(status *v1alpha1.MemberStatus, report v1alpha1.PeeringStatus) {
 	status.ObservedRevision = report.ObservedRevision
 	status.ReadsParts, status.ReadsText, status.ReadsDeltas = report.ReadsParts, report.ReadsText, report.ReadsDeltas
+	status.ReadsRelays = report.Relays != ""
 	status.AgentVersion = clip.Line(clip.Text(report.AgentVersion, maxVersion))
 	for _, t := range []string{v1alpha1.MemberMCSAPI, v1alpha1.PeeringDNSConfigured, v1alpha1.PeeringNodesProgrammed,
 		v1alpha1.PeeringAgentsRunning, v1alpha1.PeeringGatewaysReady, v1alpha1.PeeringNetworksAccepted,

@@ -8,6 +8,7 @@ import (
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
+	"github.com/sealane-io/sealane/internal/clip"
 	"github.com/sealane-io/sealane/internal/pairs"
 )
 
@@ -19,6 +20,16 @@ func Cables(s State, name string) map[[2]string]v1alpha1.CableDriver {
 		return nil
 	}
 	return pairs.Cables(set, clustersOf(s, name))
+}
+
+// Relays are the clusters by which pairs of clusters of a ClusterSet are to reach each other. The names of a pair are
+// sorted.
+func Relays(s State, name string) map[[2]string]string {
+	set := s.Set(name)
+	if set == nil {
+		return nil
+	}
+	return pairs.Relays(set, clustersOf(s, name))
 }
 
 // clustersOf are the Clusters of a ClusterSet's members.
@@ -39,15 +50,38 @@ func idleCables(s State, set *v1alpha1.ClusterSet) []string {
 	if len(entries) == 0 {
 		return nil
 	}
-	decides := map[int]bool{}
-	for _, i := range entries {
-		decides[i] = true
-	}
+	decides := deciding(entries)
 	var out []string
 	for i, rule := range set.Spec.Cables {
 		if !decides[i] {
 			out = append(out, fmt.Sprintf("cables[%d] (%s)", i, rule.Driver))
 		}
+	}
+	return out
+}
+
+// idleRelays names the entries of spec.relays that decide for no pair, if there are three members: with fewer none
+// could.
+func idleRelays(s State, set *v1alpha1.ClusterSet) []string {
+	of := clustersOf(s, set.Name)
+	if len(of) < 3 {
+		return nil
+	}
+	decides := deciding(pairs.RelayEntries(set, of))
+	var out []string
+	for i, rule := range set.Spec.Relays {
+		if !decides[i] {
+			out = append(out, fmt.Sprintf("relays[%d] (through %s)", i, clip.Line(rule.Through)))
+		}
+	}
+	return out
+}
+
+// deciding are the entries that decide for some pair.
+func deciding(entries map[[2]string]int) map[int]bool {
+	out := map[int]bool{}
+	for _, i := range entries {
+		out[i] = true
 	}
 	return out
 }

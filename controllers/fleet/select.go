@@ -82,6 +82,11 @@ func Problems(s State, name string) []v1alpha1.Problem {
 			"%s; correct their selectors, move them before those that match the same pairs, or take them out: the pairs that "+
 			"they are for have the cables that the others say", name, clip.List(idle, maxNamed))
 	}
+	if idle := idleRelays(s, set); len(idle) > 0 && settings.Validate(set) == nil {
+		add("", v1alpha1.ReasonNoPairMatches, "spec.relays of ClusterSet %s has entries that decide for no pair of members: "+
+			"%s; correct their selectors, move them before those that match the same pairs, or take them out; a relay is in no "+
+			"pair of its own", name, clip.List(idle, maxNamed))
+	}
 	if reason, why := unfitCanary(s, set, owners); reason != "" {
 		canary := set.Spec.RollOut.Canary
 		add(canary, reason, "spec.rollOut.canary of ClusterSet %s names %s, %s: until then the first member by name is the "+
@@ -151,6 +156,16 @@ func naming(set *v1alpha1.ClusterSet) []field {
 			}
 		}
 	}
+	relays := field{path: "spec.relays", meanwhile: "pairs with such a relay dial each other"}
+	for i, rule := range set.Spec.Relays {
+		entry := fmt.Sprintf("relays[%d]", i)
+		relays.names = append(relays.names, place{rule.Through, entry})
+		for _, selector := range rule.Clusters {
+			for _, cluster := range slices.Concat(selector.ClusterNames, selector.ExcludeClusters) {
+				relays.names = append(relays.names, place{cluster, entry})
+			}
+		}
+	}
 	exporters := field{path: "spec.services.exporters", meanwhile: "the rules are in force without them"}
 	for i, rule := range set.Spec.Services.Exporters {
 		for _, cluster := range rule.ClusterNames {
@@ -163,5 +178,5 @@ func naming(set *v1alpha1.ClusterSet) []field {
 			pairs.names = append(pairs.names, place{cluster, fmt.Sprintf("pairs[%d]", i)})
 		}
 	}
-	return []field{exclude, stated, cables, exporters, pairs}
+	return []field{exclude, stated, cables, relays, exporters, pairs}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pairs is the rule which clusters are in a ClusterSet, and which cable each pair of them has. The broker goes
-// by it, and the plugin that says before what a pair needs.
+// Package pairs is the rule which clusters are in a ClusterSet, and which cable and relay each pair of them has. The
+// broker goes by it, and the plugin that says before what a pair needs.
 package pairs
 
 import (
@@ -71,13 +71,29 @@ func Cables(set *v1alpha1.ClusterSet, clusters []*clusterv1alpha1.Cluster) map[[
 // Entries says by which entry of spec.cables each pair of a ClusterSet's clusters has its cable; -1 is none. The names
 // of a pair are sorted.
 func Entries(set *v1alpha1.ClusterSet, clusters []*clusterv1alpha1.Cluster) map[[2]string]int {
+	rules := make([]rule, len(set.Spec.Cables))
+	for i, c := range set.Spec.Cables {
+		rules[i] = rule{of: c.Clusters}
+	}
+	return entries(rules, clusters)
+}
+
+// rule selects pairs: with one selector those of which both clusters match it, with two those of which one matches the
+// first and the other the second; but for those with the cluster except.
+type rule struct {
+	of     []policyv1alpha1.ClusterAffinity
+	except string
+}
+
+// entries says which of some rules is the first that matches each pair of clusters; -1 is none.
+func entries(rules []rule, clusters []*clusterv1alpha1.Cluster) map[[2]string]int {
 	sorted := slices.SortedFunc(slices.Values(clusters), func(a, b *clusterv1alpha1.Cluster) int {
 		return cmp.Compare(a.Name, b.Name)
 	})
-	matches := make([][]map[string]bool, len(set.Spec.Cables))
-	for i, rule := range set.Spec.Cables {
-		for _, selector := range rule.Clusters {
-			matches[i] = append(matches[i], matching(sorted, selector))
+	matches := make([][]map[string]bool, len(rules))
+	for i, r := range rules {
+		for _, selector := range r.of {
+			matches[i] = append(matches[i], matching(sorted, selector, r.except))
 		}
 	}
 	out := map[[2]string]int{}
@@ -85,6 +101,9 @@ func Entries(set *v1alpha1.ClusterSet, clusters []*clusterv1alpha1.Cluster) map[
 		for _, other := range sorted[i+1:] {
 			a, b := one.Name, other.Name
 			out[[2]string{a, b}] = slices.IndexFunc(matches, func(of []map[string]bool) bool {
+				if len(of) == 0 {
+					return false
+				}
 				first, last := of[0], of[len(of)-1]
 				return first[a] && last[b] || first[b] && last[a]
 			})
@@ -93,10 +112,11 @@ func Entries(set *v1alpha1.ClusterSet, clusters []*clusterv1alpha1.Cluster) map[
 	return out
 }
 
-func matching(clusters []*clusterv1alpha1.Cluster, selector policyv1alpha1.ClusterAffinity) map[string]bool {
+func matching(clusters []*clusterv1alpha1.Cluster, selector policyv1alpha1.ClusterAffinity,
+	except string) map[string]bool {
 	out := map[string]bool{}
 	for _, c := range clusters {
-		out[c.Name] = Matches(c, selector)
+		out[c.Name] = c.Name != except && Matches(c, selector)
 	}
 	return out
 }

@@ -26,6 +26,11 @@ func checkSelectors(spec v1alpha1.ClusterSetSpec) []error {
 			errs = append(errs, checkSelector(fmt.Sprintf("cables[%d].clusters", i), selector)...)
 		}
 	}
+	for i, r := range spec.Relays {
+		for _, selector := range r.Clusters {
+			errs = append(errs, checkSelector(fmt.Sprintf("relays[%d].clusters", i), selector)...)
+		}
+	}
 	return errs
 }
 

@@ -23,6 +23,7 @@ func Validate(set *v1alpha1.ClusterSet) error {
 	spec := set.Spec
 	errs = append(errs, checkSelectors(spec)...)
 	errs = append(errs, checkCables(spec)...)
+	errs = append(errs, checkRelays(spec)...)
 	if err := netfacts.CheckPorts(spec.Cable.Port, spec.Cable.VXLANPort); err != nil {
 		errs = append(errs, err)
 	}
