@@ -255,7 +255,7 @@ func (s *snapshot) otherWay(f *fleet, g *v1alpha1.Gateway, c *v1alpha1.Connectio
 		return "; what the other end finds is not known"
 	}
 	for i := range there.Status.Connections {
-		if k := &there.Status.Connections[i]; k.Cluster == cluster && k.Gateway == g.Name {
+		if k := &there.Status.Connections[i]; k.Cluster == cluster && k.Gateway == g.Name && k.Through == "" {
 			if k.Reason == v1alpha1.ReasonPathMTULow {
 				return fmt.Sprintf("; from the other end %d bytes pass", k.MTU)
 			}

@@ -56,13 +56,11 @@ func checkFirewall(s *snapshot) []checked {
 // known whether its port passes, and it need not.
 func (m *fleetMember) passes(port int32) string {
 	ports := map[string]bool{}
-	for i := range m.gateways {
-		for _, c := range m.gateways[i].Status.Connections {
-			if plan.OfVXLAN(c.Link) || plan.OfIPsec(c.Link) {
-				ports[strconv.Itoa(int(cablePort(port, c.Link)))] = true
-			} else {
-				ports[fmt.Sprintf("%d and up", port)] = true
-			}
+	for _, c := range tunnelsOf(m) {
+		if plan.OfVXLAN(c.Link) || plan.OfIPsec(c.Link) {
+			ports[strconv.Itoa(int(cablePort(port, c.Link)))] = true
+		} else {
+			ports[fmt.Sprintf("%d and up", port)] = true
 		}
 	}
 	return cmp.Or(strings.Join(slices.Sorted(maps.Keys(ports)), ", "), fmt.Sprintf("%d and up", port))
@@ -88,7 +86,7 @@ func (s *snapshot) cableLegs(f *fleet, p *place, m *fleetMember, port int32) []c
 		}
 		for j := range g.Status.Connections {
 			c := &g.Status.Connections[j]
-			if c.Status == v1alpha1.ConnectionConnected {
+			if c.Status == v1alpha1.ConnectionConnected || c.Through != "" {
 				continue
 			}
 			out = append(out, s.cableLeg(f, p, g, c, port))
@@ -104,7 +102,7 @@ func (s *snapshot) said(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alph
 		return v1alpha1.Connection{}
 	}
 	for _, k := range there.Status.Connections {
-		if k.Cluster == cluster && k.Gateway == g.Name {
+		if k.Cluster == cluster && k.Gateway == g.Name && k.Through == "" {
 			return k
 		}
 	}

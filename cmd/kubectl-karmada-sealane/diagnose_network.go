@@ -202,10 +202,7 @@ func checkConnections(s *snapshot) []checked {
 }
 
 func tunnelCount(m *fleetMember) string {
-	n := 0
-	for i := range m.gateways {
-		n += len(m.gateways[i].Status.Connections)
-	}
+	n := len(tunnelsOf(m))
 	text := fmt.Sprintf("%d tunnels of %d gateways are connected", n, len(m.gateways))
 	if clear := inClear(m); clear > 0 {
 		text += fmt.Sprintf(", %d of them by vxlan, NOT ENCRYPTED", clear)
@@ -216,14 +213,25 @@ func tunnelCount(m *fleetMember) string {
 // inClear counts the tunnels of a member's gateways that do not encrypt.
 func inClear(m *fleetMember) int {
 	n := 0
-	for i := range m.gateways {
-		for j := range m.gateways[i].Status.Connections {
-			if m.gateways[i].Status.Connections[j].Cable == v1alpha1.CableVXLAN {
-				n++
-			}
+	for _, c := range tunnelsOf(m) {
+		if c.Cable == v1alpha1.CableVXLAN {
+			n++
 		}
 	}
 	return n
+}
+
+// tunnelsOf are the tunnels of a member's gateways. What is reached through a relay has none of its own.
+func tunnelsOf(m *fleetMember) []*v1alpha1.Connection {
+	var out []*v1alpha1.Connection
+	for i := range m.gateways {
+		for j := range m.gateways[i].Status.Connections {
+			if c := &m.gateways[i].Status.Connections[j]; c.Through == "" {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
 }
 
 // reportedPairs judges a member that cannot be asked by what the broker has of it.
@@ -331,6 +339,9 @@ func amiss(name string, g *v1alpha1.Gateway, c *v1alpha1.Connection) (f finding,
 // tunnel judges one, and says what the gateway at its other end sees.
 func (s *snapshot) tunnel(p *place, g *v1alpha1.Gateway, c *v1alpha1.Connection, up map[string]bool) (checked, bool) {
 	name := fmt.Sprintf("%s to %s of %s", g.Name, c.Gateway, c.Cluster)
+	if c.Through != "" {
+		return s.relayed(p, g, c, up)
+	}
 	if c.Status == v1alpha1.ConnectionConnected {
 		f, is := amiss(name, g, c)
 		return p.says(subjectConnections, verdictWarn, f), is
@@ -347,4 +358,20 @@ func (s *snapshot) tunnel(p *place, g *v1alpha1.Gateway, c *v1alpha1.Connection,
 		bad.found += "; another tunnel to the cluster is connected, and carries"
 	}
 	return p.says(subjectConnections, v, bad), true
+}
+
+// relayed judges what a gateway says of a cluster that it reaches through a relay. A fault of the tunnel to that is a
+// finding of its own.
+func (s *snapshot) relayed(p *place, g *v1alpha1.Gateway, c *v1alpha1.Connection, up map[string]bool) (checked, bool) {
+	if c.Status == v1alpha1.ConnectionConnected || c.Reason != v1alpha1.ReasonRelayNotConnected {
+		return checked{}, false
+	}
+	v := verdictFail
+	if up[c.Cluster] {
+		v = verdictWarn
+	}
+	return p.says(subjectConnections, v, finding{
+		expected: fmt.Sprintf("the relay %s to be connected to %s, which %s reaches through it", c.Through, c.Cluster,
+			g.Name),
+		found: c.Message, remedy: fmt.Sprintf("see what is said here of %s and %s", c.Through, c.Cluster)}), true
 }

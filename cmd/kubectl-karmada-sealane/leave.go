@@ -121,6 +121,12 @@ func (l *leave) checkMembership(ctx context.Context, karmada *api, clusters []cl
 	if err := chosen(withoutAll(l.clusters, known), clusters); err != nil {
 		return err
 	}
+	for i, relay := range set.Spec.Relays {
+		if slices.Contains(l.clusters, relay.Through) {
+			p.warn("%s is the relay of pairs of ClusterSet %s by spec.relays[%d]: these dial each other, and are not connected "+
+				"where they cannot, until you name another there, or take the entry out", relay.Through, l.clusterSet, i)
+		}
+	}
 	if canary := set.Spec.RollOut.Canary; slices.Contains(l.clusters, canary) {
 		p.warn("%s is the canary of ClusterSet %s by spec.rollOut.canary: name another there, or clear the field; "+
 			"until then the first member by name is it", canary, l.clusterSet)

@@ -179,9 +179,12 @@ func gatewayProblems(f *fleet, cluster string, g *v1alpha1.Gateway) []problemRow
 		if c.Status == v1alpha1.ConnectionConnected {
 			continue
 		}
+		way := "the tunnel to " + c.Gateway + " of " + c.Cluster
+		if c.Through != "" {
+			way = "the way to " + c.Cluster + " through " + c.Through
+		}
 		rows = append(rows, problemRow{Cluster: cluster, Object: object, Reason: reasonTunnel,
-			Message: strings.TrimSuffix("the tunnel to "+c.Gateway+" of "+c.Cluster+" is "+string(c.Status)+": "+c.Message,
-				": ")})
+			Message: strings.TrimSuffix(way+" is "+string(c.Status)+": "+c.Message, ": ")})
 	}
 	return rows
 }

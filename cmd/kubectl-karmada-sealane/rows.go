@@ -45,20 +45,22 @@ func (r clusterSetRow) cells() []string {
 }
 
 type connectionRow struct {
-	Cluster       string        `json:"cluster"`
-	Gateway       string        `json:"gateway,omitempty"`
-	RemoteCluster string        `json:"remoteCluster,omitempty"`
-	RemoteGateway string        `json:"remoteGateway,omitempty"`
-	Slot          int32         `json:"remoteSlot"`
-	Address       string        `json:"address,omitempty"`
-	NAT           bool          `json:"nat"`
-	Link          string        `json:"link,omitempty"`
-	Cable         string        `json:"cable,omitempty"`
-	Algorithms    string        `json:"algorithms,omitempty"`
-	Active        bool          `json:"active"`
-	Status        string        `json:"status"`
-	RTT           *v1alpha1.RTT `json:"rtt,omitempty"`
-	LossPercent   *int32        `json:"lossPercent,omitempty"`
+	Cluster       string `json:"cluster"`
+	Gateway       string `json:"gateway,omitempty"`
+	RemoteCluster string `json:"remoteCluster,omitempty"`
+	RemoteGateway string `json:"remoteGateway,omitempty"`
+	Slot          int32  `json:"remoteSlot"`
+	Address       string `json:"address,omitempty"`
+	NAT           bool   `json:"nat"`
+	Link          string `json:"link,omitempty"`
+	Cable         string `json:"cable,omitempty"`
+	Algorithms    string `json:"algorithms,omitempty"`
+	// Through is the relay by which that cluster is reached; remoteGateway, address and link are of the tunnel to it.
+	Through     string        `json:"through,omitempty"`
+	Active      bool          `json:"active"`
+	Status      string        `json:"status"`
+	RTT         *v1alpha1.RTT `json:"rtt,omitempty"`
+	LossPercent *int32        `json:"lossPercent,omitempty"`
 	// Traffic of the tunnel, without probes.
 	Traffic *v1alpha1.Traffic `json:"traffic,omitempty"`
 	// Coarse is what the broker knows of all tunnels to that cluster, of a member that cannot be asked.

@@ -133,6 +133,9 @@ func mapEdge(key [2]string, status v1alpha1.ConnectionStatus, rows []connectionR
 			e.Ways = append(e.Ways, row.Cluster+": "+row.Message)
 			continue
 		}
+		if way := row.Cluster + ": through " + row.Through; row.Through != "" && !slices.Contains(e.Ways, way) {
+			e.Ways = append(e.Ways, way)
+		}
 		t := mapTunnel(row)
 		e.Tunnels = append(e.Tunnels, t)
 		up := row.Status == string(v1alpha1.ConnectionConnected)

@@ -126,8 +126,11 @@ func reportedConnections(f *fleet, m *fleetMember) []connectionRow {
 		if c.Reason != "" {
 			message = c.Reason + ", " + message
 		}
+		if c.Through != "" {
+			message = "through " + c.Through + ", " + message
+		}
 		row := connectionRow{Cluster: m.Name, RemoteCluster: c.Cluster, Status: string(c.Status), Reason: c.Reason,
-			Message: message}
+			Message: message, Through: c.Through}
 		row.changed(c.LastTransitionTime, f.now)
 		if taken && c.Status == v1alpha1.ConnectionConnected {
 			row.Coarse = c.Measured
@@ -145,13 +148,17 @@ func connectionOf(f *fleet, cluster string, g *v1alpha1.Gateway, c *v1alpha1.Con
 		Cluster: cluster, Gateway: g.Name, RemoteCluster: c.Cluster, RemoteGateway: c.Gateway, Slot: c.Slot,
 		Address: c.Address, NAT: c.NAT, Link: c.Link, Active: c.Active, Status: string(c.Status),
 		RTT: c.RTT, LossPercent: &c.LossPercent, Traffic: c.Traffic, MTU: c.MTU, Reason: c.Reason, Message: c.Message,
-		Cable: string(c.Cable), Algorithms: c.Algorithms,
+		Cable: string(c.Cable), Algorithms: c.Algorithms, Through: c.Through,
 	}
 	switch c.Cable {
 	case v1alpha1.CableVXLAN:
 		row.Message = strings.TrimSuffix("NOT ENCRYPTED, by vxlan; "+c.Message, "; ")
 	case v1alpha1.CableIPsec:
 		row.Message = strings.TrimSuffix("by ipsec; "+c.Message, "; ")
+	}
+	if c.Through != "" {
+		row.Message = strings.TrimSuffix("through "+c.Through+"; "+row.Message, "; ")
+		row.LossPercent = nil // it is not measured
 	}
 	if why := stale(f, g); why != "" {
 		row.Status, row.Reason, row.Message = string(v1alpha1.ConnectionUnknown), v1alpha1.ReasonAgentSilent, why

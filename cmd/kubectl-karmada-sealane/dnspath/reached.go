@@ -30,6 +30,9 @@ func (f *Facts) tunnel(cluster string) (up bool, text string) {
 				continue
 			}
 			if c.Status == v1alpha1.ConnectionConnected {
+				if c.Through != "" {
+					return true, fmt.Sprintf("connected through %s and %s", g.Name, c.Through)
+				}
 				return true, "connected through " + g.Name
 			}
 			known = true

@@ -16,12 +16,23 @@ import (
 // translates destinations.
 func (w *walk) arrive(p plan.Plan) bool {
 	rule, passes := guarded(p, w.packet)
+	remote, passing := w.net.remote(w.dst)
+	if !passes && passing {
+		return w.lose(stepRelay,
+			fmt.Sprintf("%s to be told to pass packets on from %s to %s", w.net.Name, w.src, remote.Name), rule,
+			fmt.Sprintf("see spec.relays of the ClusterSet, and that Karmada brings %s its Peering: %s diagnose karmada",
+				w.net.Name, w.fleet.Plugin))
+	}
 	if !passes {
 		return w.lose(stepGuard, fmt.Sprintf("a rule of the guard that accepts %s to %s from %s", w.src, w.dst, w.iif),
 			rule, "packets from other clusters may go to pods and services only, not to nodes; "+w.fleet.Plugin+
 				" diagnose networks")
 	}
 	w.ok(stepGuard, "%s to %s: %s", w.src, w.dst, rule)
+	if passing {
+		w.ok(stepRelay, "%s passes it on to %s, as it is: spec.relays of the ClusterSet", w.net.Name, remote.Name)
+		return true
+	}
 	if w.back {
 		return w.restore()
 	}

@@ -79,7 +79,7 @@ func (w *walk) cable(p plan.Plan, h plan.NextHop) candidate {
 // connection that a gateway reports with a peer.
 func connection(g *v1alpha1.Gateway, p plan.Peer) (v1alpha1.Connection, bool) {
 	for _, c := range g.Status.Connections {
-		if c.Cluster == p.Cluster && c.Gateway == p.Node {
+		if c.Cluster == p.Cluster && c.Gateway == p.Node && c.Through == "" {
 			return c, true
 		}
 	}
@@ -166,7 +166,7 @@ func (w *walk) problems(remote string) string {
 // leave translates the source, where the gateway does.
 func (w *walk) leave() {
 	remote, _ := w.net.remote(w.dst)
-	if w.back || !remote.Translated {
+	if _, passing := w.net.remote(w.src); w.back || !remote.Translated || passing {
 		return
 	}
 	is, how := sentFrom(w.net.plan(w.node), w.packet)

@@ -72,6 +72,9 @@ func (n *network) facts(node string) plan.NodeFacts {
 // cables takes over which of its cables a gateway reports to work, and which it uses.
 func (n *network) cables(g *v1alpha1.Gateway, f *plan.NodeFacts) {
 	for _, c := range g.Status.Connections {
+		if c.Through != "" {
+			continue // of a tunnel that is listed itself
+		}
 		slot := int(c.Slot)
 		switch c.Cable {
 		case v1alpha1.CableVXLAN:
@@ -189,6 +192,13 @@ func (n *network) remote(a netip.Addr) (topology.Remote, bool) {
 		}
 	}
 	return topology.Remote{}, false
+}
+
+// reached says whether the gateways of a remote cluster are known.
+func (n *network) reached(remote string) bool {
+	return slices.ContainsFunc(n.top.Remotes, func(r topology.Remote) bool {
+		return r.Name == remote && len(r.Gateways) > 0
+	})
 }
 
 func within(prefixes []netip.Prefix, a netip.Addr) bool {

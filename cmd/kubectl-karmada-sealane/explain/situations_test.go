@@ -46,6 +46,17 @@ func connectionTo(f *Fleet, n, other int) *v1alpha1.Connection {
 	panic("no such connection")
 }
 
+// throughRelay has c1 and c2 reach each other by c3.
+func throughRelay(f *Fleet) {
+	for n := 1; n <= 2; n++ {
+		r := toOther(f, n, 3-n)
+		r.Relay, r.Endpoints = "c3", nil
+		c := connectionTo(f, n, 3-n)
+		c.Through, c.Gateway, c.Address = "c3", "c3-gw", "172.31.3.12:4500"
+	}
+	peering(f, 3).Relays = []v1alpha1.RelayedClusters{{Clusters: []string{"c1", "c2"}, With: []string{"c1", "c2"}}}
+}
+
 // byVXLAN has a cluster send to another by VXLAN.
 func byVXLAN(f *Fleet, n, other int) {
 	toOther(f, n, other).Cable = v1alpha1.CableVXLAN
@@ -382,6 +393,19 @@ func topologySituations() []situation {
 		{name: "a mesh", to: pod2, arrives: Arrives, change: func(f *Fleet) { meshed(f, 2) }},
 		{name: "a mesh in which the nodes do not reach each other", to: pod2, arrives: Arrives,
 			change: func(f *Fleet) { meshed(f, 0) }},
+		{name: "through a relay", to: pod2, arrives: Arrives, change: throughRelay},
+		{name: "through a relay that is not told", to: pod2, arrives: Lost, lost: stepRelay, change: func(f *Fleet) {
+			throughRelay(f)
+			peering(f, 3).Relays = nil
+		}},
+		{name: "through a relay that has lost the other", to: pod2, arrives: Lost, lost: stepCable, change: func(f *Fleet) {
+			throughRelay(f)
+			down(connectionTo(f, 3, 2), ptr.To(false))
+		}},
+		{name: "through a relay without a gateway", to: pod2, arrives: Lost, lost: stepRoute, change: func(f *Fleet) {
+			throughRelay(f)
+			toOther(f, 1, 3).Endpoints = nil
+		}},
 		{name: "by VXLAN", to: pod2, arrives: Arrives, change: func(f *Fleet) { byVXLAN(f, 1, 2); byVXLAN(f, 2, 1) }},
 		{name: "by VXLAN, which does not answer", to: pod2, arrives: Arrives, change: func(f *Fleet) {
 			byVXLAN(f, 1, 2)

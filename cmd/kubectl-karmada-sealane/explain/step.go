@@ -36,6 +36,7 @@ const (
 	stepCable     = "cable"
 	stepMTU       = "mtu"
 	stepGuard     = "guard"
+	stepRelay     = "relay"
 	stepNAT       = "nat"
 	stepDelivery  = "delivery"
 	stepWayBack   = "way back"

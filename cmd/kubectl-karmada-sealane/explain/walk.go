@@ -123,7 +123,10 @@ func (w *walk) noWay(r plan.Route) bool {
 	case !known:
 		return w.lose(stepRoute, expected, r.String()+": nobody has this global address", "check the address: "+
 			w.fleet.Plugin+" show globalips")
-	case len(remote.Gateways) == 0:
+	case remote.Behind != "" && !w.net.reached(remote.Behind):
+		return w.lose(stepRoute, expected, fmt.Sprintf("%s: %s is behind the relay %s, of which %s knows no gateway", r,
+			remote.Name, remote.Behind, w.net.Name), "make a node of "+remote.Behind+" a gateway: "+see)
+	case remote.Behind == "" && len(remote.Gateways) == 0:
 		return w.lose(stepRoute, expected, fmt.Sprintf("%s: %s announces no gateway to %s", r, remote.Name, w.net.Name),
 			"make a node of "+remote.Name+" a gateway: "+see)
 	case len(w.net.top.Local.Gateways) == 0:
