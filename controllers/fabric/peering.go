@@ -22,7 +22,6 @@ import (
 func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
 	taken *spaces, ways fabric) (v1alpha1.PeeringSpec, bool) {
 	set := in.Set
-	invalid := invalidSettings(in)
 	spec := v1alpha1.PeeringSpec{
 		Phase:       s.Record.Spec.Phase,
 		ClusterSet:  set.Name,
@@ -48,23 +47,37 @@ func peering(in Input, s *state, states []*state, status v1alpha1.MemberStatus,
 			spec.GlobalCIDR, spec.GlobalIPv6CIDR = s.block.String(), s.toldIPv6()
 		}
 		spec.ExternalCIDRs = external(set, s.name())
-		for _, other := range states {
-			if other == s || !other.accepted || !other.active() {
-				continue
-			}
-			if remote, ok := taken.tell(s, other, ways.meshes.remote(s, other)); ok {
-				remote.Cable = cableOf(in, s, other)
-				ways.relays.tell(&remote, s, other)
-				spec.RemoteClusters = append(spec.RemoteClusters, remote)
-			}
-		}
+		spec.RemoteClusters = remotes(in, s, states, taken, ways, spec.RemoteClusters)
 		spec.Relays = ways.relays.served[s]
 		spec.FailedRevisions = failedElsewhere(s, states)
 		if r := status.RollOut; r != nil {
 			spec.RollOut = &v1alpha1.RollOutTurn{Revision: r.Released}
 		}
-		slices.SortFunc(spec.RemoteClusters, func(a, b v1alpha1.RemoteCluster) int { return strings.Compare(a.Name, b.Name) })
 	}
+	return revised(in, s, spec)
+}
+
+// remotes appends what a member should be told of the others, by their names.
+func remotes(in Input, s *state, states []*state, taken *spaces, ways fabric,
+	out []v1alpha1.RemoteCluster) []v1alpha1.RemoteCluster {
+	for _, other := range states {
+		if other == s || !other.accepted || !other.active() {
+			continue
+		}
+		if remote, ok := taken.tell(s, other, ways.meshes.remote(s, other)); ok {
+			remote.Cable = cableOf(in, s, other)
+			ways.relays.tell(&remote, s, other)
+			out = append(out, remote)
+		}
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.RemoteCluster) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// revised gives what a member should be told the next revision, if it differs from what the member was told, else the
+// one that it has.
+func revised(in Input, s *state, spec v1alpha1.PeeringSpec) (v1alpha1.PeeringSpec, bool) {
+	invalid := invalidSettings(in)
 	last := s.Record.Status.Revision
 	if fleet.Released(&s.Record) {
 		// A Work written anew would keep it from going.
