@@ -113,19 +113,9 @@ func (f *nodeFlags) run(ctx context.Context, stop func()) error {
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
-	keys, problem, err := cable.OpenKeys(f.options.StateDir)
+	keys, problem, err := f.openKeys(log)
 	if err != nil {
 		return err
-	}
-	if f.options.IPsecDir != "" {
-		also, err := keys.WithIPsec()
-		if err != nil {
-			return err
-		}
-		problem = strings.Trim(problem+"; "+also, "; ")
-	}
-	if problem != "" {
-		log.Info("the node has a new key", "why", problem)
 	}
 	devices, lock, release, err := f.holding(ctx)
 	if err != nil {
@@ -174,6 +164,25 @@ func (f *nodeFlags) run(ctx context.Context, stop func()) error {
 	serve(ctx, f.health, healthHandler(agent))
 	servePlan(ctx, f.options.StateDir, agent)
 	return errors.Join(agent.Run(ctx), wireGuard.Close())
+}
+
+// openKeys opens the node's keys. The problem is why some are new, empty where none is.
+func (f *nodeFlags) openKeys(log logr.Logger) (keys *cable.Keys, problem string, err error) {
+	keys, problem, err = cable.OpenKeys(f.options.StateDir)
+	if err != nil {
+		return nil, "", err
+	}
+	if f.options.IPsecDir != "" {
+		also, err := keys.WithIPsec()
+		if err != nil {
+			return nil, "", err
+		}
+		problem = strings.Trim(problem+"; "+also, "; ")
+	}
+	if problem != "" {
+		log.Info("the node has a new key", "why", problem)
+	}
+	return keys, problem, nil
 }
 
 // holding returns the devices and the node's lock: what the process that supervises this one holds, or this one itself.
