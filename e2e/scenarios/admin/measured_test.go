@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"testing"
 	"time"
 
@@ -24,22 +23,25 @@ import (
 func TestConnectionsOfAPullMember(t *testing.T) {
 	kubeconfig := karmadaAlone(t)
 	carry(t)
-	// Rates are those of a whole minute. One of less than half of the least step is reported as none.
+	// Rates and losses are those of a whole minute, in which another test may have shut ways. A rate of less than half of
+	// the least step is reported as none.
 	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
-		const sent = `{.status.connections[?(@.cluster=="c1")].traffic.sentBytesPerSecond}`
-		out, err := suite.JSONPath(ctx, "c2", sent, "gateway", "c2-gw", "-n", "sealane-system")
+		const measured = `{range .status.connections[?(@.cluster=="c1")]}` +
+			`{.traffic.sentBytesPerSecond} {.lossPercent}{end}`
+		out, err := suite.JSONPath(ctx, "c2", measured, "gateway", "c2-gw", "-n", "sealane-system")
 		if err != nil {
 			return err
 		}
-		if rate, err := strconv.Atoi(out); err != nil || rate < 10_000 {
-			return fmt.Errorf("expected at least 10000 bytes/s that the gateway sends, found %q", out)
+		var rate, loss int
+		if _, err := fmt.Sscanf(out, "%d %d", &rate, &loss); err != nil || rate < 10_000 || loss > 0 {
+			return fmt.Errorf("expected at least 10000 bytes/s that the gateway sends, and no loss, found %q", out)
 		}
 		return nil
 	})
 	// That alone is reported within ten minutes; along with what else is new it is reported at once.
 	threshold := suite.HealthCheck["failureThreshold"]
-	failureThreshold(t, threshold+1)
-	t.Cleanup(func() { failureThreshold(t, threshold) })
+	suite.SetClusterSet(t, failureThreshold(threshold+1))
+	suite.SetClusterSetAfter(t, failureThreshold(threshold))
 	row := regexp.MustCompile(`(?m)^c2 .* c1 .* Connected .* ~[\d.]+m?s +~0% .* ~\S*B/s +~[1-9]\S*B/s`)
 	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
 		out, err := exec.CommandContext(ctx, suite.PluginPath(), "show", "connections", "-o", "wide",
@@ -78,13 +80,8 @@ func carry(t *testing.T) {
 }
 
 // failureThreshold of the health checks is something that members answer anew.
-func failureThreshold(t *testing.T, value int) {
-	t.Helper()
-	if _, err := suite.TryKubectl(context.WithoutCancel(t.Context()), "--context", lab.ContextKarmada, "patch",
-		"clusterset", "default", "--type=merge",
-		"-p", fmt.Sprintf(`{"spec":{"healthCheck":{"failureThreshold":%d}}}`, value)); err != nil {
-		t.Error(err)
-	}
+func failureThreshold(value int) string {
+	return fmt.Sprintf(`{"healthCheck":{"failureThreshold":%d}}`, value)
 }
 
 // karmadaAlone writes the lab's kubeconfig without the members' contexts.

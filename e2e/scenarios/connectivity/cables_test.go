@@ -15,8 +15,7 @@ import (
 // other by a cable.
 func reachBy(t *testing.T, cables, want string) {
 	t.Helper()
-	suite.Kubectl(t, "--context", "karmada", "patch", "clusterset", "default", "--type=merge", "-p",
-		`{"spec":{"cables":`+cables+`}}`)
+	suite.SetClusterSet(t, `{"cables":`+cables+`}`)
 	for cluster, remote := range map[string]string{"c1": "c2", "c2": "c1"} {
 		suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
 			got, err := suite.TryKubectl(ctx, "--context", cluster, "get", "gateways", "-o",
@@ -33,23 +32,10 @@ func reachBy(t *testing.T, cables, want string) {
 // while a connection between them goes on. Every way that a packet can take works by VXLAN, too.
 func TestAPairByVXLANAndBack(t *testing.T) {
 	const pair = `[{"clusters":[{"clusterNames":["c1"]},{"clusterNames":["c2"]}],"driver":"vxlan","unencrypted":true}]`
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if _, err := suite.TryKubectl(ctx, "--context", "karmada", "patch", "clusterset", "default", "--type=merge", "-p",
-			`{"spec":{"cables":null}}`); err != nil {
-			t.Error(err)
-		}
-	})
+	suite.SetClusterSetAfter(t, `{"cables":null}`)
 	suite.ConnectionSurvives(t, time.Second, suite.Undisturbed, func() { reachBy(t, pair, "vxlan") })
 	suite.Contains(t, suite.Plugin(t, "show", "connections", "-C", "c1"), "NOT ENCRYPTED, by vxlan")
-	for from, to := range map[string]string{"c1": "c2", "c2": "c1"} {
-		suite.Ways(t, from, to, func(t *testing.T, client, server string) {
-			suite.CheckFromPod(t, from, client, to, server)
-			suite.CheckFromHost(t, from, client, to, server)
-			suite.CheckLarge(t, from, "client-"+client, suite.PodIP(t, to, "server-"+server))
-		})
-	}
+	everyWay(t)
 	suite.ConnectionSurvives(t, time.Second, suite.Undisturbed, func() { reachBy(t, "null", "wireguard") })
 }
 
@@ -57,16 +43,16 @@ func TestAPairByVXLANAndBack(t *testing.T) {
 // connection between them goes on. Every way that a packet can take works by it.
 func TestAPairByIPsecAndBack(t *testing.T) {
 	const pair = `[{"clusters":[{"clusterNames":["c1"]},{"clusterNames":["c2"]}],"driver":"ipsec"}]`
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if _, err := suite.TryKubectl(ctx, "--context", "karmada", "patch", "clusterset", "default", "--type=merge", "-p",
-			`{"spec":{"cables":null}}`); err != nil {
-			t.Error(err)
-		}
-	})
+	suite.SetClusterSetAfter(t, `{"cables":null}`)
 	suite.ConnectionSurvives(t, time.Second, suite.Undisturbed, func() { reachBy(t, pair, "ipsec") })
 	suite.Contains(t, suite.Plugin(t, "show", "connections", "-C", "c1"), "by ipsec")
+	everyWay(t)
+	suite.ConnectionSurvives(t, time.Second, suite.Undisturbed, func() { reachBy(t, "null", "wireguard") })
+}
+
+// everyWay checks all ways that a packet can take between pods and nodes of c1 and c2, small and large.
+func everyWay(t *testing.T) {
+	t.Helper()
 	for from, to := range map[string]string{"c1": "c2", "c2": "c1"} {
 		suite.Ways(t, from, to, func(t *testing.T, client, server string) {
 			suite.CheckFromPod(t, from, client, to, server)
@@ -74,5 +60,4 @@ func TestAPairByIPsecAndBack(t *testing.T) {
 			suite.CheckLarge(t, from, "client-"+client, suite.PodIP(t, to, "server-"+server))
 		})
 	}
-	suite.ConnectionSurvives(t, time.Second, suite.Undisturbed, func() { reachBy(t, "null", "wireguard") })
 }

@@ -28,25 +28,11 @@ func throughIs(t *testing.T, relay string) {
 	}
 }
 
-// relaysAre sets spec.relays of the ClusterSet.
-func relaysAre(t *testing.T, relays string) {
-	t.Helper()
-	suite.Kubectl(t, "--context", "karmada", "patch", "clusterset", "default", "--type=merge", "-p",
-		`{"spec":{"relays":`+relays+`}}`)
-}
-
 // TestARelayAndBack: an administrator has two clusters reach each other through a third one. Every way that a packet
 // can take leads there, names are answered, and when the relay is cut off they are no more; then the two dial each
 // other again.
 func TestARelayAndBack(t *testing.T) {
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if _, err := suite.TryKubectl(ctx, "--context", "karmada", "patch", "clusterset", "default", "--type=merge", "-p",
-			`{"spec":{"relays":null}}`); err != nil {
-			t.Error(err)
-		}
-	})
+	suite.SetClusterSetAfter(t, `{"relays":null}`)
 	s := suite.NewNamespace(t)
 	s.Serve("c2", suite.Headless)
 	s.Export("c2")
@@ -54,17 +40,11 @@ func TestARelayAndBack(t *testing.T) {
 	suite.Resolves(t, "c1", s.DNSName(), "A", server)
 
 	suite.ConnectionSurvives(t, time.Second, 10*time.Second, func() {
-		relaysAre(t, `[{"clusters":[{"clusterNames":["c1"]},{"clusterNames":["c2"]}],"through":"c3"}]`)
+		suite.SetClusterSet(t, `{"relays":[{"clusters":[{"clusterNames":["c1"]},{"clusterNames":["c2"]}],"through":"c3"}]}`)
 		throughIs(t, "c3")
 	})
 	suite.Contains(t, suite.Plugin(t, "show", "connections", "-C", "c1"), "through c3")
-	for from, to := range map[string]string{"c1": "c2", "c2": "c1"} {
-		suite.Ways(t, from, to, func(t *testing.T, client, server string) {
-			suite.CheckFromPod(t, from, client, to, server)
-			suite.CheckFromHost(t, from, client, to, server)
-			suite.CheckLarge(t, from, "client-"+client, suite.PodIP(t, to, "server-"+server))
-		})
-	}
+	everyWay(t)
 	suite.Resolves(t, "c1", s.DNSName(), "A", server)
 	out := suite.Plugin(t, "explain", "c1/"+suite.PodIP(t, "c1", "client-c1-worker"), server)
 	suite.Contains(t, out, "c3 passes it on to c2", "arrives: yes")
@@ -81,7 +61,7 @@ func TestARelayAndBack(t *testing.T) {
 	suite.Resolves(t, "c1", s.DNSName(), "A", server)
 
 	suite.ConnectionSurvives(t, time.Second, 10*time.Second, func() {
-		relaysAre(t, "null")
+		suite.SetClusterSet(t, `{"relays":null}`)
 		throughIs(t, "")
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -335,22 +334,8 @@ func TestTheClusterSetSaysHowServicesWork(t *testing.T) {
 	s.Export("c2")
 	address := s.WaitImported(withAddress, "c1").Spec.IPs[0]
 	pods := podsOfDNS(t)
-	set := func(spec string) {
-		t.Helper()
-		suite.Kubectl(t, "--context", lab.ContextKarmada, "patch", "clusterset", "default", "--type=merge", "-p",
-			`{"spec":`+spec+`}`)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		_, err := suite.TryKubectl(ctx, "--context", lab.ContextKarmada, "patch", "clusterset", "default", "--type=merge",
-			"-p",
-			`{"spec":{"services":{"mode":"ClusterSetIP","endpoints":"Pods"},`+
-				`"dns":{"domains":["clusterset.local"],"ttlSeconds":null}}}`)
-		if err != nil {
-			t.Error(err)
-		}
-	})
+	suite.SetClusterSetAfter(t, `{"services":{"mode":"ClusterSetIP","endpoints":"Pods"},`+
+		`"dns":{"domains":["clusterset.local"],"ttlSeconds":null}}`)
 	stands := func(want string) {
 		t.Helper()
 		suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
@@ -362,18 +347,18 @@ func TestTheClusterSetSaysHowServicesWork(t *testing.T) {
 		})
 	}
 	remote := s.ClusterIP("c2")
-	set(`{"services":{"endpoints":"ClusterIP"}}`)
+	suite.SetClusterSet(t, `{"services":{"endpoints":"ClusterIP"}}`)
 	stands(remote)
 	suite.AnsweredBy(t, "c1", suite.ClientOf("c1"), s.DNSName(), "c2")
-	set(`{"services":{"endpoints":"Pods","mode":"ClusterIP"}}`)
+	suite.SetClusterSet(t, `{"services":{"endpoints":"Pods","mode":"ClusterIP"}}`)
 	suite.Resolves(t, "c1", s.DNSName(), "A", remote)
 	suite.AnsweredBy(t, "c1", suite.ClientOf("c1"), s.DNSName(), "c2")
-	set(`{"services":{"mode":"ClusterSetIP"},"dns":{"domains":["clusterset.local","other.example"]}}`)
+	suite.SetClusterSet(t, `{"services":{"mode":"ClusterSetIP"},"dns":{"domains":["clusterset.local","other.example"]}}`)
 	stands(s.Server("c2-gw").Addresses[0])
 	suite.Resolves(t, "c1", s.DNSName(), "A", address)
 	suite.Resolves(t, "c1", "web."+s.Name+".svc.other.example", "A", address)
 	suite.Resolves(t, "c1", "dns-version.other.example", "TXT", `"1.0.0"`)
-	set(`{"dns":{"domains":["clusterset.local"]}}`)
+	suite.SetClusterSet(t, `{"dns":{"domains":["clusterset.local"]}}`)
 	suite.Eventually(t, suite.Patience, func(ctx context.Context) error {
 		r, err := suite.LookUp(ctx, "c1", "web."+s.Name+".svc.other.example", "A", "-timeout=1s")
 		if err == nil && len(r.Data("A")) > 0 {
@@ -381,10 +366,10 @@ func TestTheClusterSetSaysHowServicesWork(t *testing.T) {
 		}
 		return err
 	})
-	set(`{"dns":{"ttlSeconds":60}}`)
+	suite.SetClusterSet(t, `{"dns":{"ttlSeconds":60}}`)
 	answersLast(t, s.DNSName(), "60")
 	answersLast(t, s.DNSName("c2"), "60")
-	set(`{"dns":{"ttlSeconds":null}}`)
+	suite.SetClusterSet(t, `{"dns":{"ttlSeconds":null}}`)
 	answersLast(t, s.DNSName(), "5")
 	if now := podsOfDNS(t); now != pods {
 		t.Errorf("expected the same pods and no restart, found\n%s\nafter\n%s", now, pods)

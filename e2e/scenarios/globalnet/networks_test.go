@@ -37,12 +37,7 @@ func TestASecondPodNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if _, err := suite.TryKubectl(context.Background(), "--context", "karmada", "patch", "clusterset", "default",
-			"--type=merge", "-p", `{"spec":{"clusters":`+before+`}}`); err != nil {
-			t.Error(err)
-		}
-	})
+	suite.SetClusterSetAfter(t, `{"clusters":`+before+`}`)
 	nodes := []string{"g1-gw1", "g1-gw2", "g1-worker", "g2-gw1", "g2-gw2", "g2-worker"}
 	routes := func(ctx context.Context, node, to string) (string, error) {
 		out, err := suite.Lab().InNode(ctx, node, "ip", "route", "show", "table", "5100", to)
