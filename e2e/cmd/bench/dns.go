@@ -196,7 +196,8 @@ func (m *imports) grow(ctx context.Context, count int) error {
 // createImport makes what both servers read: a ServiceImport, and an EndpointSlice if it is headless.
 func (m *imports) createImport(ctx context.Context, i int) error {
 	s := &mcs.ServiceImport{
-		ObjectMeta: metav1.ObjectMeta{Name: importName(i), Namespace: "bench"},
+		ObjectMeta: metav1.ObjectMeta{Name: importName(i), Namespace: "bench", Labels: map[string]string{
+			v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelImport: importName(i)}},
 		Spec: mcs.ServiceImportSpec{
 			Type: mcs.ServiceImportType(kindOf(i)), Ports: []mcs.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP,
 				Port: 80}},

@@ -141,6 +141,9 @@ func (s *dnsServer) answers(ctx context.Context, name string) error {
 		if err == nil && whole(answer) {
 			return nil
 		}
+		if err == nil {
+			err = fmt.Errorf("found %s without an address", dns.RcodeToString[answer.Rcode])
+		}
 		if waitErr := wait(ctx, 100*time.Millisecond); waitErr != nil {
 			return fmt.Errorf("%s does not answer %s: %w (%w)", s.name, name, waitErr, err)
 		}

@@ -85,6 +85,6 @@ func describeLab(ctx context.Context, l *lab.Lab) (labFacts, error) {
 
 // goBench runs the benchmarks of the packages whose speed matters, and returns their output.
 func goBench(ctx context.Context) (string, error) {
-	return command(ctx, "go", "test", "-run", "^$", "-bench", ".", "-benchmem", "-count=1",
+	return command(ctx, "go", "test", "-run", "^$", "-bench", ".", "-benchmem", "-count=1", "-timeout=1h",
 		"./dataplane/plan", "./lighthouse", "./controllers/fabric", "./controllers/services", "./memberagent/node")
 }
