@@ -203,6 +203,10 @@ type GatewayStatus struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	Relays string `json:"relays,omitempty"`
+	// RelaysVersion is the version of the node agent that says so. An older one leaves both as they are: see
+	// RelaysInForce.
+	// +optional
+	RelaysVersion string `json:"relaysVersion,omitempty"`
 	// Summary of the connections for kubectl: "2 of 3 connected".
 	// +optional
 	Summary string `json:"summary,omitempty"`

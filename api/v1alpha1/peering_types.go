@@ -183,8 +183,9 @@ type PeeringStatus struct {
 	// ReadsDeltas says that the agent finds imports that have changed in Bundles of deltas.
 	// +optional
 	ReadsDeltas bool `json:"readsDeltas,omitempty"`
-	// Relays is the digest of spec.relays that all gateways have in force that are heard of; empty where there is none,
-	// they do not have the same, or one of them has an agent that does not know of relays.
+	// Relays is the digest of spec.relays, once all gateways have that in force: also those that are not heard of, as
+	// their cables may carry on. Until then it is that of a gateway which has something else; empty where there is no
+	// gateway, or one of them has an agent that does not know of relays.
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	Relays string `json:"relays,omitempty"`

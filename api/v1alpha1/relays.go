@@ -21,3 +21,12 @@ func DigestOfRelays(relays []RelayedClusters) string {
 	_, _ = h.Write([]byte(strings.Join(lines, "\n")))
 	return fmt.Sprintf("%016x", h.Sum64())
 }
+
+// RelaysInForce is the digest that the node's agent says is in force; empty for an agent that does not know of
+// relays, which leaves what a later version has said before it.
+func (s *GatewayStatus) RelaysInForce() string {
+	if s.RelaysVersion != s.Version {
+		return ""
+	}
+	return s.Relays
+}

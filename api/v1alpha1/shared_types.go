@@ -288,6 +288,9 @@ const (
 	ReasonNoAddress = "NoAddress"
 	// ReasonRelayNotConnected: the relay by which the remote cluster is reached reports that it does not reach it.
 	ReasonRelayNotConnected = "RelayNotConnected"
+	// ReasonRelayPassesNothingOn: the relay by which two clusters reach each other is connected to both, and its gateways
+	// have nothing in force of what it was told to pass on, or agents that do not know of relays.
+	ReasonRelayPassesNothingOn = "RelayPassesNothingOn"
 	// ReasonNoHandshake: the remote gateway has not answered at any of its addresses.
 	ReasonNoHandshake = "NoHandshake"
 	// ReasonNoProbeAnswered: after the handshake no probe has been answered yet.

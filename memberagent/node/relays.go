@@ -48,10 +48,11 @@ func throughRelay(r topology.Remote, tunnel v1alpha1.Connection) v1alpha1.Connec
 	return c
 }
 
-// relaysInForce is the digest of what this node passes on. While the node is not programmed it is what it was.
+// relaysInForce is the digest of what this node passes on. While the node is not programmed it is what it was, unless
+// an agent that did not know of relays came after that.
 func (a *Agent) relaysInForce() string {
 	if a.syncErr != nil {
-		return a.gateway.Status.Relays
+		return a.gateway.Status.RelaysInForce()
 	}
 	out := make([]v1alpha1.RelayedClusters, len(a.top.Relayed))
 	for i, r := range a.top.Relayed {

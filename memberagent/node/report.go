@@ -208,6 +208,7 @@ func (a *Agent) report(ctx context.Context, connections []v1alpha1.Connection, t
 		Connections:    connections,
 		Summary:        summary(connections),
 		Relays:         a.relaysInForce(),
+		RelaysVersion:  a.version,
 		Keys:           a.rotation.status,
 		UnheardNodes:   a.unheardNodes(now),
 		Conditions: a.withKey(withFullSize(withTracking(conditions(a.reported.Conditions, a.gateway.Generation, a.syncErr,

@@ -71,7 +71,7 @@ func PeeringStatus(in Input) v1alpha1.PeeringStatus {
 		ReadsParts:       true,
 		ReadsText:        true,
 		ReadsDeltas:      true,
-		Relays:           relays(existing(in), in.Now),
+		Relays:           relays(in),
 		FailedRevisions:  in.FailedRevisions,
 		Conditions:       slices.Clone(in.Peering.Status.Conditions),
 	}
@@ -115,8 +115,7 @@ func endpoints(in Input) []v1alpha1.Endpoint {
 	var out []v1alpha1.Endpoint
 	for i := range in.Gateways {
 		g := &in.Gateways[i]
-		if g.DeletionTimestamp != nil || g.Status.Endpoint == nil || g.Status.Endpoint.PublicKey == "" ||
-			!in.NodeExists(g.Name) {
+		if !published(in, g) {
 			continue
 		}
 		e := *g.Status.Endpoint
@@ -125,6 +124,12 @@ func endpoints(in Input) []v1alpha1.Endpoint {
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.Endpoint) int { return cmp.Compare(a.Slot, b.Slot) })
 	return out
+}
+
+// published says that others are told of a gateway.
+func published(in Input, g *v1alpha1.Gateway) bool {
+	return g.DeletionTimestamp == nil && g.Status.Endpoint != nil && g.Status.Endpoint.PublicKey != "" &&
+		in.NodeExists(g.Name)
 }
 
 // connections to each remote cluster: the best that the gateways whose word counts report. One of which none of them
@@ -142,6 +147,9 @@ func connections(in Input) []v1alpha1.MemberConnection {
 		if b, ok := best[r.Name]; ok {
 			c.Status, c.Reason = b.Status, b.Reason
 		}
+		if c.Status == v1alpha1.ConnectionConnected && cableSilent(gateways, r.Name, in.Now) {
+			c.Reason = v1alpha1.ReasonCableSilent
+		}
 		c.Cluster, c.Through, c.MTU = r.Name, r.Relay, smallest(gateways, r.Name, in.Now)
 		c.LastTransitionTime = lastTransition(in, gateways, c)
 		out = append(out, c)
@@ -150,17 +158,31 @@ func connections(in Input) []v1alpha1.MemberConnection {
 	return out
 }
 
-// relays is the digest that all gateways have that are heard of.
-func relays(gateways []v1alpha1.Gateway, now time.Time) string {
-	digest := ""
-	for i := range gateways {
-		g := &gateways[i]
-		switch {
-		case !reach.Fresh(g, now):
-		case g.Status.Relays == "" || digest != "" && digest != g.Status.Relays:
+// cableSilent says that a gateway sends to another cluster by another cable than the pair's, which does not answer.
+func cableSilent(gateways []v1alpha1.Gateway, cluster string, now time.Time) bool {
+	return slices.ContainsFunc(reach.Reporting(gateways, now), func(g *v1alpha1.Gateway) bool {
+		return slices.ContainsFunc(g.Status.Connections, func(c v1alpha1.Connection) bool {
+			return c.Cluster == cluster && c.Status == v1alpha1.ConnectionConnected && c.Reason == v1alpha1.ReasonCableSilent
+		})
+	})
+}
+
+// relays is the digest of what the cluster was told to pass on, once all gateways have it in force that others are told
+// of: a silent one's cables may carry on. Until then it is that of one which has not; empty if an agent does not know
+// of relays.
+func relays(in Input) string {
+	digest, told := "", v1alpha1.DigestOfRelays(in.Peering.Spec.Relays)
+	for i := range in.Gateways {
+		g := &in.Gateways[i]
+		if !published(in, g) {
+			continue
+		}
+		has := g.Status.RelaysInForce()
+		if has == "" {
 			return ""
-		default:
-			digest = g.Status.Relays
+		}
+		if digest == "" || digest == told {
+			digest = has
 		}
 	}
 	return digest

@@ -64,23 +64,58 @@ func peeringInput(gateways ...v1alpha1.Gateway) Input {
 	}
 }
 
-// TestRelaysAreInForceWhereAllGatewaysSaySo, of those that are heard of.
+// TestRelaysAreInForceWhereAllGatewaysSaySo that others are told of, whether they are heard of or not.
 func TestRelaysAreInForceWhereAllGatewaysSaySo(t *testing.T) {
 	of := func(relays string) v1alpha1.Gateway {
 		g := gateway("a", 0, v1alpha1.GatewayActive, v1alpha1.ConnectionConnected)
-		g.Status.Relays = relays
+		g.Status.Version, g.Status.Relays, g.Status.RelaysVersion = "v1.2.0", relays, "v1.2.0"
 		return g
 	}
-	type list = []v1alpha1.Gateway
-	for want, all := range map[string][]list{
-		"x": {{of("x")}, {of("x"), of("x")}, {of("x"), silent(of("y"))}, {of("x"), silent(of(""))}},
-		"":  {nil, {of("")}, {of("x"), of("y")}, {of("x"), of("")}, {of(""), of("x")}, {silent(of("x"))}},
+	rolledBack := of("x")
+	rolledBack.Status.Version = "v1.1.0"
+	unpublished := of("y")
+	unpublished.Status.Endpoint = nil
+	gone := of("y")
+	gone.Name = "gone"
+	in := peeringInput()
+	in.Peering.Spec.Relays = []v1alpha1.RelayedClusters{{Clusters: []string{"c2"}, With: []string{"c3"}}}
+	told := v1alpha1.DigestOfRelays(in.Peering.Spec.Relays)
+	for _, c := range []struct {
+		name     string
+		gateways []v1alpha1.Gateway
+		want     string
+	}{
+		{"no gateway", nil, ""},
+		{"one has it", []v1alpha1.Gateway{of(told)}, told},
+		{"one has something else", []v1alpha1.Gateway{of("x")}, "x"},
+		{"both have it", []v1alpha1.Gateway{of(told), of(told)}, told},
+		{"the second has something else", []v1alpha1.Gateway{of(told), of("x")}, "x"},
+		{"the first has something else", []v1alpha1.Gateway{of("x"), of(told)}, "x"},
+		{"one knows nothing of relays", []v1alpha1.Gateway{of("x"), of("")}, ""},
+		{"the other one", []v1alpha1.Gateway{of(""), of(told)}, ""},
+		{"a silent one may carry on", []v1alpha1.Gateway{of(told), silent(of("x"))}, "x"},
+		{"a silent one that has it", []v1alpha1.Gateway{of(told), silent(of(told))}, told},
+		{"an older agent leaves what a later one has said", []v1alpha1.Gateway{of(told), rolledBack}, ""},
+		{"others are not told of one", []v1alpha1.Gateway{of(told), unpublished, gone}, told},
 	} {
-		for _, gateways := range all {
-			if got := PeeringStatus(peeringInput(gateways...)).Relays; got != want {
-				t.Errorf("%d gateways: %q, want %q", len(gateways), got, want)
-			}
+		in.Gateways = c.gateways
+		if got := PeeringStatus(in).Relays; got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// TestACableThatDoesNotAnswerIsReported where one of several gateways sends by another one instead.
+func TestACableThatDoesNotAnswerIsReported(t *testing.T) {
+	a := gateway("a", 0, v1alpha1.GatewayActive, v1alpha1.ConnectionConnected)
+	b := gateway("b", 1, v1alpha1.GatewayActive, v1alpha1.ConnectionConnected)
+	b.Status.Connections[0].Reason = v1alpha1.ReasonCableSilent
+	c2 := PeeringStatus(peeringInput(a, b)).Connections[0]
+	if c2.Cluster != "c2" || c2.Status != v1alpha1.ConnectionConnected || c2.Reason != v1alpha1.ReasonCableSilent {
+		t.Errorf("%+v, want c2 connected, with the reason of b", c2)
+	}
+	if c2 := PeeringStatus(peeringInput(a)).Connections[0]; c2.Reason != "" {
+		t.Errorf("%+v, want no reason", c2)
 	}
 }
 
