@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -30,6 +31,11 @@ func (w *walk) arrive(p plan.Plan) bool {
 	}
 	w.ok(stepGuard, "%s to %s: %s", w.src, w.dst, rule)
 	if passing {
+		if found := w.notInForce(); found != "" {
+			return w.lose(stepRelay,
+				fmt.Sprintf("the agent of %s to say that it has in force what %s is told to pass on", w.node, w.net.Name), found,
+				fmt.Sprintf("upgrade the agents of %s, or see the log of that one: %s diagnose karmada", w.net.Name, w.fleet.Plugin))
+		}
 		w.ok(stepRelay, "%s passes it on to %s, as it is: spec.relays of the ClusterSet", w.net.Name, remote.Name)
 		return true
 	}
@@ -43,6 +49,19 @@ func (w *walk) arrive(p plan.Plan) bool {
 		return w.fromClusterIP()
 	}
 	return true
+}
+
+// notInForce says what the agent of a relay's gateway says instead of that it has in force what it was told to pass
+// on; "" if it says that.
+func (w *walk) notInForce() string {
+	g := w.net.gateway(w.node)
+	switch g.Status.RelaysInForce() {
+	case v1alpha1.DigestOfRelays(w.net.Network.Peering.Spec.Relays):
+		return ""
+	case "":
+		return fmt.Sprintf("nothing said of relays, by an agent of version %s", cmp.Or(g.Status.Version, "unknown"))
+	}
+	return "that it has something else in force"
 }
 
 // services are the networks of the cluster's ClusterIPs.

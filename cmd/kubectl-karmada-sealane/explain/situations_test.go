@@ -55,6 +55,8 @@ func throughRelay(f *Fleet) {
 		c.Through, c.Gateway, c.Address = "c3", "c3-gw", "172.31.3.12:4500"
 	}
 	peering(f, 3).Relays = []v1alpha1.RelayedClusters{{Clusters: []string{"c1", "c2"}, With: []string{"c1", "c2"}}}
+	relay := &gatewayOf(f, 3).Status
+	relay.Relays, relay.RelaysVersion = v1alpha1.DigestOfRelays(peering(f, 3).Relays), relay.Version
 }
 
 // byVXLAN has a cluster send to another by VXLAN.
@@ -398,6 +400,17 @@ func topologySituations() []situation {
 			throughRelay(f)
 			peering(f, 3).Relays = nil
 		}},
+		{name: "through a relay whose agent has something else in force", to: pod2, arrives: Lost, lost: stepRelay,
+			change: func(f *Fleet) {
+				throughRelay(f)
+				gatewayOf(f, 3).Status.Relays = v1alpha1.DigestOfRelays(nil)
+			}},
+		{name: "through a relay whose agent was rolled back", to: pod2, arrives: Lost, lost: stepRelay,
+			change: func(f *Fleet) {
+				throughRelay(f)
+				relay := &gatewayOf(f, 3).Status
+				relay.Version, relay.RelaysVersion = "v0.1.0", "v0.2.0"
+			}},
 		{name: "through a relay that has lost the other", to: pod2, arrives: Lost, lost: stepCable, change: func(f *Fleet) {
 			throughRelay(f)
 			down(connectionTo(f, 3, 2), ptr.To(false))
