@@ -117,12 +117,20 @@ func pairsOf(states []*state, relays relays) []pair {
 			a, b := accepted[i], accepted[j]
 			p := pair{a: a, b: b, from: seen(a, b), back: seen(b, a), relay: relays.of(a, b)}
 			if p.relay != nil {
-				p.relayA, p.relayB = seen(p.relay, a), seen(p.relay, b)
+				p.relayA, p.relayB = passedOn(p.relay, seen(p.relay, a)), passedOn(p.relay, seen(p.relay, b))
 			}
 			pairs = append(pairs, p)
 		}
 	}
 	return pairs
+}
+
+// passedOn is what a relay reports of a member of a pair, as far as it passes anything on.
+func passedOn(relay *state, v view) view {
+	if v.status == v1alpha1.ConnectionConnected && relay.passesNothingOn() {
+		return view{v1alpha1.ConnectionError, v1alpha1.ReasonRelayPassesNothingOn}
+	}
+	return v
 }
 
 // stale says why what a member reported may hold no more, as the reason of an unknown connection; "" if it holds.

@@ -122,12 +122,16 @@ func agentsWait(conditions []metav1.Condition) string {
 }
 
 // reachOf returns of each member to which others it is connected, and to which it is known not to be. Left out is one
-// that nobody reaches, of a member that reaches others: it is that one which is cut off.
+// that nobody reaches, of a member that reaches others: it is that one which is cut off; and who is behind a relay,
+// as the two may not be at fault, and where one is, it does not reach the relay either.
 func reachOf(pairs []pair) (connected, cut map[*state][]string) {
 	connected, cut = map[*state][]string{}, map[*state][]string{}
 	has, isolated := map[*state]int{}, map[*state]bool{}
 	broken := func(p pair) bool { return badness(p.worse().status) < badness(v1alpha1.ConnectionUnknown) }
 	for _, p := range pairs {
+		if p.relay != nil {
+			continue
+		}
 		for _, s := range []*state{p.a, p.b} {
 			has[s]++
 			isolated[s] = broken(p) && (has[s] == 1 || isolated[s])
@@ -142,7 +146,7 @@ func reachOf(pairs []pair) (connected, cut map[*state][]string) {
 			switch {
 			case p.worse().status == v1alpha1.ConnectionConnected:
 				connected[s] = append(connected[s], other.name())
-			case broken(p) && (isolated[s] || !isolated[other]):
+			case p.relay == nil && broken(p) && (isolated[s] || !isolated[other]):
 				cut[s] = append(cut[s], other.name())
 			}
 		}
