@@ -163,7 +163,7 @@ func (d *deciding) bounded(relay *state) []v1alpha1.RelayedClusters {
 		if d.by[pair] == relay {
 			delete(d.by, pair)
 		}
-		d.refused[pair] = refusal{kind: "size", why: fmt.Sprintf("what it would be told of all pairs is more than %d KiB, as "+
+		d.refused[pair] = refusal{kind: "size", why: fmt.Sprintf("what it would be told of all pairs is over %d KiB, as "+
 			"too few clusters have the same partners; give some pairs another relay", maxRelayed>>10)}
 	}
 	return grouped(d.serves[relay])

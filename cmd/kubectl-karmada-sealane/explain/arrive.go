@@ -34,7 +34,7 @@ func (w *walk) arrive(p plan.Plan) bool {
 		if found := w.notInForce(); found != "" {
 			return w.lose(stepRelay,
 				fmt.Sprintf("the agent of %s to say that it has in force what %s is told to pass on", w.node, w.net.Name), found,
-				fmt.Sprintf("upgrade the agents of %s, or see the log of that one: %s diagnose karmada", w.net.Name, w.fleet.Plugin))
+				fmt.Sprintf("upgrade the agents of %s, or see its log: %s diagnose karmada", w.net.Name, w.fleet.Plugin))
 		}
 		w.ok(stepRelay, "%s passes it on to %s, as it is: spec.relays of the ClusterSet", w.net.Name, remote.Name)
 		return true
