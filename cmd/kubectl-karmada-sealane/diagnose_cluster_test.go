@@ -99,6 +99,10 @@ func clusterFlaws() []flaw {
 			"packets of 1420 bytes to pass from c1-gw to c2-gw of c2", "tracepath -n 172.30.9.9"},
 		{"a black hole both ways", "mtu", c1, both, verdictWarn, "from the other end 1380 bytes pass", "1420 bytes",
 			"ICMP errors"},
+		{"a black hole, and the other end goes by a relay", "mtu", c1, func(t *testing.T, s *snapshot) {
+			both(t, s)
+			the[*v1alpha1.Gateway](t, s.member("c2"), "c2-gw").Status.Connections[0].Through = "c5"
+		}, verdictWarn, "the other end has no such tunnel", "1420 bytes", "ICMP errors"},
 		{"one that swallows all", "mtu", c1, small(1280, "packets of 1280 bytes, which every path has to carry, are lost"),
 			verdictFail, "every path has to carry", "1420 bytes", "ICMP errors"},
 		{"a gateway's word", "mtu", c1, func(t *testing.T, s *snapshot) {

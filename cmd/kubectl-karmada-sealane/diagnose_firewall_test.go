@@ -104,6 +104,10 @@ func firewallFlaws() []flaw {
 			at := metav1.NewTime(s.taken.Add(-time.Minute))
 			the[*v1alpha1.Gateway](t, s.member(c2), "c2-gw").Status.SilentSince = &at
 		}, verdictFail, "whether what c1-gw sends to 172.30.9.9:4500 arrives is not known", "UDP 4502", "open"},
+		{"one end goes by a relay", firewall, c1, func(t *testing.T, s *snapshot) {
+			cut(no, no)(t, s)
+			tunnel(t, s, c2).Through = "c5"
+		}, verdictFail, "whether what c1-gw sends to 172.30.9.9:4500 arrives is not known", "UDP 4502", "open"},
 		{"from a node to a gateway", firewall, c1, unreached(func(g *v1alpha1.Gateway, _ *snapshot) {
 			g.Status.UnheardNodes = []string{"c1-w1"}
 		}), verdictFail, "UDP 4800 from c1-w1 does not arrive at c1-gw", "gateway c1-gw to answer what node c1-w1 sends",

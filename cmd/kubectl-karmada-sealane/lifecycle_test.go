@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -28,11 +29,18 @@ func TestJoinAndLeave(t *testing.T) {
 
 	k.get(t, set)
 	set.Spec.RollOut.Canary = "c2"
+	all := make([]policyv1alpha1.ClusterAffinity, 1)
+	set.Spec.Relays = []v1alpha1.PairRelay{{Clusters: all, Through: "c1"}, {Clusters: all, Through: "c2"}}
 	if err := k.Update(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	if out := k.succeeds(t, "leave", "c2", "--force", "--wait=false"); !strings.Contains(out, "c2 is the canary") {
+	out := k.succeeds(t, "leave", "c2", "--force", "--wait=false")
+	if !strings.Contains(out, "c2 is the canary") {
 		t.Errorf("leave of the canary does not say so: %s", out)
+	}
+	if !strings.Contains(out, "c2 is the relay of pairs of ClusterSet default by spec.relays[1]") ||
+		strings.Contains(out, "spec.relays[0]") {
+		t.Errorf("leave of one of two relays says of which entries: %s", out)
 	}
 	k.get(t, set)
 	if got := fmt.Sprint(set.Spec.ClusterAffinity.ClusterNames); got != "[c1]" {

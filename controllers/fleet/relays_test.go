@@ -40,6 +40,11 @@ func TestRelaysThatDecideForNobody(t *testing.T) {
 		"a typo": {[]v1alpha1.PairRelay{through("c33", "c1", "c2")}, map[string]string{
 			v1alpha1.ReasonClusterNotFound: "spec.relays of ClusterSet blue names clusters that Karmada does not have: c33 " +
 				"(relays[0])"}},
+		"a typo in a selector": {[]v1alpha1.PairRelay{through("c3", "c1", "c2", "c22")}, map[string]string{
+			v1alpha1.ReasonClusterNotFound: "does not have: c22 (relays[0])"}},
+		"a typo in an exception": {[]v1alpha1.PairRelay{{Through: "c3", Clusters: []policyv1alpha1.ClusterAffinity{
+			{ExcludeClusters: []string{"c33"}}}}}, map[string]string{
+			v1alpha1.ReasonClusterNotFound: "does not have: c33 (relays[0])"}},
 	} {
 		s := fleetOf(c.relays...)
 		found := map[string]string{}
@@ -54,6 +59,19 @@ func TestRelaysThatDecideForNobody(t *testing.T) {
 		for reason, part := range c.want {
 			if !strings.Contains(found[reason], part) {
 				t.Errorf("%s: %q, want %q", name, found[reason], part)
+			}
+		}
+	}
+	for name, change := range map[string]func(*State){
+		"two members, of which no pair could have a relay": func(s *State) { s.Members = s.Members[:2] },
+		"settings that are not in force":                   func(s *State) { s.Sets[0].Spec.Shards = 0 },
+		"a third of another ClusterSet":                    func(s *State) { s.Members[2].Spec.ClusterSet = "red" },
+	} {
+		s := fleetOf(through("c3", "c1"))
+		change(&s)
+		for _, p := range Problems(s, "blue") {
+			if p.Reason == v1alpha1.ReasonNoPairMatches {
+				t.Errorf("%s: %s", name, p.Message)
 			}
 		}
 	}

@@ -74,6 +74,7 @@ func TestRelayed(t *testing.T) {
 		"none":                  {nil, "", "[]", 0},
 		"a pair":                {list{of("c2", "c3"), of("c3", "c2")}, "", "[{[c2] [c3]} {[c3] [c2]}]", 0},
 		"in another order":      {list{of("c3", "c2 c2"), of("c2", "c3")}, "", "[{[c2] [c3]} {[c3] [c2]}]", 0},
+		"with others each":      {list{of("c2", "c3"), of("c2", "c2")}, "", "[{[c2] [c2]} {[c2] [c3]}]", 0},
 		"among each other":      {list{of("c3 c2", "c2 c3")}, "", "[{[c2 c3] [c2 c3]}]", 0},
 		"with the local one":    {list{of("c2", "c1"), of("c1", "c2 c3")}, "", "[]", 2},
 		"with nobody":           {list{of("c2", "c9 c3")}, "", "[{[c2] [c3]}]", 1},
@@ -87,5 +88,16 @@ func TestRelayed(t *testing.T) {
 		if found := fmt.Sprint(got.Relayed); found != c.want || len(got.Problems) != c.problems {
 			t.Errorf("%s: %s, want %s; %v", name, found, c.want, got.Problems)
 		}
+	}
+}
+
+// TestASizeThroughARelay is none of a path of the gateway's own.
+func TestASizeThroughARelay(t *testing.T) {
+	in := input()
+	in.Gateways[0].Status.Connections = []v1alpha1.Connection{{Cluster: "c2", MTU: 1300},
+		{Cluster: "c3", Through: "c2", MTU: 1290}}
+	got := topology.Build(in).Remotes
+	if got[0].PathMTU["gw"] != 1300 || got[1].PathMTU != nil {
+		t.Errorf("sizes %v and %v, want those of the tunnel alone", got[0].PathMTU, got[1].PathMTU)
 	}
 }

@@ -37,6 +37,8 @@ func TestRelays(t *testing.T) {
 		"a pair":             {list{through("c3", names("c2", "c1"))}, relays{{"c1", "c2"}: "c3"}},
 		"all but its own":    {list{through("c3", names())}, relays{{"c1", "c2"}: "c3"}},
 		"one with all":       {list{through("c1", names("c2"), names())}, relays{{"c2", "c3"}: "c1"}},
+		"all with one":       {list{through("c1", names(), names("c2"))}, relays{{"c2", "c3"}: "c1"}},
+		"one with another":   {list{through("c1", names("c3"), names("c2"))}, relays{{"c2", "c3"}: "c1"}},
 		"the first counts":   {list{through("c9", names("c1", "c2")), through("c3", names())}, relays{{"c1", "c2"}: "c9"}},
 		"a rule of nothing":  {list{{Through: "c3"}}, relays{}},
 		"its own pair alone": {list{through("c3", names("c3"), names("c1"))}, relays{}},

@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -138,6 +139,7 @@ func TestARelay(t *testing.T) {
 			if c := r.gw1.connection("c2"); c.Status == v1alpha1.ConnectionConnected || c.Through != "" || reach(r.gw1, r.gw2) {
 				t.Fatalf("without a relay c1 reaches c2, so this shows nothing: %+v", c)
 			}
+			redirects := r.watchRedirects(t)
 			r.tell(t, true, "")
 			took := eventually(t, 20*time.Second, "c1 and c2 by the relay", func() bool { return reach(r.gw1, r.gw2) })
 			t.Logf("they reach each other after %v", took)
@@ -148,6 +150,7 @@ func TestARelay(t *testing.T) {
 			})
 			r.saysWhatIsInForce(t)
 			r.onlyThePair(t)
+			redirects(t, driver != byIPsec)
 			r.handsOver(t)
 			r.relayIsCut(t)
 			r.secondLegIsNarrow(t)
@@ -206,6 +209,39 @@ func (r *relaying) onlyThePair(t *testing.T) {
 	}
 	if r.gw4.pings(r.gw2.pods+".10", "") || r.gw4.pings(r.gw2.pods6+"::10", "") || r.gw2.pings(r.gw4.pods+".10", "") {
 		t.Error("the relay passes packets on of a cluster that it is not told of")
+	}
+}
+
+// watchRedirects counts the ICMP redirects of IPv4 that the kernel of the relay's gateways is about to send by cables.
+// What it returns says that some were, where the kernel has a reason for them, and that none is sent.
+func (r *relaying) watchRedirects(t *testing.T) func(t *testing.T, reason bool) {
+	t.Helper()
+	gateways := []*machine{r.gw3, r.gw3b}
+	for _, m := range gateways {
+		m.run(t, `nft add table ip seen
+			nft 'add chain ip seen before { type filter hook output priority -350; }'
+			nft 'add chain ip seen after { type filter hook output priority -250; }'
+			nft add rule ip seen before 'oifname "sl-c*" icmp type redirect counter'
+			nft add rule ip seen after 'oifname "sl-c*" icmp type redirect counter'`)
+	}
+	return func(t *testing.T, reason bool) {
+		t.Helper()
+		before, after := 0, 0
+		for _, m := range gateways {
+			var n, sent int
+			counted := m.run(t, `nft list chain ip seen before | grep -o 'packets [0-9]*'; nft list chain ip seen after |
+				grep -o 'packets [0-9]*'; nft delete table ip seen`)
+			if _, err := fmt.Sscanf(counted, "packets %d\npackets %d", &n, &sent); err != nil {
+				t.Fatalf("%v: %q", err, counted)
+			}
+			before, after = before+n, after+sent
+		}
+		if after > 0 {
+			t.Errorf("of %d redirects %d are sent to pods of other clusters", before, after)
+		}
+		if reason && before == 0 {
+			t.Error("the kernel makes no redirect, so this shows nothing")
+		}
 	}
 }
 

@@ -212,6 +212,7 @@ func cases() []struct {
 			f.Exports, f.Wanted = append(f.Exports, Export{Cluster: "c1", Exported: true, Ready: 1}), f.Bundle
 			f.answer4("10.88.2.2")
 		}},
+		{"through a relay", cart, func(f *Facts) { f.Gateways[0].Status.Connections[0].Through = "c9" }},
 
 		{"no member", cart, func(f *Facts) { f.Peering = nil }},
 		{"leaving", cart, func(f *Facts) { f.Peering.Spec.Phase = v1alpha1.MemberLeaving }},
@@ -338,7 +339,7 @@ func cases() []struct {
 }
 
 // works is how many of the cases are names that work; of the others, the golden file has what is to be read.
-const works = 9
+const works = 10
 
 func holding(steps []Step) (n int) {
 	for _, s := range steps {

@@ -419,6 +419,19 @@ func topologySituations() []situation {
 			throughRelay(f)
 			toOther(f, 1, 3).Endpoints = nil
 		}},
+		{name: "through a relay, without a gateway of one's own", to: pod2, arrives: Lost, lost: stepRoute,
+			change: func(f *Fleet) {
+				throughRelay(f)
+				f.Members[0].Network.Gateways = nil
+			}},
+		{name: "through a relay, where all know each other by their blocks", to: "242.2.0.1", port: 80, arrives: Arrives,
+			change: func(f *Fleet) {
+				throughRelay(f)
+				for _, pair := range [][2]int{{1, 2}, {2, 1}, {1, 3}, {3, 1}, {2, 3}, {3, 2}} {
+					known(f, pair[0], pair[1])
+				}
+				allocate(f, 2)
+			}},
 		{name: "by VXLAN", to: pod2, arrives: Arrives, change: func(f *Fleet) { byVXLAN(f, 1, 2); byVXLAN(f, 2, 1) }},
 		{name: "by VXLAN, which does not answer", to: pod2, arrives: Arrives, change: func(f *Fleet) {
 			byVXLAN(f, 1, 2)

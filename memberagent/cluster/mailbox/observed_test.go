@@ -39,6 +39,8 @@ func TestObserved(t *testing.T) {
 	down, next := seeing(0, "203.0.113.7:4500"), seeing(0, "203.0.113.7:4516")
 	down.Status.Connections[0].Status = v1alpha1.ConnectionError
 	next.Status.Connections[0].Link = "sl-c16"
+	relayed := seeing(0, "203.0.113.7:4500")
+	relayed.Status.Connections[0].Through = "c9"
 	seen := func(ip string, port int32) []v1alpha1.ObservedGateway {
 		return []v1alpha1.ObservedGateway{{Gateway: "far", ObservedAddress: v1alpha1.ObservedAddress{IP: ip, Port: port}}}
 	}
@@ -63,6 +65,7 @@ func TestObserved(t *testing.T) {
 		"seen where it was by one": {list{seeing(0, "203.0.113.7:4500"), seeing(1, "203.0.113.9:999")},
 			seen("203.0.113.9", 0), "[{far {203.0.113.9 0}}]"},
 		"by the cable of a next key": {list{next}, nil, "[]"},
+		"through a relay":            {list{relayed}, nil, "[]"},
 		"passed on by an own node":   {list{seeing(0, "10.7.7.7:4500")}, nil, "[]"},
 		"nonsense":                   {list{seeing(0, "127.0.0.1:4500")}, nil, "[]"},
 	} {
