@@ -112,8 +112,11 @@ func (d *deciding) passOn() {
 	for relay, pairs := range d.passing {
 		for pair := range pairs {
 			a, b := d.accepted(pair[0]), d.accepted(pair[1])
-			if a != nil && b != nil && d.by[pair] != relay && (mayGoBy(a, b, relay) || mayGoBy(b, a, relay)) &&
-				d.weaker(relay, a, b).kind == "" {
+			if a == nil || b == nil || d.by[pair] == relay {
+				continue
+			}
+			leaving := mayGoBy(a, b, relay) || mayGoBy(b, a, relay)
+			if invalidSettings(d.in) || leaving && d.weaker(relay, a, b).kind == "" {
 				d.serve(relay, pair)
 			}
 		}

@@ -107,6 +107,13 @@ func TestRelaysOfInvalidSettings(t *testing.T) {
 	w.expect(t, "what is not valid changes nothing", w.step(), "")
 	w.expect(t, "told still", w.allRelays(), throughC3)
 
+	w = newWalk(knowing(1), knowing(2), knowing(3))
+	w.in.Relays = map[[2]string]string{{"c1", "c2"}: "c3"}
+	w.step()
+	w.expect(t, "told, while it is not connected", w.allRelays(), "c1[] c2[] c3[c1+c2->c1+c2]")
+	w.in.Problems = []v1alpha1.Problem{{Reason: v1alpha1.ReasonInvalidSettings}}
+	w.expect(t, "what is not valid changes nothing that waits", w.step(), "")
+
 	w = relayed(knowing(4))
 	w.in.Problems = []v1alpha1.Problem{{Reason: v1alpha1.ReasonInvalidSettings}}
 	w.member("c2").Sent.RemoteClusters[0].Relay = "c4"

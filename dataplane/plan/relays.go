@@ -40,7 +40,7 @@ func viaRelays(t topology.Topology) topology.Topology {
 		at := slices.IndexFunc(t.Remotes, func(o topology.Remote) bool { return o.Name == r.Behind && o.Behind == "" })
 		if at >= 0 {
 			relay := &t.Remotes[at]
-			r.Gateways, r.PathMTU, r.IPsec, r.VXLAN = relay.Gateways, relay.PathMTU, relay.IPsec, relay.VXLAN
+			r.Gateways, r.PathMTU, r.IPsec = relay.Gateways, relay.PathMTU, relay.IPsec
 		}
 	}
 	t.Remotes = remotes

@@ -52,7 +52,11 @@ func throughRelay(r topology.Remote, tunnel v1alpha1.Connection) v1alpha1.Connec
 // an agent that did not know of relays came after that.
 func (a *Agent) relaysInForce() string {
 	if a.syncErr != nil {
-		return a.gateway.Status.RelaysInForce()
+		last := &a.gateway.Status
+		if a.reported.ReportedAt != nil {
+			last = &a.reported // which the cache may not have yet
+		}
+		return last.RelaysInForce()
 	}
 	out := make([]v1alpha1.RelayedClusters, len(a.top.Relayed))
 	for i, r := range a.top.Relayed {

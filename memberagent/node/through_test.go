@@ -46,8 +46,8 @@ func TestThroughRelays(t *testing.T) {
 func TestAWayThroughARelay(t *testing.T) {
 	const connected, failed = v1alpha1.ConnectionConnected, v1alpha1.ConnectionError
 	for _, c := range []struct {
-		tunnel, relay  v1alpha1.ConnectionStatus
-		status         v1alpha1.ConnectionStatus
+		tunnel, relay   v1alpha1.ConnectionStatus
+		status          v1alpha1.ConnectionStatus
 		reason, message string
 	}{
 		{connected, "", connected, "", ""},
