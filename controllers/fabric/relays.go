@@ -44,15 +44,15 @@ func comparePairs(a, b [2]string) int {
 // until both have answered that they go by it no more. With settings that cannot be put into force it is as the members
 // were told before.
 func relaysOf(in Input, taken *spaces) (relays, []v1alpha1.Problem) {
-	wanted := in.Relays
-	if invalidSettings(in) {
-		wanted = relaysTold(taken.states)
-	}
 	passing := passingOn(taken.states)
-	if len(wanted)+len(passing) == 0 {
+	if len(in.Relays)+len(passing) == 0 && !invalidSettings(in) {
 		return relays{}, nil
 	}
-	d := deciding{spaces: taken, in: in, wanted: wanted, told: relaysTold(taken.states), passing: passing,
+	wanted, told := in.Relays, relaysTold(taken.states)
+	if invalidSettings(in) {
+		wanted = told
+	}
+	d := deciding{spaces: taken, in: in, wanted: wanted, told: told, passing: passing,
 		by: map[[2]string]*state{}, serves: map[*state]map[[2]string]bool{}, refused: map[[2]string]refusal{}}
 	for pair := range wanted {
 		if a, b := taken.accepted(pair[0]), taken.accepted(pair[1]); a != nil && b != nil { // else there is no such pair yet
@@ -207,7 +207,7 @@ func (d *deciding) relayFor(relay, a, b *state) (now *state, why refusal) {
 	}
 	why = unready(relay, a, b, d.passing[relay][pairName(a.name(), b.name())])
 	if why.kind == "" && cableOf(d.in, a, b) == v1alpha1.CableIPsec && !invalidSettings(d.in) {
-		why = inClearStill(relay, a, b)
+		why = withoutIPsecStill(relay, a, b)
 	}
 	if why.kind == "" {
 		return relay, refusal{}

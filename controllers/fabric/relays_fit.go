@@ -87,9 +87,9 @@ func unready(relay, a, b *state, told bool) refusal {
 	return refusal{}
 }
 
-// inClearStill says that two members which are to be reached by IPsec would not be by a relay, as its cable to one of
-// them, which is to be by IPsec too, carries by another one until IPsec answers. From then on it never does.
-func inClearStill(relay, a, b *state) refusal {
+// withoutIPsecStill says that two members which are to be reached by IPsec would not be by a relay, as its cable to
+// one of them, which is to be by IPsec too, carries by another one until IPsec answers. From then on it never does.
+func withoutIPsecStill(relay, a, b *state) refusal {
 	for _, s := range []*state{a, b} {
 		for _, leg := range [][2]*state{{relay, s}, {s, relay}} {
 			c := leg[0].heard[leg[1].name()].connection
