@@ -38,6 +38,7 @@ type options struct {
 	reports  int
 	halves   bool
 	out      string
+	results  string
 	profiles string
 	// only the scenarios whose names match, and the first.
 	only *regexp.Regexp
@@ -59,6 +60,8 @@ func main() {
 	flag.BoolVar(&o.halves, "halves", false, "members read no deltas, as their agents of before did; with --agents=0")
 	flag.StringVar(&o.out, "out", "docs/benchmarks/fleet.md", "where the figures go, relative to the source tree, and "+
 		"the picture beside them; empty is nowhere")
+	flag.StringVar(&o.results, "results", "", "file that keeps the results, from which the figures have fleets of earlier "+
+		"runs, too, of other sizes; empty is none")
 	flag.StringVar(&o.profiles, "profiles", "", "directory for profiles of the API server's processor time, one of the "+
 		"first seconds of each scenario; empty is none")
 	only := flag.String("run", "", "only scenarios whose names match this regular expression, and the first")
@@ -76,11 +79,12 @@ func main() {
 
 // table is what was measured of one fleet.
 type table struct {
-	Size fleet.Size
-	Rows []fleet.Row
-	// Stored is the size of etcd in KiB, and Load that of the machine when the fleet was launched.
+	// Machine is that of its run, and as it was when the fleet was launched.
+	Machine machine
+	Size    fleet.Size
+	Rows    []fleet.Row
+	// Stored is the size of etcd in KiB.
 	Stored int64
-	Load   string
 	// Logged are errors in the logs of the agents and DNS servers.
 	Logged []string
 }
@@ -113,38 +117,48 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	m.Command = fmt.Sprintf("--clusters=%s --services=%d --changes=%d --churn=%s --slow=%s --agents=%d --silence=%s",
-		o.sizes, o.services, o.changes, o.churn, o.slow, o.agents, o.silence)
-	if o.reports > 0 {
-		m.Command += fmt.Sprintf(" --reports=%d", o.reports)
+	m.Command = o.command()
+	tables, err := former(o.results)
+	if err != nil {
+		return err
 	}
-	if o.halves {
-		m.Command += " --halves"
-	}
-	if text := o.only.String(); text != "" {
-		m.Command += fmt.Sprintf(" --run=%q", text)
-	}
-	var tables []table
+	var measured []table
 	for text := range strings.SplitSeq(o.sizes, ",") {
 		clusters, err := strconv.Atoi(text)
 		if err != nil {
 			return fmt.Errorf("--clusters: expected numbers, found %q", text)
 		}
-		t := table{Size: fleet.Size{Clusters: clusters, Services: o.services, Exporters: 2, Backends: 3,
+		t := table{Machine: m, Size: fleet.Size{Clusters: clusters, Services: o.services, Exporters: 2, Backends: 3,
 			Namespaces: max(1, o.services/10), Agents: o.agents, Reports: o.reports, Halves: o.halves}}
-		if t.Load, err = load(); err != nil {
+		if t.Machine.Load, err = load(); err != nil {
 			return err
 		}
 		if err := t.measure(ctx, o, programs, dir); err != nil {
 			return fmt.Errorf("%d clusters: %w", clusters, err)
 		}
-		tables = append(tables, t)
+		measured, tables = append(measured, t), withTable(tables, t)
 		// A run that is stopped leaves what was measured before.
-		if err := write(root, o.out, m, tables); err != nil {
+		if err := errors.Join(keep(o.results, tables), write(root, o.out, tables)); err != nil {
 			return err
 		}
 	}
-	return lost(tables)
+	return lost(measured)
+}
+
+// command returns the flags that the figures depend on.
+func (o *options) command() string {
+	out := fmt.Sprintf("--clusters=%s --services=%d --changes=%d --churn=%s --slow=%s --agents=%d --silence=%s",
+		o.sizes, o.services, o.changes, o.churn, o.slow, o.agents, o.silence)
+	if o.reports > 0 {
+		out += fmt.Sprintf(" --reports=%d", o.reports)
+	}
+	if o.halves {
+		out += " --halves"
+	}
+	if text := o.only.String(); text != "" {
+		out += fmt.Sprintf(" --run=%q", text)
+	}
+	return out
 }
 
 // lost is the error that an import has lost what its exporters still had.

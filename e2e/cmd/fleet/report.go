@@ -4,13 +4,18 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -54,8 +59,7 @@ func describe(ctx context.Context, root string) (machine, error) {
 			break
 		}
 	}
-	m.Load, err = load()
-	return m, err
+	return m, nil
 }
 
 // load is how many processes want a processor, on average of the last minute.
@@ -68,8 +72,54 @@ func load() (string, error) {
 	return first, nil
 }
 
+// former reads the fleets of earlier runs, none where there is no such file.
+func former(path string) ([]table, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the results of earlier runs: %w", err)
+	}
+	var tables []table
+	if err := json.Unmarshal(text, &tables); err != nil {
+		return nil, fmt.Errorf("read the results of earlier runs: %s: expected what --results has written: %w", path, err)
+	}
+	return tables, nil
+}
+
+// keep writes what former reads.
+func keep(path string, tables []table) error {
+	if path == "" {
+		return nil
+	}
+	text, err := json.Marshal(tables)
+	if err != nil {
+		return fmt.Errorf("keep the results: %w", err)
+	}
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		return fmt.Errorf("keep the results: %w", err)
+	}
+	return nil
+}
+
+// withTable returns tables with t, in place of one of as many clusters and services, and in order of size.
+func withTable(tables []table, t table) []table {
+	tables = slices.DeleteFunc(slices.Clone(tables), func(other table) bool {
+		return other.Size.Clusters == t.Size.Clusters && other.Size.Services == t.Size.Services
+	})
+	tables = append(tables, t)
+	slices.SortStableFunc(tables, func(a, b table) int {
+		return cmp.Or(cmp.Compare(a.Size.Clusters, b.Size.Clusters), cmp.Compare(a.Size.Services, b.Size.Services))
+	})
+	return tables
+}
+
 // write writes the figures, and the picture beside them.
-func write(root, out string, m machine, tables []table) error {
+func write(root, out string, tables []table) error {
 	if out == "" {
 		return nil
 	}
@@ -98,11 +148,10 @@ func write(root, out string, m machine, tables []table) error {
 	picture := strings.TrimSuffix(path, filepath.Ext(path)) + ".svg"
 	var text bytes.Buffer
 	if err := t.Execute(&text, struct {
-		Machine machine
 		Picture string
 		Goals   []goal
 		Tables  []table
-	}{m, filepath.Base(picture), goalsOf(tables), tables}); err != nil {
+	}{filepath.Base(picture), goalsOf(tables), tables}); err != nil {
 		return fmt.Errorf("render the figures: %w", err)
 	}
 	if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,14 +91,15 @@ func TestARunFailsOfWhatIsLost(t *testing.T) {
 func TestTheReportIsWritten(t *testing.T) {
 	root := t.TempDir()
 	tables := []table{measured(10, 100*time.Millisecond), measured(100, 3*time.Second)}
-	if err := write(root, "fleet.md", machine{Load: "1.5"}, tables); err != nil {
+	tables[0].Machine.Load, tables[1].Machine.Load = "1.5", "0.2"
+	if err := write(root, "fleet.md", tables); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(root, "fleet.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| and p99 2 s | 0.10 s | 3.00 s **missed** |", "| load average when it began | 1.5 |",
+	for _, want := range []string{"| and p99 2 s | 0.10 s | 3.00 s **missed** |", "| load average when it began | 1.5 | 0.2 |",
 		"## 100 clusters, 100 services", "](fleet.svg)", "| a pod is replaced | 6000 ms | 6000 ms | 0 |"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)
@@ -122,5 +125,47 @@ func TestTheReportIsWritten(t *testing.T) {
 	}
 	if want := 10 * len(tables); circles != want {
 		t.Errorf("%d points in the picture, want %d", circles, want)
+	}
+}
+
+// TestResultsOfEarlierRunsAreKept but for those of a fleet of the same size; a file that is no such thing is an error.
+func TestResultsOfEarlierRunsAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "results.json")
+	for _, c := range []struct {
+		clusters int
+		took     time.Duration
+		want     []int
+	}{{100, time.Second, []int{100}}, {10, time.Second, []int{10, 100}}, {100, time.Minute, []int{10, 100}}} {
+		tables, err := former(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables = withTable(tables, measured(c.clusters, c.took))
+		if err := keep(path, tables); err != nil {
+			t.Fatal(err)
+		}
+		var sizes []int
+		for i := range tables {
+			sizes = append(sizes, tables[i].Size.Clusters)
+		}
+		if !slices.Equal(sizes, c.want) {
+			t.Errorf("after %d clusters: found %v, want %v", c.clusters, sizes, c.want)
+		}
+	}
+	tables, err := former(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []table{measured(10, time.Second), measured(100, time.Minute)}; !reflect.DeepEqual(tables, want) {
+		t.Errorf("found %+v, want %+v", tables, want)
+	}
+	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := former(path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a file of something else: %v", err)
+	}
+	if tables, err := former(""); err != nil || tables != nil {
+		t.Errorf("no file: %v, %v", tables, err)
 	}
 }
