@@ -108,15 +108,15 @@ type Written struct {
 	Changed bool
 }
 
-// ApplyPeering writes the Work of a cluster's Peering.
-func (w Writer) ApplyPeering(ctx context.Context, cluster string, spec v1alpha1.PeeringSpec) error {
+// ApplyPeering writes the Work of a cluster's Peering, given what was last written of it, if anything is known to be.
+func (w Writer) ApplyPeering(ctx context.Context, cluster string, last Written,
+	spec v1alpha1.PeeringSpec) (Written, error) {
 	raw, err := Encode(spec)
 	if err != nil {
-		return fmt.Errorf("encode the Peering for %s: %w", cluster, err)
+		return Written{}, fmt.Errorf("encode the Peering for %s: %w", cluster, err)
 	}
-	_, err = w.apply(ctx, cluster, KindPeering, v1alpha1.PeeringName, map[string]string{LabelKind: KindPeering}, Written{},
+	return w.apply(ctx, cluster, KindPeering, v1alpha1.PeeringName, map[string]string{LabelKind: KindPeering}, last,
 		raw)
-	return err
 }
 
 // ApplyBundle writes the Work of one of a cluster's Bundles, a shard's own one or that of a half, given its spec in the

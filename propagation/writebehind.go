@@ -2,7 +2,12 @@
 
 package propagation
 
-import "time"
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 const (
 	// CacheLag is how long a write may take to show in an informer's cache, where nothing else tells whether it does.
@@ -12,6 +17,17 @@ const (
 	// half a minute after it.
 	MaxCacheLag = time.Minute
 )
+
+// Lag is how long the write of an object with that UID and generation may take to show, where the cache has found.
+func Lag(uid types.UID, generation int64, found metav1.Object) time.Duration {
+	switch {
+	case found.GetUID() != uid:
+		return CacheLag
+	case found.GetGeneration() >= generation:
+		return 0 // be it that somebody has made it such that it cannot be read
+	}
+	return MaxCacheLag
+}
 
 // WriteBehind remembers the last value of an object that was written or read, so that a controller goes by its
 // own write while the cache does not show it yet. The zero value is ready for use, by one goroutine at a time.
@@ -23,14 +39,9 @@ type WriteBehind[T any] struct {
 // Wrote remembers a write.
 func (w *WriteBehind[T]) Wrote(value *T, now time.Time) { w.value, w.at = value, now }
 
-// Latest returns the value in force, given what the cache has (nil: nothing): that, unless a write that newer
-// calls newer is at most CacheLag old; then that write, and after how long to look again.
-func (w *WriteBehind[T]) Latest(cached *T, newer func(written, cached *T) bool, now time.Time) (*T, time.Duration) {
-	return w.LatestWithin(CacheLag, cached, newer, now)
-}
-
-// LatestWithin does so with another lag.
-func (w *WriteBehind[T]) LatestWithin(lag time.Duration, cached *T, newer func(written, cached *T) bool,
+// Latest returns the value in force, given what the cache has (nil: nothing): that, unless a write that newer calls newer
+// is at most lag old; then that write, and after how long to look again.
+func (w *WriteBehind[T]) Latest(lag time.Duration, cached *T, newer func(written, cached *T) bool,
 	now time.Time) (*T, time.Duration) {
 	left := w.at.Add(lag).Sub(now)
 	if w.value != nil && left > 0 && (cached == nil || newer(w.value, cached)) {

@@ -5,6 +5,9 @@ package propagation
 import (
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestWriteBehind(t *testing.T) {
@@ -38,7 +41,7 @@ func TestWriteBehind(t *testing.T) {
 			if c.wrote > 0 {
 				w.Wrote(of(c.wrote), start)
 			}
-			got, again := w.Latest(of(c.cached), newer, start.Add(c.after))
+			got, again := w.Latest(CacheLag, of(c.cached), newer, start.Add(c.after))
 			if revision := got; (revision == nil) != (c.want == 0) || revision != nil && revision.revision != c.want ||
 				again != c.again {
 				t.Errorf("%+v again after %v, want revision %d after %v", got, again, c.want, c.again)
@@ -52,8 +55,26 @@ func TestWriteBehindRemembers(t *testing.T) {
 	var w WriteBehind[int]
 	never := func(_, _ *int) bool { return false }
 	now, value := time.Unix(1000, 0), 7
-	w.Latest(&value, never, now)
-	if got, again := w.Latest(nil, never, now); got != nil || again != 0 || *w.Remembered() != 7 {
+	w.Latest(CacheLag, &value, never, now)
+	if got, again := w.Latest(CacheLag, nil, never, now); got != nil || again != 0 || *w.Remembered() != 7 {
 		t.Errorf("%v again after %v, remembered %v", got, again, w.Remembered())
+	}
+}
+
+// Where the generation tells that the cache lags behind it may take long to catch up.
+func TestLag(t *testing.T) {
+	for name, c := range map[string]struct {
+		uid        types.UID
+		generation int64
+		want       time.Duration
+	}{
+		"an older one":         {"a", 3, MaxCacheLag},
+		"what was written":     {"a", 4, 0},
+		"somebody wrote later": {"a", 9, 0},
+		"one in its place":     {"b", 1, CacheLag},
+	} {
+		if got := Lag("a", 4, &metav1.ObjectMeta{UID: c.uid, Generation: c.generation}); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 }

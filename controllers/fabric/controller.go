@@ -69,7 +69,9 @@ type Reconciler struct {
 // memory is what was written for a cluster and may not be in the cache yet, when its record was, and what was last
 // refused.
 type memory struct {
-	peering  propagation.WriteBehind[v1alpha1.PeeringSpec]
+	peering propagation.WriteBehind[v1alpha1.PeeringSpec]
+	// work is what the Work of the Peering was after the write.
+	work     propagation.Written
 	echo     fleet.Echo
 	record   *v1alpha1.Member
 	recordOf string // resourceVersion that record replaced
@@ -152,8 +154,11 @@ func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, r
 	if sent := new(v1alpha1.PeeringSpec); !gone && propagation.Spec(&work, sent) == nil {
 		cached = sent
 	}
-	var again time.Duration
-	m.Sent, again = mem.peering.Latest(cached, func(written, cached *v1alpha1.PeeringSpec) bool {
+	lag, again := propagation.CacheLag, time.Duration(0)
+	if !gone {
+		lag = propagation.Lag(mem.work.UID, mem.work.Generation, &work)
+	}
+	m.Sent, again = mem.peering.Latest(lag, cached, func(written, cached *v1alpha1.PeeringSpec) bool {
 		return written.Revision > cached.Revision
 	}, now)
 	if gone {
@@ -195,10 +200,12 @@ func (r *Reconciler) apply(ctx context.Context, in Input, d Decision) (later tim
 		}
 		mem := r.memory(&m.Record)
 		g.Go(func() error {
-			if err := r.Works.ApplyPeering(ctx, m.Record.Name, spec); err != nil {
+			written, err := r.Works.ApplyPeering(ctx, m.Record.Name, mem.work, spec)
+			if err != nil {
 				return err
 			}
 			mem.peering.Wrote(&spec, r.Now())
+			mem.work = propagation.Written{UID: written.UID, Generation: written.Generation}
 			r.Metrics.Wrote(propagation.KindPeering)
 			log.FromContext(ctx).V(1).Info("peering written", "cluster", m.Record.Name, "revision", spec.Revision)
 			return nil

@@ -25,8 +25,9 @@ func (r *Reconciler) changes(ctx context.Context, targets []target, d Decision, 
 		t.mem.pending = nil
 		if record, ok := d.Records[t.cluster]; ok &&
 			(t.record == nil || !sameRecord(&t.record.Spec, &record)) {
+			t.mem.pending = &record
 			if wait := t.recordWaits(&record, r.Now()); wait > 0 {
-				t.mem.pending, again = &record, sooner(again, wait)
+				again = sooner(again, wait)
 			} else {
 				writes = append(writes, write{do: func(ctx context.Context) error {
 					return r.applyRecord(ctx, t, record)
@@ -242,6 +243,6 @@ func (r *Reconciler) applyRecord(ctx context.Context, t target, spec v1alpha1.Ex
 		return fmt.Errorf("write the ExportRecord of %s, shard %d: %w", t.cluster, spec.Shard, err)
 	}
 	t.mem.record.Wrote(record, r.Now())
-	t.mem.recorded = r.Now()
+	t.mem.recorded, t.mem.pending = r.Now(), nil
 	return nil
 }

@@ -262,14 +262,17 @@ func (r *Reconciler) gatherRecord(ctx context.Context, m *Member, t *target, own
 	t.mem.kept = cached
 	var again time.Duration
 	t.owner = owner
-	t.record, again = t.mem.record.Latest(cached, newerRecord, r.Now())
+	t.record, again = t.mem.latestRecord(cached, r.Now())
 	record := t.record
 	if record == nil {
 		// Somebody has deleted it: what it said stays in force, and is written again.
 		record = t.mem.record.Remembered()
 	}
-	if record != nil && record.Spec.MemberUID == owner.UID {
-		m.Record = cmp.Or(t.mem.pending, &record.Spec)
+	switch {
+	case t.mem.pending != nil:
+		m.Record = t.mem.pending
+	case record != nil && record.Spec.MemberUID == owner.UID:
+		m.Record = &record.Spec
 	}
 	return again, nil
 }

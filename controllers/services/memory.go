@@ -33,7 +33,9 @@ type memory struct {
 	// record in force, and when it was last written by this controller.
 	record   propagation.WriteBehind[v1alpha1.ExportRecord]
 	recorded time.Time
-	// pending is what the record is to say, while the write of it waits: it counts as if it were written.
+	// pending is what the record is to say, while the write of it waits, has not had its turn or has failed: it counts as if
+	// it were written. Otherwise exports would be seen for the first time once more with each decision, and all Bundles that
+	// have them say so.
 	pending *v1alpha1.ExportRecordSpec
 	// answered is the newest revision that the member has answered. What answers an older one comes
 	// from the past, say from a restored backup.
@@ -83,16 +85,22 @@ func newMailbox() *mailbox { return &mailbox{held: held{half: true}} }
 func (m *mailbox) latest(work *workv1alpha1.Work, cached *v1alpha1.BundleSpec,
 	now time.Time) (*v1alpha1.BundleSpec, time.Duration) {
 	lag := propagation.MaxCacheLag
-	switch {
-	case work == nil:
-	case work.UID != m.held.sentUID:
-		lag = propagation.CacheLag
-	case work.Generation >= m.held.sentGeneration:
-		lag = 0 // be it that somebody has made it such that it cannot be read
+	if work != nil {
+		lag = propagation.Lag(m.held.sentUID, m.held.sentGeneration, work)
 	}
-	return m.bundle.LatestWithin(lag, cached, func(written, cached *v1alpha1.BundleSpec) bool {
+	return m.bundle.Latest(lag, cached, func(written, cached *v1alpha1.BundleSpec) bool {
 		return written.Revision > cached.Revision
 	}, now)
+}
+
+// latestRecord returns the record in force, given the one that the cache has (nil: none), and after how long to look again
+// where that is a write that the cache does not show yet.
+func (m *memory) latestRecord(cached *v1alpha1.ExportRecord, now time.Time) (*v1alpha1.ExportRecord, time.Duration) {
+	lag := propagation.MaxCacheLag
+	if last := m.record.Remembered(); cached != nil && last != nil {
+		lag = propagation.Lag(last.UID, last.Generation, cached)
+	}
+	return m.record.Latest(lag, cached, newerRecord, now)
 }
 
 // newerRecord says so of records. Of another UID is what was created after the cached one was deleted.
