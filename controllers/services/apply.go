@@ -56,9 +56,14 @@ func (r *Reconciler) postAll(ctx context.Context, t target, all v1alpha1.BundleS
 	if sheet != nil {
 		defer sheet.mu.Unlock() // be it that something panics: all other shards would wait
 	}
-	for _, l := range t.letters(all, sizes, news.compared) {
+	letters := t.letters(all, sizes, news.compared)
+	for _, l := range letters {
 		if l.spec != nil && l.bundle.half == "" {
 			l.spec = sheet.listing(l.spec)
+			if t.sent == nil {
+				l.spec = news.hold.first(t.cluster, l.spec)
+			}
+			l.halved = halved(l.spec, letters, r.Now())
 		}
 		posted, after := r.post(t, l, news, sheet)
 		writes, again = append(writes, posted...), sooner(again, after)
@@ -67,6 +72,25 @@ func (r *Reconciler) postAll(ctx context.Context, t target, all v1alpha1.BundleS
 		r.wakeDeltas(t.cluster)
 	}
 	return writes, again, nil
+}
+
+// halved returns when the last one of the halves was written, or is going to be, that are to have what a shard's own
+// Bundle has; zero where that lists some, or there are none.
+func halved(own *v1alpha1.BundleSpec, letters []letter, now time.Time) (last time.Time) {
+	if len(own.Halves) > 0 {
+		return time.Time{}
+	}
+	for _, l := range letters {
+		if l.bundle.half == "" || l.spec == nil {
+			continue
+		}
+		at := l.bundle.box.written
+		if at.IsZero() {
+			at = now
+		}
+		last = later(last, at)
+	}
+	return last
 }
 
 // news is what the writes of one decision have in common.
@@ -122,9 +146,9 @@ func (r *Reconciler) post(t target, l letter, news news, sheet *sheet) ([]write,
 	}
 	b.box.unsent = t.carries(b, &spec, news.targets, news.compared)
 	known := b.sent != nil || b.half != ""
-	if news.hold.wait > 0 && known && !b.missing && !b.refresh &&
+	if wait := news.hold.lasts(l, r.Now()); wait > 0 && known && !b.missing && !b.refresh &&
 		news.hold.onlyAdds(t.cluster, b.sent, &spec, news.compared) {
-		return nil, news.hold.wait
+		return nil, wait
 	}
 	wait := b.waits(r.Now())
 	if deferrable && sheet.defers(changed, wait) {

@@ -61,8 +61,8 @@ type Reconciler struct {
 	decided map[Shard]*latest
 	// arrivals are when the first of the Works came that the next decision on a shard is about.
 	arrivals map[Shard]time.Time
-	// holding is since when clusters that come were last waited for.
-	holding map[Shard]time.Time
+	// holding is since when clusters that come are waited for.
+	holding map[Shard]holding
 	// rested is until when a shard is not decided on for what members report.
 	rested map[Shard]time.Time
 }

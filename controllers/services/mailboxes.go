@@ -124,6 +124,9 @@ type letter struct {
 	bundle *sentBundle
 	shard  int32
 	spec   *v1alpha1.BundleSpec
+	// halved is when the last one of the halves was written that are to have what the shard's own Bundle has, zero where it
+	// lists some or is to have none.
+	halved time.Time
 }
 
 // letters are for all Bundles of a member in one shard, given all that it should have of that and the sizes of the
@@ -148,16 +151,16 @@ func (t *target) letters(all v1alpha1.BundleSpec, sizes []int, compared comparis
 		return compared.bundles(b.sent, &wanted)
 	}
 	a := layOut(all, sizes, now)
-	out := []letter{{&t.sentBundle, all.Shard, t.unwithheld(&a.own, compared)}}
+	out := []letter{{bundle: &t.sentBundle, shard: all.Shard, spec: t.unwithheld(&a.own, compared)}}
 	for _, half := range a.sorted {
 		b := t.halves[half]
 		if b == nil {
 			b = &sentBundle{half: half, box: t.mem.of(t.cluster, all.Shard, half)}
 		}
-		out = append(out, letter{b, all.Shard, b.unwithheld(a.halves[half], compared)})
+		out = append(out, letter{bundle: b, shard: all.Shard, spec: b.unwithheld(a.halves[half], compared)})
 	}
 	for _, half := range a.gone {
-		out = append(out, letter{t.halves[half], all.Shard, nil})
+		out = append(out, letter{bundle: t.halves[half], shard: all.Shard})
 	}
 	return out
 }

@@ -19,15 +19,23 @@ const (
 	comesWithin = time.Minute
 	// holdMost is how long they are waited for. For as long, at least, nobody is after that.
 	holdMost = 2 * time.Minute
+	// answersWithin is how long the halves that are to have what they export may be unanswered.
+	answersWithin = 30 * time.Second
 )
 
 // hold is how long to wait with what only adds to the imports of a shard what newcomers export, as many of these are
 // coming. The zero value is not at all. Each that says what it exports would have all others written, and their imports
 // divided into halves that become too large with the next one that comes: a fleet of 30 was written three times over
-// until it was at rest.
+// until it was at rest. Newcomers are known for a while longer.
 type hold struct {
 	wait      time.Duration
 	newcomers map[string]bool
+}
+
+// holding is since when clusters that come were last waited for, and whether they still are.
+type holding struct {
+	since time.Time
+	on    bool
 }
 
 func (r *Reconciler) holds(shard Shard, members []Member, targets []target) hold {
@@ -44,12 +52,12 @@ func (r *Reconciler) holds(shard Shard, members []Member, targets []target) hold
 			coming, wait = coming+1, max(wait, left)
 		}
 	}
-	if coming < crowd {
-		return hold{}
+	since, on := r.holdsSince(shard, coming, now)
+	h := hold{newcomers: map[string]bool{}}
+	if on {
+		h.wait = max(min(wait, since.Add(holdMost).Sub(now)), 0)
 	}
-	since := r.holdsSince(shard, now)
-	h := hold{wait: min(wait, since.Add(holdMost).Sub(now)), newcomers: map[string]bool{}}
-	if h.wait <= 0 {
+	if now.Sub(since) >= 2*holdMost {
 		return hold{}
 	}
 	for i := range members {
@@ -60,17 +68,51 @@ func (r *Reconciler) holds(shard Shard, members []Member, targets []target) hold
 	return h
 }
 
-// holdsSince returns when the clusters that are coming to a shard were first waited for.
-func (r *Reconciler) holdsSince(shard Shard, now time.Time) time.Time {
+// holdsSince returns when the clusters that are coming to a shard were first waited for, and whether they are to be: from
+// when there is a crowd of them until nobody is coming any more. The last few of a crowd would have all that was told
+// of the others written once more.
+func (r *Reconciler) holdsSince(shard Shard, coming int, now time.Time) (since time.Time, on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.holding == nil {
-		r.holding = map[Shard]time.Time{}
+		r.holding = map[Shard]holding{}
 	}
-	if now.Sub(r.holding[shard]) >= 2*holdMost {
-		r.holding[shard] = now
+	h := r.holding[shard]
+	h.on = coming >= crowd || h.on && coming > 0
+	if h.on && now.Sub(h.since) >= 2*holdMost {
+		h.since = now
 	}
-	return r.holding[shard]
+	r.holding[shard] = h
+	return h.since, h.on
+}
+
+// first returns what a cluster is told first: if it is a newcomer itself, and others are waited for, that without what
+// these export. A hundred clusters that come were told of each other in Bundles of up to 190 KiB one after the other, and
+// it took half a minute until the last could say what it exports.
+func (h hold) first(cluster string, spec *v1alpha1.BundleSpec) *v1alpha1.BundleSpec {
+	if h.wait == 0 || !h.newcomers[cluster] {
+		return spec
+	}
+	out := *spec
+	out.Imports = []v1alpha1.Import{}
+	for _, i := range spec.Imports {
+		i.Clusters = slices.DeleteFunc(slices.Clone(i.Clusters), func(c v1alpha1.ImportCluster) bool {
+			return h.newcomers[c.Cluster]
+		})
+		if len(i.Clusters) > 0 {
+			out.Imports = append(out.Imports, i)
+		}
+	}
+	return &out
+}
+
+// lasts returns how long a letter that only adds what newcomers export is to wait: also, for a while, where what it adds is
+// on its way in halves, which will be in force instead of it.
+func (h hold) lasts(l letter, now time.Time) time.Duration {
+	if h.wait == 0 && !l.halved.IsZero() {
+		return l.halved.Add(answersWithin).Sub(now)
+	}
+	return h.wait
 }
 
 // onlyAdds says that a Bundle for a cluster is to say all that it says, and more of what newcomers export. Without any
