@@ -41,8 +41,8 @@ type Echo struct {
 	calling bool
 }
 
-// NewEcho returns the Echo of the Work that key names. It calls once after its cluster has come into sight, and from
-// then on about every so often (0: never again). Calls of different keys are spread.
+// NewEcho returns the Echo of the Work that key names. It calls once after its cluster has come into sight, unless that has
+// answered something else by then, and from then on about every so often (0: never again). Calls of different keys are spread.
 func NewEcho(key string, every time.Duration) Echo {
 	h := fnv.New32a()
 	h.Write([]byte(key))
@@ -92,9 +92,13 @@ func (e *Echo) Overdue(cluster *clusterv1alpha1.Cluster, answered, failed bool, 
 		return false, 0
 	}
 	if answered {
-		if e.calling && e.since.IsZero() && e.calls < callTries {
+		switch {
+		case e.calling && e.since.IsZero() && e.calls < callTries:
 			// Either it has not gone out, for the write failed, or it was answered between two looks.
 			e.due = now.Add(callAgain)
+		case e.calls == 0 && !e.since.IsZero():
+			// It has answered something else since it came into sight, which tells as much as an answer to a call.
+			e.called(now)
 		}
 		e.since, e.sent, e.calling = time.Time{}, time.Time{}, false
 		return e.call(now)
@@ -122,11 +126,17 @@ func (e *Echo) call(now time.Time) (bool, time.Duration) {
 	case e.due.IsZero():
 		e.due = now.Add(firstCall + e.spread)
 	case !e.due.After(now):
-		e.calls, e.calling, e.due = e.calls+1, true, time.Time{}
-		if e.every > 0 {
-			e.due = now.Add(e.every)
-		}
+		e.called(now)
+		e.calling = true
 		return true, 0
 	}
 	return false, e.due.Sub(now)
+}
+
+// called counts a call, and says when the next one is due.
+func (e *Echo) called(now time.Time) {
+	e.calls, e.due = e.calls+1, time.Time{}
+	if e.every > 0 {
+		e.due = now.Add(e.every)
+	}
 }

@@ -73,7 +73,7 @@ func TestWhatIsNotAnsweredIsSentAnew(t *testing.T) {
 	t.Run("an answer starts it over", func(t *testing.T) {
 		e := new(Echo)
 		overdue(e, &c, true, long, 50)
-		if sent, again := e.Overdue(&c, true, true, long.Add(50*time.Second)); sent || again != firstCall {
+		if sent, again := e.Overdue(&c, true, true, long.Add(50*time.Second)); sent || again != 0 {
 			t.Errorf("%v, %v for what is answered", sent, again)
 		}
 		if sent, again := e.Overdue(&c, false, true, long.Add(51*time.Second)); sent || again != echoPatience {
@@ -128,6 +128,21 @@ func TestACall(t *testing.T) {
 	if len(firsts) < 80 {
 		t.Errorf("100 members were called at %d different times", len(firsts))
 	}
+	t.Run("is not made where a change was answered", func(t *testing.T) {
+		for _, every := range []time.Duration{0, 5 * time.Minute} {
+			e := NewEcho("c1", every)
+			for second, answered := range []bool{true, false, true} {
+				if sent, _ := e.Overdue(ready(metav1.ConditionTrue), answered, false,
+					start.Add(time.Duration(second)*time.Second)); sent {
+					t.Fatalf("every %s: called after %d s", every, second)
+				}
+			}
+			switch at := calls(&e, 2*time.Second, 7*time.Minute); {
+			case every == 0 && len(at) > 0, every > 0 && (len(at) == 0 || at[0] < every.Seconds()*3/4):
+				t.Errorf("every %s: called at %v", every, at)
+			}
+		}
+	})
 	t.Run("that is not written is made again", func(t *testing.T) {
 		for _, every := range []time.Duration{0, 5 * time.Minute} {
 			e := NewEcho("c1", every)
