@@ -39,8 +39,8 @@ type WriteBehind[T any] struct {
 // Wrote remembers a write.
 func (w *WriteBehind[T]) Wrote(value *T, now time.Time) { w.value, w.at = value, now }
 
-// Latest returns the value in force, given what the cache has (nil: nothing): that, unless a write that newer calls newer
-// is at most lag old; then that write, and after how long to look again.
+// Latest returns the value in force, given what the cache has (nil: nothing): that, unless a write that newer calls
+// newer is at most lag old; then that write, and after how long to look again.
 func (w *WriteBehind[T]) Latest(lag time.Duration, cached *T, newer func(written, cached *T) bool,
 	now time.Time) (*T, time.Duration) {
 	left := w.at.Add(lag).Sub(now)

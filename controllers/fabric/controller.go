@@ -154,13 +154,14 @@ func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, r
 	if sent := new(v1alpha1.PeeringSpec); !gone && propagation.Spec(&work, sent) == nil {
 		cached = sent
 	}
-	lag, again := propagation.CacheLag, time.Duration(0)
+	lag := propagation.CacheLag
 	if !gone {
 		lag = propagation.Lag(mem.work.UID, mem.work.Generation, &work)
 	}
-	m.Sent, again = mem.peering.Latest(lag, cached, func(written, cached *v1alpha1.PeeringSpec) bool {
+	sent, again := mem.peering.Latest(lag, cached, func(written, cached *v1alpha1.PeeringSpec) bool {
 		return written.Revision > cached.Revision
 	}, now)
+	m.Sent = sent
 	if gone {
 		return m, again, nil
 	}

@@ -41,8 +41,9 @@ type Echo struct {
 	calling bool
 }
 
-// NewEcho returns the Echo of the Work that key names. It calls once after its cluster has come into sight, unless that has
-// answered something else by then, and from then on about every so often (0: never again). Calls of different keys are spread.
+// NewEcho returns the Echo of the Work that key names. It calls once after its cluster has come into sight, unless that
+// has answered something else by then, and from then on about every so often (0: never again). Calls of different keys
+// are spread.
 func NewEcho(key string, every time.Duration) Echo {
 	h := fnv.New32a()
 	h.Write([]byte(key))

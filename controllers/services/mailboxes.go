@@ -124,8 +124,8 @@ type letter struct {
 	bundle *sentBundle
 	shard  int32
 	spec   *v1alpha1.BundleSpec
-	// halved is when the last one of the halves was written that are to have what the shard's own Bundle has, zero where it
-	// lists some or is to have none.
+	// halved is when the last one of the halves was written that are to have what the shard's own Bundle has, zero where
+	// it lists some or is to have none.
 	halved time.Time
 }
 

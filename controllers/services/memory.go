@@ -33,9 +33,9 @@ type memory struct {
 	// record in force, and when it was last written by this controller.
 	record   propagation.WriteBehind[v1alpha1.ExportRecord]
 	recorded time.Time
-	// pending is what the record is to say, while the write of it waits, has not had its turn or has failed: it counts as if
-	// it were written. Otherwise exports would be seen for the first time once more with each decision, and all Bundles that
-	// have them say so.
+	// pending is what the record is to say, while the write of it waits, has not had its turn or has failed: it counts as
+	// if it were written. Otherwise exports would be seen for the first time once more with each decision, and all Bundles
+	// that have them say so.
 	pending *v1alpha1.ExportRecordSpec
 	// answered is the newest revision that the member has answered. What answers an older one comes
 	// from the past, say from a restored backup.
@@ -93,8 +93,8 @@ func (m *mailbox) latest(work *workv1alpha1.Work, cached *v1alpha1.BundleSpec,
 	}, now)
 }
 
-// latestRecord returns the record in force, given the one that the cache has (nil: none), and after how long to look again
-// where that is a write that the cache does not show yet.
+// latestRecord returns the record in force, given the one that the cache has (nil: none), and after how long to look
+// again where that is a write that the cache does not show yet.
 func (m *memory) latestRecord(cached *v1alpha1.ExportRecord, now time.Time) (*v1alpha1.ExportRecord, time.Duration) {
 	lag := propagation.MaxCacheLag
 	if last := m.record.Remembered(); cached != nil && last != nil {

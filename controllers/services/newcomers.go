@@ -68,9 +68,9 @@ func (r *Reconciler) holds(shard Shard, members []Member, targets []target) hold
 	return h
 }
 
-// holdsSince returns when the clusters that are coming to a shard were first waited for, and whether they are to be: from
-// when there is a crowd of them until nobody is coming any more. The last few of a crowd would have all that was told
-// of the others written once more.
+// holdsSince returns when the clusters that are coming to a shard were first waited for, and whether they are to be:
+// from when there is a crowd of them until nobody is coming any more. The last few of a crowd would have all that was
+// told of the others written once more.
 func (r *Reconciler) holdsSince(shard Shard, coming int, now time.Time) (since time.Time, on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,8 +87,8 @@ func (r *Reconciler) holdsSince(shard Shard, coming int, now time.Time) (since t
 }
 
 // first returns what a cluster is told first: if it is a newcomer itself, and others are waited for, that without what
-// these export. A hundred clusters that come were told of each other in Bundles of up to 190 KiB one after the other, and
-// it took half a minute until the last could say what it exports.
+// these export. A hundred clusters that come were told of each other in Bundles of up to 190 KiB one after the other,
+// and it took half a minute until the last could say what it exports.
 func (h hold) first(cluster string, spec *v1alpha1.BundleSpec) *v1alpha1.BundleSpec {
 	if h.wait == 0 || !h.newcomers[cluster] {
 		return spec
@@ -106,8 +106,8 @@ func (h hold) first(cluster string, spec *v1alpha1.BundleSpec) *v1alpha1.BundleS
 	return &out
 }
 
-// lasts returns how long a letter that only adds what newcomers export is to wait: also, for a while, where what it adds is
-// on its way in halves, which will be in force instead of it.
+// lasts returns how long a letter that only adds what newcomers export is to wait: also, for a while, where what it
+// adds is on its way in halves, which will be in force instead of it.
 func (h hold) lasts(l letter, now time.Time) time.Duration {
 	if h.wait == 0 && !l.halved.IsZero() {
 		return l.halved.Add(answersWithin).Sub(now)

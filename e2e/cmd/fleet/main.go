@@ -60,8 +60,8 @@ func main() {
 	flag.BoolVar(&o.halves, "halves", false, "members read no deltas, as their agents of before did; with --agents=0")
 	flag.StringVar(&o.out, "out", "docs/benchmarks/fleet.md", "where the figures go, relative to the source tree, and "+
 		"the picture beside them; empty is nowhere")
-	flag.StringVar(&o.results, "results", "", "file that keeps the results, from which the figures have fleets of earlier "+
-		"runs, too, of other sizes; empty is none")
+	flag.StringVar(&o.results, "results", "", "file that keeps the results, from which the figures have fleets of "+
+		"earlier runs, too, of other sizes; empty is none")
 	flag.StringVar(&o.profiles, "profiles", "", "directory for profiles of the API server's processor time, one of the "+
 		"first seconds of each scenario; empty is none")
 	only := flag.String("run", "", "only scenarios whose names match this regular expression, and the first")
