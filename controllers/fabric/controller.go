@@ -166,12 +166,16 @@ func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, r
 		return m, again, nil
 	}
 	m.Report = ParseReport(record.Name, propagation.Status(&work), m.Record.Status.ObservedRevision)
-	answered := m.Sent != nil && m.Report.Status.ObservedRevision >= m.Sent.Revision
-	refresh, after := mem.echo.Overdue(c, answered, propagation.Failed(&work), now)
-	m.Refresh, m.Lost = refresh, fleet.Lost(c)
+	m.Lost = fleet.Lost(c)
+	if again == 0 {
+		answered := m.Sent != nil && m.Report.Status.ObservedRevision >= m.Sent.Revision
+		m.Refresh, again = mem.echo.Overdue(c, answered, propagation.Failed(&work), now)
+	}
+	// Else the cache does not show what was sent last, nor whether it is answered: an API server that is late with that is
+	// no member that does not answer.
 	unanswered, patience := mem.echo.Unanswered(now)
-	m.Unanswered, again = unanswered, reach.Sooner(reach.Sooner(again, after), patience)
-	return m, again, nil
+	m.Unanswered = unanswered
+	return m, reach.Sooner(again, patience), nil
 }
 
 // memory of a Member; a new object under the same name has none.
