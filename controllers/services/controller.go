@@ -61,6 +61,8 @@ type Reconciler struct {
 	decided map[Shard]*latest
 	// arrivals are when the first of the Works came that the next decision on a shard is about.
 	arrivals map[Shard]time.Time
+	// started is when this controller first decided anything.
+	started time.Time
 	// holding is since when clusters that come are waited for.
 	holding map[Shard]holding
 	// rested is until when a shard is not decided on for what members report.

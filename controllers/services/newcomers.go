@@ -30,6 +30,8 @@ const (
 type hold struct {
 	wait      time.Duration
 	newcomers map[string]bool
+	// untold are newcomers to whom nobody can have written anything but this controller.
+	untold map[string]bool
 }
 
 // holding is since when clusters that come were last waited for, and whether they still are.
@@ -40,6 +42,7 @@ type holding struct {
 
 func (r *Reconciler) holds(shard Shard, members []Member, targets []target) hold {
 	now := r.Now()
+	r.begin(now)
 	came := func(i int) bool { return targets[i].mem.found.Sub(members[i].Accepted) <= comesWithin }
 	coming, wait := 0, time.Duration(0)
 	for i := range members {
@@ -53,7 +56,7 @@ func (r *Reconciler) holds(shard Shard, members []Member, targets []target) hold
 		}
 	}
 	since, on := r.holdsSince(shard, coming, now)
-	h := hold{newcomers: map[string]bool{}}
+	h := hold{newcomers: map[string]bool{}, untold: map[string]bool{}}
 	if on {
 		h.wait = max(min(wait, since.Add(holdMost).Sub(now)), 0)
 	}
@@ -63,9 +66,19 @@ func (r *Reconciler) holds(shard Shard, members []Member, targets []target) hold
 	for i := range members {
 		if came(i) && !targets[i].mem.found.Before(since.Add(-justCame)) {
 			h.newcomers[members[i].Cluster] = true
+			h.untold[members[i].Cluster] = members[i].Accepted.After(r.started)
 		}
 	}
 	return h
+}
+
+// begin notes when this controller first decided anything. What another one has written before may not show yet.
+func (r *Reconciler) begin(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.started.IsZero() {
+		r.started = now
+	}
 }
 
 // holdsSince returns when the clusters that are coming to a shard were first waited for, and whether they are to be:
@@ -88,9 +101,10 @@ func (r *Reconciler) holdsSince(shard Shard, coming int, now time.Time) (since t
 
 // first returns what a cluster is told first: if it is a newcomer itself, and others are waited for, that without what
 // these export. A hundred clusters that come were told of each other in Bundles of up to 190 KiB one after the other,
-// and it took half a minute until the last could say what it exports.
+// and it took half a minute until the last could say what it exports. Who was accepted before this controller began may
+// have been told more by the one before it, which the cache does not show yet.
 func (h hold) first(cluster string, spec *v1alpha1.BundleSpec) *v1alpha1.BundleSpec {
-	if h.wait == 0 || !h.newcomers[cluster] {
+	if h.wait == 0 || !h.untold[cluster] {
 		return spec
 	}
 	out := *spec

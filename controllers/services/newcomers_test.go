@@ -530,3 +530,23 @@ func TestWhoLosesItsWorkInACrowdIsToldAll(t *testing.T) {
 		t.Errorf("c1 is told of %d services, want all %d", n, want)
 	}
 }
+
+// TestAControllerThatHasJustStartedTellsAllAtOnce: the one before it may have told a newcomer more, in a Work that the
+// cache does not show yet, and that less would take it from.
+func TestAControllerThatHasJustStartedTellsAllAtOnce(t *testing.T) {
+	const services, each = 10, 3
+	p := playWith(t, manyServices(4, services, 1), true)
+	p.pass(10) // each member is called once more
+	p.come(11, crowd, each)
+	p.join(cluster(21), true, p.now)
+	p.forget()
+	p.seen, p.holding, p.started = nil, nil, time.Time{}
+	p.now = p.now.Add(time.Second)
+	p.decide(0)
+	if p.news(4) {
+		t.Error("nobody waits for those that have come: this could not fail")
+	}
+	if n, want := p.toldOf("c21"), services+each*crowd; n != want {
+		t.Errorf("the last one to come is told of %d services, want all %d", n, want)
+	}
+}
