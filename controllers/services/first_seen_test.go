@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -62,11 +61,7 @@ func TestAnExportIsSeenForTheFirstTimeOnce(t *testing.T) {
 			seen := func() map[string]time.Time {
 				out := map[string]time.Time{}
 				for _, m := range p.members[1:] {
-					var work workv1alpha1.Work
-					if err := p.shelf.Get(t.Context(), propagation.BundleKey(m.Cluster, 0), &work); err != nil {
-						t.Fatal(err)
-					}
-					for _, i := range readSpec(&work).Imports {
+					for _, i := range readSpec(p.own(m.Cluster)).Imports {
 						if i.Name == e.Name {
 							out[m.Cluster] = i.Clusters[0].CreatedAt.Time
 						}
