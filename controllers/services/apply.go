@@ -132,7 +132,7 @@ func (r *Reconciler) post(t target, l letter, news news, sheet *sheet) ([]write,
 			b.box.unsent = time.Time{}
 			return nil, 0
 		}
-		if sheet != nil && sheet.unmoved(noted) {
+		if sheet != nil && sameButImports(b.sent, &spec) && sheet.unmoved(noted) {
 			b.box.unsent = time.Time{}
 			return nil, 0
 		}

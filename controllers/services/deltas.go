@@ -189,9 +189,7 @@ func leastKept(drifts map[key]*drift, copies map[key]copied, sent []sentDelta,
 // onlyEndpoints returns which imports of a Bundle are to have other endpoints than were sent; false where there is more
 // to say than that. Deltas are for what changes often; all else stays where people look for it.
 func onlyEndpoints(sent, spec *v1alpha1.BundleSpec, compared comparison) (changed []*v1alpha1.Import, only bool) {
-	if len(sent.Imports) != len(spec.Imports) || !slices.Equal(sent.Halves, spec.Halves) || sent.Deltas != spec.Deltas ||
-		!identical(sent.ExportConditions, spec.ExportConditions) &&
-			!slices.Equal(sent.ExportConditions, spec.ExportConditions) {
+	if len(sent.Imports) != len(spec.Imports) || !sameButImports(sent, spec) {
 		return nil, false
 	}
 	for i := range spec.Imports {
@@ -208,6 +206,13 @@ func onlyEndpoints(sent, spec *v1alpha1.BundleSpec, compared comparison) (change
 		changed = append(changed, after)
 	}
 	return changed, true
+}
+
+// sameButImports says that a Bundle is to say what was sent, beside its imports.
+func sameButImports(sent, spec *v1alpha1.BundleSpec) bool {
+	return slices.Equal(sent.Halves, spec.Halves) && sent.Deltas == spec.Deltas &&
+		(identical(sent.ExportConditions, spec.ExportConditions) ||
+			slices.Equal(sent.ExportConditions, spec.ExportConditions))
 }
 
 // sameButEndpoints says that two imports differ at most in what there is behind the service in each cluster, which the

@@ -258,3 +258,34 @@ func (c *churning) tire() {
 	d := c.deltasOf(&record)
 	d.direct.AllowN(c.now, int(d.direct.TokensAt(c.now)))
 }
+
+// TestDeltasAreListed: the own Bundle of shard 0 comes to list the first Bundle of deltas also where that has what has
+// changed of it, so that nothing else is to be written of it.
+func TestDeltasAreListed(t *testing.T) {
+	for _, shards := range []int32{1, 2} {
+		c := newChurningIn(t, 1, 8, shards)
+		c.tire()
+		for s := range 8 {
+			c.replace(0, s)
+		}
+		c.answerAllOf(0)
+		for range 3 {
+			for _, w := range c.wanted() {
+				if err := w.do(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		c.rest(0)
+		c.check(fmt.Sprintf("%d shards", shards), 8)
+		if c.sentDeltas() == 0 {
+			t.Errorf("%d shards: nothing was told in deltas", shards)
+		}
+		c.now = c.now.Add(recordPace)
+		c.rest(0)
+		c.restart()
+		if writes := c.wanted(); len(writes) > 0 {
+			t.Errorf("%d shards: a controller that starts writes %d Works", shards, len(writes))
+		}
+	}
+}

@@ -121,7 +121,7 @@ func (s *sheet) counts(sent *v1alpha1.BundleSpec) bool {
 	return s != nil && sent.Sequence > 0 && !invented(sent.Sequence, s.now)
 }
 
-// unmoved says that a Bundle lies as it did when deltas had what had changed, and so do these.
+// unmoved says that a Bundle lies as it did when deltas had what of its imports had changed, and so do these.
 func (s *sheet) unmoved(p *posted) bool {
 	was, ok := s.before.from[p.bundle.half]
 	lies := p.lain()
