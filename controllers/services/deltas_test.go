@@ -195,13 +195,18 @@ func (c *churning) churn(rounds, services int, crash float64) {
 // never goes back to what it was told before, and has at rest what is exported.
 func TestDeltasOverHistories(t *testing.T) {
 	most := 0
-	for seed := range uint64(4) {
-		c := newChurning(t, seed, 120)
+	for seed := range uint64(12) {
+		services := 120
+		if seed >= 4 {
+			services = 6 + 2*int(seed) // that are in no halves
+		}
+		c := newChurning(t, seed, services)
 		for round := range 3 {
-			c.churn(50, 120, 0.02*float64(seed%3))
+			c.tire()
+			c.churn(50, services, 0.02*float64(seed%3))
 			most = max(most, c.sentDeltas())
 			c.rest(0.02 * float64(seed%2))
-			c.check(fmt.Sprintf("seed %d, round %d", seed, round), 120)
+			c.check(fmt.Sprintf("seed %d, round %d", seed, round), services)
 		}
 		c.now = c.now.Add(recordPace)
 		c.rest(0)
