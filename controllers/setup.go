@@ -36,6 +36,7 @@ import (
 	"github.com/sealane-io/sealane/controllers/metrics"
 	"github.com/sealane-io/sealane/controllers/policies"
 	"github.com/sealane-io/sealane/controllers/services"
+	"github.com/sealane-io/sealane/controllers/takeover"
 	"github.com/sealane-io/sealane/controllers/verdicts"
 	"github.com/sealane-io/sealane/internal/installation"
 	"github.com/sealane-io/sealane/internal/transitions"
@@ -124,13 +125,16 @@ func Setup(mgr ctrl.Manager, registry prometheus.Registerer) error {
 	if err != nil {
 		return err
 	}
+	before := &takeover.Caches{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
 	said, problems := new(verdicts.Reader), services.NewProblemIndex()
 	conditions := conditions.Writer{Client: mgr.GetClient(), Events: ofServices, Now: time.Now}
 	templates, err := installation.Templates(sealane.Artifacts, installation.Images{})
 	if err != nil {
 		return err
 	}
-	for name, c := range map[string]interface{ SetupWithManager(ctrl.Manager) error }{
+	for name, c := range map[string]interface {
+		SetupWithManager(ctrl.Manager, *takeover.Caches) error
+	}{
 		"membership": &membership.Reconciler{Client: mgr.GetClient(), Events: ofClusters, Templates: templates},
 		"fabric": &fabric.Reconciler{Client: mgr.GetClient(), Works: works, Events: ofClusters, Metrics: m, Others: problems,
 			Changed: problems.Changed, Now: time.Now},
@@ -139,7 +143,7 @@ func Setup(mgr ctrl.Manager, registry prometheus.Registerer) error {
 		"services": &services.Reconciler{Client: mgr.GetClient(), Works: works, Metrics: m, Problems: problems,
 			Now: time.Now},
 	} {
-		if err := c.SetupWithManager(mgr); err != nil {
+		if err := c.SetupWithManager(mgr, before); err != nil {
 			return fmt.Errorf("set up controller %s: %w", name, err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
+	"github.com/sealane-io/sealane/controllers/takeover"
 	"github.com/sealane-io/sealane/internal/raced"
 )
 
@@ -47,8 +48,8 @@ func Strip(b *workv1alpha2.ResourceBinding) {
 	b.Spec, b.Status = spec, status
 }
 
-// SetupWithManager starts the controller.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+// SetupWithManager starts the controller, once the caches show what was written before.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, before *takeover.Caches) error {
 	sameName := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 	})
@@ -62,6 +63,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Member{}, all, builder.WithPredicates(changed(sameMember))).
 		Watches(&clusterv1alpha1.Cluster{}, all, builder.WithPredicates(changed(sameCluster))).
+		WatchesRawSource(takeover.Shown[ctrl.Request](before)).
 		Complete(raced.Reconciler(r))
 }
 

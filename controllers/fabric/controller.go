@@ -30,6 +30,7 @@ import (
 	"github.com/sealane-io/sealane/controllers/fleet"
 	"github.com/sealane-io/sealane/controllers/metrics"
 	"github.com/sealane-io/sealane/controllers/rollout"
+	"github.com/sealane-io/sealane/controllers/takeover"
 	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/internal/reach"
 	"github.com/sealane-io/sealane/propagation"
@@ -311,8 +312,8 @@ func (r *Reconciler) announce(before, after *v1alpha1.Member) {
 	}
 }
 
-// SetupWithManager starts the controller.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+// SetupWithManager starts the controller, once the caches show what was written before.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, before *takeover.Caches) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("fabric").
 		For(&v1alpha1.ClusterSet{}).
 		Watches(&v1alpha1.Member{}, fleet.ToSet(func(ctx context.Context, o client.Object) []string {
@@ -326,5 +327,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&workv1alpha2.ClusterResourceBinding{}, fleet.ToSet(func(ctx context.Context, _ client.Object) []string {
 			return fleet.Sets(ctx, r.Client)
 		}), builder.WithPredicates(fleet.Wire())).
+		WatchesRawSource(takeover.Shown[ctrl.Request](before)).
 		Complete(raced.Reconciler(r))
 }

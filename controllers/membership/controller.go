@@ -31,6 +31,7 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
+	"github.com/sealane-io/sealane/controllers/takeover"
 	"github.com/sealane-io/sealane/internal/installation"
 	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/propagation"
@@ -275,8 +276,8 @@ func (r *Reconciler) release(ctx context.Context, state fleet.State, d Decision)
 	return nil
 }
 
-// SetupWithManager starts the controller.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+// SetupWithManager starts the controller, once the caches show what was written before.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, before *takeover.Caches) error {
 	one := func(context.Context, client.Object) []string { return []string{"all"} }
 	return ctrl.NewControllerManagedBy(mgr).Named("membership").
 		Watches(&v1alpha1.ClusterSet{}, fleet.ToSet(one)).
@@ -295,5 +296,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			}
 			return []string{"all"}
 		})).
+		WatchesRawSource(takeover.Shown[ctrl.Request](before)).
 		Complete(raced.Reconciler(r))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/conditions"
 	"github.com/sealane-io/sealane/controllers/services"
+	"github.com/sealane-io/sealane/controllers/takeover"
 	"github.com/sealane-io/sealane/controllers/verdicts"
 	"github.com/sealane-io/sealane/internal/raced"
 )
@@ -80,13 +81,14 @@ func (r *Reconciler) gather(ctx context.Context, req ctrl.Request) (members, exp
 	return members, exporters, nil
 }
 
-// SetupWithManager starts the controller.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+// SetupWithManager starts the controller, once the caches show what was written before.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, before *takeover.Caches) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("policies").
 		For(&v1alpha1.ServicePolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Member{}, handler.EnqueueRequestsFromMapFunc(r.all),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&workv1alpha1.Work{}, r.Verdicts.Handler()).
+		WatchesRawSource(takeover.Shown[ctrl.Request](before)).
 		Complete(raced.Reconciler(r))
 }
 

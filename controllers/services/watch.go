@@ -29,16 +29,17 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/controllers/fleet"
+	"github.com/sealane-io/sealane/controllers/takeover"
 	"github.com/sealane-io/sealane/internal/raced"
 	"github.com/sealane-io/sealane/propagation"
 )
 
-// SetupWithManager starts the controller.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+// SetupWithManager starts the controller, once the caches show what was written before.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, before *takeover.Caches) error {
 	if err := propagation.Register(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := r.setupDeltas(mgr); err != nil {
+	if err := r.setupDeltas(mgr, before); err != nil {
 		return err
 	}
 	all := func(ctx context.Context, sets ...string) []Shard { return r.shards(ctx, sets) }
@@ -69,11 +70,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return all(ctx, fleet.SetOf(ctx, r.Client, o.GetName())...)
 		}, func(Shard) time.Duration { return readyPace }), builder.WithPredicates(turned())).
 		WatchesRawSource(queued(r, &r.shardQueue)).
+		WatchesRawSource(takeover.Shown[Shard](before)).
 		Complete(raced.Reconciler(reconcile.TypedFunc[Shard](r.Reconcile)))
 }
 
 // setupDeltas starts the controller of the Bundles of deltas: one key for each cluster.
-func (r *Reconciler) setupDeltas(mgr ctrl.Manager) error {
+func (r *Reconciler) setupDeltas(mgr ctrl.Manager, before *takeover.Caches) error {
 	return builder.TypedControllerManagedBy[string](mgr).Named("deltas").
 		WithOptions(controller.TypedOptions[string]{MaxConcurrentReconciles: parallelWrites}).
 		Watches(&workv1alpha1.Work{}, handler.TypedEnqueueRequestsFromMapFunc(clusterOfDeltas)).
@@ -81,6 +83,7 @@ func (r *Reconciler) setupDeltas(mgr ctrl.Manager) error {
 			func(_ context.Context, o client.Object) []string { return []string{o.GetName()} }),
 			builder.WithPredicates(turned())).
 		WatchesRawSource(queued(r, &r.deltaQueue)).
+		WatchesRawSource(takeover.Shown[string](before)).
 		Complete(raced.Reconciler(reconcile.TypedFunc[string](r.Deliver)))
 }
 
