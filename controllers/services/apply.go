@@ -132,11 +132,12 @@ func (r *Reconciler) post(t target, l letter, news news, sheet *sheet) ([]write,
 			b.box.unsent = time.Time{}
 			return nil, 0
 		}
-		if sheet != nil && sameButImports(b.sent, &spec) && sheet.unmoved(noted) {
+		inForce := b.half == "" || t.lists(b.half)
+		if sheet != nil && inForce && sameButImports(b.sent, &spec) && sheet.unmoved(noted) {
 			b.box.unsent = time.Time{}
 			return nil, 0
 		}
-		if sheet.counts(b.sent) && (b.half == "" || t.lists(b.half)) {
+		if sheet.counts(b.sent) && inForce {
 			changed, deferrable = onlyEndpoints(b.sent, &spec, news.compared)
 		}
 		if deferrable && sheet.covers(noted, changed) {

@@ -40,8 +40,9 @@ type memory struct {
 	// answered is the newest revision that the member has answered. What answers an older one comes
 	// from the past, say from a restored backup.
 	answered int64
-	// kept is the record as it was last read.
-	kept *v1alpha1.ExportRecord
+	// kept is the record as it was last read, and shown the UID of the last one that the cache had.
+	kept  *v1alpha1.ExportRecord
+	shown types.UID
 	// refused says why the last report was not used.
 	refused string
 	// exported is what the member was last found to export.
@@ -96,9 +97,14 @@ func (m *mailbox) latest(work *workv1alpha1.Work, cached *v1alpha1.BundleSpec,
 // latestRecord returns the record in force, given the one that the cache has (nil: none), and after how long to look
 // again where that is a write that the cache does not show yet.
 func (m *memory) latestRecord(cached *v1alpha1.ExportRecord, now time.Time) (*v1alpha1.ExportRecord, time.Duration) {
-	lag := propagation.MaxCacheLag
-	if last := m.record.Remembered(); cached != nil && last != nil {
-		lag = propagation.Lag(last.UID, last.Generation, cached)
+	lag, last := propagation.MaxCacheLag, m.record.Remembered()
+	switch {
+	case cached != nil:
+		if m.shown = cached.UID; last != nil {
+			lag = propagation.Lag(last.UID, last.Generation, cached)
+		}
+	case last != nil && last.UID == m.shown:
+		lag = 0 // the cache has had it: somebody has deleted it
 	}
 	return m.record.Latest(lag, cached, newerRecord, now)
 }

@@ -135,7 +135,7 @@ func (h hold) onlyAdds(cluster string, sent, spec *v1alpha1.BundleSpec, compared
 	if sent == nil {
 		return true
 	}
-	return slices.Equal(sent.Halves, spec.Halves) &&
+	return slices.Equal(sent.Halves, spec.Halves) && sent.Deltas == spec.Deltas &&
 		contained(sent.ExportConditions, spec.ExportConditions,
 			func(a, b *v1alpha1.ExportCondition) int { return compareConditions(*a, *b) },
 			func(a, b *v1alpha1.ExportCondition) bool { return *a == *b },
