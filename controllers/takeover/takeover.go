@@ -47,13 +47,14 @@ type Caches struct {
 	done bool
 }
 
-// kinds are those that decisions are made by and that a controller writes.
+// kinds are those that decisions about members are made by, as far as they are Sealane's own.
 func kinds() map[client.Object][]client.ListOption {
 	return map[client.Object][]client.ListOption{
-		&v1alpha1.ClusterSet{}:   nil,
-		&v1alpha1.Member{}:       nil,
-		&v1alpha1.ExportRecord{}: nil,
-		&workv1alpha1.Work{}:     {client.MatchingLabels{propagation.LabelManagedBy: v1alpha1.ManagedBy}},
+		&v1alpha1.ClusterSet{}:    nil,
+		&v1alpha1.ServicePolicy{}: nil,
+		&v1alpha1.Member{}:        nil,
+		&v1alpha1.ExportRecord{}:  nil,
+		&workv1alpha1.Work{}:      {client.MatchingLabels{propagation.LabelManagedBy: v1alpha1.ManagedBy}},
 	}
 }
 
