@@ -96,8 +96,11 @@ func (c *Caches) catchUp(ctx context.Context) error {
 		}
 		now := time.Now()
 		if len(left) == 0 || now.Sub(begin) > propagation.MaxCacheLag {
-			log.FromContext(ctx).Info("caches have caught up with what was written before", "took", now.Sub(begin).String(),
-				"behind", len(left))
+			said := "caches have caught up with what was written before"
+			if len(left) > 0 {
+				said = "caches have not caught up with what was written before, and are waited for no longer"
+			}
+			log.FromContext(ctx).Info(said, "took", now.Sub(begin).String(), "behind", len(left))
 			c.done = true
 			return nil
 		}
