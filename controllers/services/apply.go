@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -63,7 +65,7 @@ func (r *Reconciler) postAll(ctx context.Context, t target, all v1alpha1.BundleS
 			if t.sent == nil {
 				l.spec = news.hold.first(t.cluster, l.spec)
 			}
-			l.halved = halved(l.spec, letters, r.Now())
+			l.halved = t.mem.halved(l.spec, letters, r.Now())
 		}
 		posted, after := r.post(t, l, news, sheet)
 		writes, again = append(writes, posted...), sooner(again, after)
@@ -74,21 +76,21 @@ func (r *Reconciler) postAll(ctx context.Context, t target, all v1alpha1.BundleS
 	return writes, again, nil
 }
 
-// halved returns when the last one of the halves was written, or is going to be, that are to have what a shard's own
-// Bundle has; zero where that lists some, or there are none.
-func halved(own *v1alpha1.BundleSpec, letters []letter, now time.Time) (last time.Time) {
-	if len(own.Halves) > 0 {
-		return time.Time{}
-	}
+// halved returns when the last one of the halves was written that are to have what a shard's own Bundle has, or, if
+// this controller has not written it, since when there are to be any; zero where that lists some, or there are none.
+// One that is being deleted can say nothing for as long as Karmada does not reach the member.
+func (m *memory) halved(own *v1alpha1.BundleSpec, letters []letter, now time.Time) (last time.Time) {
 	for _, l := range letters {
-		if l.bundle.half == "" || l.spec == nil {
+		if len(own.Halves) > 0 || l.bundle.half == "" || l.spec == nil || l.bundle.terminating {
 			continue
 		}
-		at := l.bundle.box.written
-		if at.IsZero() {
-			at = now
+		if m.halving.IsZero() {
+			m.halving = now
 		}
-		last = later(last, at)
+		last = later(last, cmp.Or(l.bundle.box.written, m.halving))
+	}
+	if last.IsZero() {
+		m.halving = last
 	}
 	return last
 }
@@ -164,7 +166,7 @@ func (r *Reconciler) post(t target, l letter, news news, sheet *sheet) ([]write,
 	if b.sent != nil {
 		w.due = dueAfter(w.due, calmest(b.sent, &spec, news.rates, news.compared))
 	}
-	spec.Revision, spec.Sequence = b.next(r.Now()), 0
+	spec.Revision, spec.Sequence = t.next(b, r.Now()), 0
 	if sheet != nil {
 		spec.Sequence = sheet.next(r.Now())
 		noted.pending = spec.Sequence
@@ -199,9 +201,12 @@ func (b *sentBundle) waits(now time.Time) time.Duration {
 }
 
 // next is the revision to write: the answer to it tells that it has arrived. A half begins with one that no half of
-// that name has had: what is left of one in the member, as after a restore of Karmada from a backup, is no answer.
-func (b *sentBundle) next(now time.Time) int64 {
+// that name has had: what is left of one in the member, as after a restore of Karmada from a backup, is no answer. One
+// of the shard's own Bundle is beyond the last that the member has answered, which what is restored may be far behind.
+func (t *target) next(b *sentBundle, now time.Time) int64 {
 	switch {
+	case b.sent != nil && b.half == "":
+		return max(b.sent.Revision, t.mem.answered) + 1
 	case b.sent != nil:
 		return b.sent.Revision + 1
 	case b.half != "":
@@ -264,7 +269,13 @@ func (r *Reconciler) applyRecord(ctx context.Context, t target, spec v1alpha1.Ex
 	// The client decodes the answer of the API server into what it sends, and spec is shared with others that read it.
 	record.Spec = *spec.DeepCopy()
 	r.writing(record.Name, spec)
-	if err := write(ctx, record); err != nil {
+	err := write(ctx, record)
+	if t.record != nil && apierrors.IsNotFound(err) {
+		// Somebody has just deleted it, which is one more race that is lost.
+		err = apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "exportrecords"},
+			record.Name, err)
+	}
+	if err != nil {
 		return fmt.Errorf("write the ExportRecord of %s, shard %d: %w", t.cluster, spec.Shard, err)
 	}
 	t.mem.record.Wrote(record, r.Now())

@@ -22,12 +22,12 @@ import (
 
 // deltasOf returns the deltas of a member, nil if its agent reads none.
 func (r *Reconciler) deltasOf(record *v1alpha1.Member) *deltas {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if !record.Status.ReadsDeltas {
-		delete(r.deltas, string(record.UID))
+		r.dropDeltas(record)
 		return nil
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.deltas == nil {
 		r.deltas = map[string]*deltas{}
 	}
@@ -35,6 +35,22 @@ func (r *Reconciler) deltasOf(record *v1alpha1.Member) *deltas {
 		r.deltas[string(record.UID)] = newDeltas(record.Name)
 	}
 	return r.deltas[string(record.UID)]
+}
+
+// dropDeltas forgets the deltas of a member that reads none, or takes no part. What has found that may be a look at a
+// shard that began long ago: others may have gone by these deltas since, so that all shards are looked at again.
+func (r *Reconciler) dropDeltas(record *v1alpha1.Member) {
+	r.mu.Lock()
+	d := r.deltas[string(record.UID)]
+	delete(r.deltas, string(record.UID))
+	r.mu.Unlock()
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	number := d.number
+	d.mu.Unlock()
+	r.wakeShards(record.Spec.ClusterSet, number)
 }
 
 // Deliver brings the Bundles of deltas of one member up to date.

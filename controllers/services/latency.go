@@ -159,12 +159,13 @@ func (r *Reconciler) followed(set, cluster string, b *sentBundle, lost bool) tim
 // letGo forgets what was on its way to a member that takes no part any more.
 func (r *Reconciler) letGo(record *v1alpha1.Member, shard int32) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if mem := r.seen[seenKey{string(record.UID), shard}]; mem != nil {
 		mem.underWay, mem.unsent, mem.exported = nil, time.Time{}, exported{}
-		mem.held, mem.kept, mem.halves, mem.parted, mem.pending = held{}, nil, nil, parted{}, nil
+		mem.held, mem.kept, mem.halves, mem.halving = held{}, nil, nil, time.Time{}
+		mem.parted, mem.pending = parted{}, nil
 	}
-	delete(r.deltas, string(record.UID))
+	r.mu.Unlock()
+	r.dropDeltas(record)
 }
 
 // carries returns when the change of other clusters' exports was first seen that a Bundle brings to a member, also one

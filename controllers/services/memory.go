@@ -27,9 +27,11 @@ type memory struct {
 	found time.Time
 	// key of the Work of the shard's own Bundle.
 	key types.NamespacedName
-	// halves that were written or found, and what was made of the imports.
-	halves map[string]*mailbox
-	parted parted
+	// halves that were written or found, since when there are to be some that are not listed, and what was made of the
+	// imports.
+	halves  map[string]*mailbox
+	halving time.Time
+	parted  parted
 	// record in force, and when it was last written by this controller.
 	record   propagation.WriteBehind[v1alpha1.ExportRecord]
 	recorded time.Time
