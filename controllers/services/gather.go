@@ -38,7 +38,8 @@ type sentBundle struct {
 	// cannot be written.
 	terminating bool
 	refresh     bool
-	// unseen says that sent was written, and that the cache does not show it yet.
+	// unseen says that sent was written, and that the cache does not show it yet, nor whether it is answered: that an API
+	// server is late with that is no reason to send it anew.
 	unseen bool
 	// observed is the revision that the member has answered; 0 while that is unknown.
 	observed int64
@@ -216,9 +217,11 @@ func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1al
 		m.Exports, m.Malformed, t.mem.answered = said.exports, said.malformed, min(said.revision, t.sent.Revision)
 		t.observed = said.revision
 	}
-	delivered := m.Known && said.revision >= t.sent.Revision
-	t.refresh, after = t.mem.echo.Overdue(c, delivered, propagation.Failed(work), now)
-	again = sooner(again, after)
+	if !t.unseen {
+		delivered := m.Known && said.revision >= t.sent.Revision
+		t.refresh, after = t.mem.echo.Overdue(c, delivered, propagation.Failed(work), now)
+		again = sooner(again, after)
+	}
 	if after, err = r.gatherHalves(ctx, &t, c, shard); m.Known {
 		m.Unusable = t.unusable(said.imports)
 	}

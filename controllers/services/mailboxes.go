@@ -78,6 +78,9 @@ func (r *Reconciler) gatherHalf(b *sentBundle, work *workv1alpha1.Work,
 	if said := b.box.held.report; said != nil {
 		b.observed = said.revision
 	}
+	if b.unseen {
+		return true, again
+	}
 	if b.answered() {
 		b.box.echo = fleet.Echo{}
 		return true, again
