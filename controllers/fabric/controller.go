@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -67,9 +68,10 @@ type Reconciler struct {
 	sets map[string]time.Time
 }
 
-// memory is what was written for a cluster and may not be in the cache yet, when its record was, and what was last
-// refused.
+// memory is what was read of a cluster's Work, what was written for it and may not be in the cache yet, when its record
+// was, and what was last refused.
 type memory struct {
+	read    read
 	peering propagation.WriteBehind[v1alpha1.PeeringSpec]
 	// work is what the Work of the Peering was after the write.
 	work     propagation.Written
@@ -146,17 +148,16 @@ func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, r
 		m.Record = *mem.record
 	}
 	var work workv1alpha1.Work
-	err := r.Client.Get(ctx, propagation.PeeringKey(record.Name), &work)
+	err := r.Client.Get(ctx, propagation.PeeringKey(record.Name), &work, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return m, 0, fmt.Errorf("read the Work of Peering for %s: %w", record.Name, err)
 	}
 	gone := err != nil || !work.DeletionTimestamp.IsZero()
 	var cached *v1alpha1.PeeringSpec
-	if sent := new(v1alpha1.PeeringSpec); !gone && propagation.Spec(&work, sent) == nil {
-		cached = sent
-	}
 	lag := propagation.CacheLag
 	if !gone {
+		mem.read.update(record.Name, &work, m.Record.Status.ObservedRevision)
+		cached = mem.read.spec
 		lag = propagation.Lag(mem.work.UID, mem.work.Generation, &work)
 	}
 	sent, again := mem.peering.Latest(lag, cached, func(written, cached *v1alpha1.PeeringSpec) bool {
@@ -166,7 +167,9 @@ func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, r
 	if gone {
 		return m, again, nil
 	}
-	m.Report = ParseReport(record.Name, propagation.Status(&work), m.Record.Status.ObservedRevision)
+	m.Report = mem.read.report
+	// What is written of it is decoded into again, from the answer of the API server.
+	m.Report.Status = *m.Report.Status.DeepCopy()
 	m.Lost = fleet.Lost(c)
 	if again == 0 {
 		answered := m.Sent != nil && m.Report.Status.ObservedRevision >= m.Sent.Revision
@@ -177,6 +180,28 @@ func (r *Reconciler) gatherMember(ctx context.Context, fleetState fleet.State, r
 	unanswered, patience := mem.echo.Unanswered(now)
 	m.Unanswered = unanswered
 	return m, reach.Sooner(again, patience), nil
+}
+
+// read is what was read of one Work, of which nearly all are as they were when one member reports.
+type read struct {
+	uid     types.UID
+	version string
+	floor   int64
+	// spec of the Peering, nil if it cannot be decoded.
+	spec   *v1alpha1.PeeringSpec
+	report Report
+}
+
+// update reads a Work that has changed, or the floor of whose revision has.
+func (r *read) update(cluster string, work *workv1alpha1.Work, floor int64) {
+	if r.version != "" && r.uid == work.UID && r.version == work.ResourceVersion && r.floor == floor {
+		return
+	}
+	r.uid, r.version, r.floor, r.spec = work.UID, work.ResourceVersion, floor, nil
+	if spec := new(v1alpha1.PeeringSpec); propagation.Spec(work, spec) == nil {
+		r.spec = spec
+	}
+	r.report = ParseReport(cluster, propagation.Status(work), floor)
 }
 
 // memory of a Member; a new object under the same name has none.

@@ -98,3 +98,56 @@ func TestAnAPIServerThatIsLateIsNoMemberThatDoesNotAnswer(t *testing.T) {
 		})
 	}
 }
+
+// TestAPeeringIsReadOnce: what has not changed is not decoded again, and what becomes of a report is nothing to the
+// next decision.
+func TestAPeeringIsReadOnce(t *testing.T) {
+	work := func(version string, revision int64, node string) *workv1alpha1.Work {
+		object, err := json.Marshal(v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{Revision: revision}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, err := json.Marshal(v1alpha1.PeeringStatus{ObservedRevision: revision, NodeCIDRs: []string{node}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := &workv1alpha1.Work{ObjectMeta: metav1.ObjectMeta{UID: "work", ResourceVersion: version}}
+		out.Spec.Workload.Manifests = []workv1alpha1.Manifest{{RawExtension: runtime.RawExtension{Raw: object}}}
+		out.Status.ManifestStatuses = []workv1alpha1.ManifestStatus{{Status: &runtime.RawExtension{Raw: status}}}
+		return out
+	}
+	r := &Reconciler{Now: time.Now}
+	record := v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "c1", UID: "c1"}}
+	see := func(work *workv1alpha1.Work) Member {
+		t.Helper()
+		r.Client = &showing{work: work}
+		m, _, err := r.gatherMember(t.Context(), fleet.State{}, record, time.Unix(1e9, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	first := see(work("1", 7, "192.0.2.1/32"))
+	first.Report.Status.NodeCIDRs[0] = "somebody else's"
+	again := see(work("1", 7, "192.0.2.1/32"))
+	if again.Sent != first.Sent {
+		t.Error("a Work that has not changed is decoded again")
+	}
+	if got := again.Report.Status.NodeCIDRs[0]; got != "192.0.2.1/32" {
+		t.Errorf("it reports %q, want what it did", got)
+	}
+	changed := see(work("2", 8, "192.0.2.2/32"))
+	if got := changed.Report.Status.NodeCIDRs[0]; changed.Sent.Revision != 8 || got != "192.0.2.2/32" {
+		t.Errorf("of a Work that has changed there is revision %d with %q", changed.Sent.Revision, got)
+	}
+	record.Status.ObservedRevision = 9
+	if m := see(work("2", 8, "192.0.2.2/32")); m.Report.Known {
+		t.Error("what answers an older revision than is recorded counts")
+	}
+	record.Status.ObservedRevision = 8
+	other := work("2", 9, "192.0.2.3/32")
+	other.UID = "another"
+	if m := see(other); m.Sent.Revision != 9 || !m.Report.Known {
+		t.Errorf("of another Work there is revision %d", m.Sent.Revision)
+	}
+}
