@@ -80,7 +80,10 @@ type fleet struct {
 	// registry has the metrics of the broker that runs.
 	registry *prometheus.Registry
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// silent says that the API server does not say what there is of the Members, and asked how often it was asked that.
+	silent bool
+	asked  int
 	writes map[string]int // PUT and POST of Works by cluster and name
 	sent   int64          // bytes of them
 	reads  int            // GET of a Work
@@ -102,6 +105,12 @@ func newFleet(t testing.TB) *fleet {
 	if t, isTest := t.(*testing.T); isTest {
 		t.Parallel()
 	}
+	return newFleetAlone(t)
+}
+
+// newFleetAlone is for a test that looks at what all brokers of the process have in common.
+func newFleetAlone(t testing.TB) *fleet {
+	t.Helper()
 	config := <-apis
 	t.Cleanup(func() { apis <- config })
 	scheme, err := controllers.Scheme()

@@ -5,6 +5,7 @@ package controllers_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -39,7 +40,19 @@ func (c *counter) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.fleet.recorded[parts[5]]++
 		c.fleet.mu.Unlock()
 	}
+	metadata := strings.Contains(req.Header.Get("Accept"), "PartialObjectMetadataList")
+	if metadata && len(parts) == 5 && parts[4] == "members" && c.fleet.keepsSilent() {
+		return nil, errors.New("the test has the API server keep silent")
+	}
 	return c.next.RoundTrip(req)
+}
+
+// keepsSilent says whether the API server does not say what there is of the Members.
+func (f *fleet) keepsSilent() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	return f.silent
 }
 
 // decided is how often the broker's controller of a name has decided.

@@ -9,6 +9,7 @@ package takeover
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -90,53 +92,50 @@ func (c *Caches) catchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for listed := begin; ; {
+	listed := begin
+	err = wait.ExponentialBackoffWithContext(ctx, every(look), func(ctx context.Context) (caughtUp bool, err error) {
 		if left, err = c.behind(ctx, left); err != nil {
-			return err
+			return false, err
 		}
 		now := time.Now()
 		if len(left) == 0 || now.Sub(begin) > propagation.MaxCacheLag {
-			said := "caches have caught up with what was written before"
-			if len(left) > 0 {
-				said = "caches have not caught up with what was written before, and are waited for no longer"
-			}
-			log.FromContext(ctx).Info(said, "took", now.Sub(begin).String(), "behind", len(left))
-			c.done = true
-			return nil
+			return true, nil
 		}
 		if now.Sub(listed) > listAnew {
 			listed = now
-			if left, err = c.thoseLeft(ctx, left); err != nil {
-				return err
-			}
+			left, err = c.thoseLeft(ctx, left)
 		}
-		if err := sleep(ctx, look); err != nil {
-			return err
-		}
+		return false, err
+	})
+	if err != nil {
+		return err
 	}
+	said := "caches have caught up with what was written before"
+	if len(left) > 0 {
+		said = "caches have not caught up with what was written before, and are waited for no longer"
+	}
+	log.FromContext(ctx).Info(said, "took", time.Since(begin).String(), "behind", len(left))
+	c.done = true
+	return nil
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
+// every is to try again after a pause, however long a try takes, until the context ends.
+func every(pause time.Duration) wait.Backoff {
+	return wait.Backoff{Duration: pause, Steps: math.MaxInt}
 }
 
 // listUntilAnswered asks the API server what there is until it says so: nothing is decided without knowing it.
-func (c *Caches) listUntilAnswered(ctx context.Context) ([]object, error) {
-	for {
-		all, err := c.list(ctx)
-		if err == nil {
-			return all, nil
+func (c *Caches) listUntilAnswered(ctx context.Context) (all []object, err error) {
+	err = wait.ExponentialBackoffWithContext(ctx, every(askAgain), func(ctx context.Context) (bool, error) {
+		answer, err := c.list(ctx)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "what was written before is not known, and nothing is decided until it is")
+			return false, nil
 		}
-		log.FromContext(ctx).Error(err, "what was written before is not known, and nothing is decided until it is")
-		if sleep(ctx, askAgain) != nil {
-			return nil, err
-		}
-	}
+		all = answer
+		return true, nil
+	})
+	return all, err
 }
 
 // list asks the API server for what it has; it answers that from no memory that is older than the question.

@@ -196,3 +196,27 @@ func TestItDoesNotBeginUnknowing(t *testing.T) {
 		}
 	})
 }
+
+// TestItPausesBetweenQuestions: an API server that takes its time to refuse is asked no more often for that.
+func TestItPausesBetweenQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = 10 * askAgain
+		var last time.Time
+		asked := 0
+		live := of(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList,
+			...client.ListOption) error {
+			if since := time.Since(last); asked > 0 && since < askAgain {
+				t.Errorf("it is asked again %s after it has answered", since)
+			}
+			time.Sleep(each)
+			asked, last = asked+1, time.Now()
+			return errors.New("refused")
+		}})
+		caches := &Caches{Client: of(t, interceptor.Funcs{}), Live: live}
+		short, cancel := context.WithTimeout(t.Context(), 4*each)
+		defer cancel()
+		if err := caches.catchUp(short); err == nil || asked < 3 {
+			t.Errorf("it was asked %d times, %v", asked, err)
+		}
+	})
+}
