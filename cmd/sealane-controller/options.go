@@ -34,6 +34,7 @@ type options struct {
 	tokenSecret                  string
 	leaderElect                  bool
 	metricsAddress, probeAddress string
+	profilesAddress              string
 	certDir                      string
 	qps                          float32
 	burst, verbosity             int
@@ -55,6 +56,9 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.certDir, "metrics-cert-dir", securemetrics.CertDir,
 		"directory of tls.crt and tls.key for /metrics; without them, a certificate is made")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 turns them off")
+	f.StringVar(&o.profilesAddress, "pprof-bind-address", "0",
+		"loopback address of /debug/pprof, with profiles of memory and processor time, which anybody there can read; "+
+			"0 turns it off")
 	f.Float32Var(&o.qps, "kube-api-qps", 200, "requests per second to the Karmada API")
 	f.IntVar(&o.burst, "kube-api-burst", 400, "burst of requests to the Karmada API")
 	f.IntVarP(&o.verbosity, "verbosity", "v", 0, "0 logs changes of state, 1 also why")
@@ -116,6 +120,15 @@ func (o *options) metrics() (metricsserver.Options, error) {
 			"for outside of a cluster no API server reviews who reads metrics; found %q", metricsLoopback, address)
 	}
 	return securemetrics.Options(address, o.certDir, nil), nil
+}
+
+// profiles is where profiles are served, of which nobody is asked who reads them.
+func (o *options) profiles() (string, error) {
+	if o.profilesAddress != "0" && !loopback(o.profilesAddress) {
+		return "", fmt.Errorf("--pprof-bind-address: expected a loopback address such as 127.0.0.1:6060, for nobody reviews "+
+			"who reads profiles, or 0; found %q", o.profilesAddress)
+	}
+	return o.profilesAddress, nil
 }
 
 func loopback(address string) bool {

@@ -46,6 +46,9 @@ func run(ctx context.Context, o options) error {
 	if options.Metrics, err = o.metrics(); err != nil {
 		return err
 	}
+	if options.PprofBindAddress, err = o.profiles(); err != nil {
+		return err
+	}
 	options.HealthProbeBindAddress = o.probeAddress
 	options.LeaderElection = o.leaderElect
 	options.LeaderElectionID = "sealane-controller"

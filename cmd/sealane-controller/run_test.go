@@ -61,10 +61,10 @@ func TestRunLeadsAndSaysHowItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, probes := freeAddress(t), freeAddress(t)
+	metrics, probes, profiles := freeAddress(t), freeAddress(t), freeAddress(t)
 	cmd := command(func() (*rest.Config, error) { return account(host), nil })
 	cmd.SetArgs([]string{"--kubeconfig=" + kubeconfig, "--karmada-context=karmada", "--metrics-bind-address=" + metrics,
-		"--health-probe-bind-address=" + probes})
+		"--health-probe-bind-address=" + probes, "--pprof-bind-address=" + profiles})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- cmd.ExecuteContext(ctx) }()
@@ -78,6 +78,9 @@ func TestRunLeadsAndSaysHowItIs(t *testing.T) {
 	})
 	metricstest.Check(t, host, metrics, "sealane-controller-metrics-reader",
 		`controller_runtime_max_concurrent_reconciles{controller="fabric"}`)
+	if got := get(t, "http://"+profiles+"/debug/pprof/heap?debug=1"); !strings.HasPrefix(got, "heap profile: ") {
+		t.Errorf("the profile of its memory is %.100q", got)
+	}
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("it ends with %v", err)
@@ -89,6 +92,23 @@ func TestRunNamesAKubeconfigThatIsNotThere(t *testing.T) {
 	cmd.SetArgs([]string{"--kubeconfig=" + filepath.Join(t.TempDir(), "none")})
 	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "kubeconfig of the Karmada API") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestProfilesAreOnLoopback or nowhere.
+func TestProfilesAreOnLoopback(t *testing.T) {
+	for address, served := range map[string]bool{
+		"0": true, "127.0.0.1:6060": true, "[::1]:6060": true, "localhost:6060": true, ":6060": false,
+		"0.0.0.0:6060": false, "192.0.2.1:6060": false, "": false, "6060": false,
+	} {
+		o := options{profilesAddress: address}
+		got, err := o.profiles()
+		if served && (err != nil || got != address) {
+			t.Errorf("%q: served on %q, %v", address, got, err)
+		}
+		if !served && (err == nil || !strings.Contains(err.Error(), "expected a loopback address")) {
+			t.Errorf("%q: error %v", address, err)
+		}
 	}
 }
 

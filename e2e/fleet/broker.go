@@ -21,8 +21,8 @@ import (
 // Broker is a running sealane-controller that may use one processor.
 type Broker struct {
 	*process
-	metrics string
-	ready   string
+	// URLs.
+	metrics, ready, profiles string
 }
 
 // Start starts a controller with the rights that it is installed with; its files go to a directory of its own in dir.
@@ -40,16 +40,33 @@ func (f *Fleet) StartBy(ctx context.Context, program, dir, api string) (*Broker,
 	if err := writeKubeconfig(kubeconfig, api, f.api.Config.BearerToken, "sealane-controller"); err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(ctx, 2)
+	ports, err := freePorts(ctx, 3)
 	if err != nil {
 		return nil, err
 	}
 	p, err := startProcess(ctx, dir, program, "--kubeconfig="+kubeconfig, "--metrics-bind-address="+ports[0],
-		"--health-probe-bind-address="+ports[1])
+		"--health-probe-bind-address="+ports[1], "--pprof-bind-address="+ports[2])
 	if err != nil {
 		return nil, err
 	}
-	return &Broker{process: p, metrics: "https://" + ports[0] + "/metrics", ready: "http://" + ports[1] + "/readyz"}, nil
+	return &Broker{process: p, metrics: "https://" + ports[0] + "/metrics", ready: "http://" + ports[1] + "/readyz",
+		profiles: "http://" + ports[2] + "/debug/pprof/"}, nil
+}
+
+// Profile takes a profile of the controller's memory as it is, for `go tool pprof`.
+func (b *Broker) Profile(ctx context.Context, path string) error {
+	body, err := get(ctx, loopback(), b.profiles+"heap")
+	if err != nil {
+		return err
+	}
+	return writeProfile(path, body)
+}
+
+func writeProfile(path string, profile []byte) error {
+	if err := os.WriteFile(path, profile, 0o644); err != nil {
+		return fmt.Errorf("write the profile: %w", err)
+	}
+	return nil
 }
 
 // Ready waits until the controller's caches are full and its metrics are served.

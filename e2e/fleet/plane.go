@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -333,8 +332,5 @@ func (f *Fleet) Profile(ctx context.Context, path string, length time.Duration) 
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, body, 0o644); err != nil {
-		return fmt.Errorf("write the profile: %w", err)
-	}
-	return nil
+	return writeProfile(path, body)
 }

@@ -62,8 +62,8 @@ func main() {
 		"the picture beside them; empty is nowhere")
 	flag.StringVar(&o.results, "results", "", "file that keeps the results, from which the figures have fleets of "+
 		"earlier runs, too, of other sizes; empty is none")
-	flag.StringVar(&o.profiles, "profiles", "", "directory for profiles of the API server's processor time, one of the "+
-		"first seconds of each scenario; empty is none")
+	flag.StringVar(&o.profiles, "profiles", "", "directory for profiles of each scenario in which all is well: of the "+
+		"API server's processor time, in its first seconds, and of the controller's memory, at its end; empty is none")
 	only := flag.String("run", "", "only scenarios whose names match this regular expression, and the first")
 	flag.Parse()
 	log.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil)))

@@ -113,7 +113,7 @@ func (s *session) changes(ctx context.Context, o options) error {
 			continue
 		}
 		run := func() error { return s.add(f.Run(ctx, s.b, x.name, x.do)) }
-		if err := profiled(ctx, f, o.profiles, x.name, run); err != nil {
+		if err := s.profiled(ctx, o.profiles, x.name, run); err != nil {
 			return err
 		}
 	}
@@ -227,16 +227,17 @@ func (s *session) killed(ctx context.Context) error {
 // profileLength is for how long the API server is profiled at most.
 const profileLength = 15 * time.Second
 
-// profiled runs a scenario, and leaves a profile of the API server's first seconds of it in a directory, if there is
-// one.
-func profiled(ctx context.Context, f *fleet.Fleet, dir, name string, run func() error) error {
+// profiled runs a scenario, and leaves profiles in a directory, if there is one: of the API server's first seconds of
+// it, and of the controller's memory at its end.
+func (s *session) profiled(ctx context.Context, dir, name string, run func() error) error {
 	if dir == "" {
 		return run()
 	}
 	profile := make(chan error, 1)
-	path := filepath.Join(dir, fmt.Sprintf("%d clusters, %s.pprof", f.Size.Clusters, name))
-	go func() { profile <- f.Profile(ctx, path, profileLength) }()
-	return errors.Join(run(), <-profile)
+	path := filepath.Join(dir, fmt.Sprintf("%d clusters, %s", s.Size.Clusters, name))
+	go func() { profile <- s.f.Profile(ctx, path+".pprof", profileLength) }()
+	err := run()
+	return errors.Join(err, <-profile, s.b.Profile(ctx, path+", memory.pprof"))
 }
 
 // connect makes one ClusterSet of the fleet, and waits until all are told of all.
