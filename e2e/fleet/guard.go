@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 
@@ -233,7 +234,8 @@ func (g *guard) look(cluster string, i int) {
 	}
 	still := g.still(cluster, i)
 	if missing := had.exporting &^ now.exporting & still.exporting; missing != 0 {
-		g.lose(missing, now.exporting == 0, "%s is told of no pods any more of %s in %s", cluster, i)
+		g.lose(missing, now.exporting == 0, "%s is told of no pods any more of %s in %s"+g.copies(cluster, i, had),
+			cluster, i)
 	}
 	var stale exporting
 	for _, p := range had.pods {
@@ -243,8 +245,22 @@ func (g *guard) look(cluster string, i int) {
 	}
 	if stale &= now.exporting; stale != 0 {
 		g.lost.Stale += bits.OnesCount64(uint64(stale))
-		g.tell(stale, "%s is told no more of some pods of %s in %s", cluster, i)
+		g.tell(stale, "%s is told no more of some pods of %s in %s"+g.copies(cluster, i, had), cluster, i)
 	}
+}
+
+// copies says, for people, what a member had been told of service i, and what the Bundles that have it say now.
+func (g *guard) copies(cluster string, i int, had told) string {
+	out := fmt.Sprintf(" at %s: it had %v, and there are", time.Now().UTC().Format("15:04:05.000"), had.pods)
+	for at, c := range g.works[cluster] {
+		if copied, has := c.imports[i]; has {
+			out += fmt.Sprintf(" %+v of sequence %d, generation %d: %v", at, c.sequence, c.generation, copied.pods)
+		}
+	}
+	if listing := g.works[cluster][place{}]; listing != nil {
+		out += fmt.Sprintf(", %d deltas are listed", listing.deltas)
+	}
+	return out
 }
 
 // current is what a member is told of service i, by the rule of v1alpha1.CurrentImport: in the shard's own Bundle or in
