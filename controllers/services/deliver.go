@@ -117,6 +117,10 @@ func (r *Reconciler) delivery(ctx context.Context, cluster string) ([]write, tim
 	if drifts == nil || busy > 0 {
 		return nil, sooner(again, max(busy, 0)), nil
 	}
+	if shards := d.undecided(drifts); len(shards) > 0 {
+		r.wake(record.Spec.ClusterSet, shards...)
+		return nil, again, nil
+	}
 	arranged, left := arrange(drifts, sent, comparison{})
 	if left {
 		log.FromContext(ctx).V(1).Info("no room in deltas", "cluster", cluster)

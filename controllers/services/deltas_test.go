@@ -156,9 +156,20 @@ func (c *churning) sentDeltas() int {
 	return len(works)
 }
 
-// churn replaces pods, while what is written comes to the importer in any order, and controllers crash.
+// churn replaces pods, while what is written comes to the importer in any order, deltas are on their way to the API
+// server while shards are decided on, and controllers crash.
 func (c *churning) churn(rounds, services int, crash float64) {
 	c.t.Helper()
+	var onTheWay []write
+	arrive := func() {
+		for _, w := range onTheWay {
+			if err := w.do(c.t.Context()); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		onTheWay = nil
+	}
+	defer arrive()
 	for range rounds {
 		for range 1 + c.rnd.IntN(5) {
 			c.replace(c.rnd.IntN(2), c.rnd.IntN(services))
@@ -168,10 +179,21 @@ func (c *churning) churn(rounds, services int, crash float64) {
 				c.answer(n, shard)
 			}
 		}
-		if c.rnd.IntN(3) == 0 {
+		switch c.rnd.IntN(12) {
+		case 0, 1, 2, 3:
 			c.now = c.now.Add(time.Duration(c.rnd.IntN(1500)) * time.Millisecond)
+		case 4: // one may be told directly
+			c.now = c.now.Add(quietChange)
 		}
-		writes := c.wanted()
+		writes := c.planned()
+		switch {
+		case len(onTheWay) > 0 && c.rnd.IntN(2) == 0:
+			arrive()
+		case len(onTheWay) == 0 && c.rnd.IntN(2) == 0:
+			onTheWay = c.delivered()
+		case len(onTheWay) == 0:
+			writes = append(writes, c.delivered()...)
+		}
 		c.rnd.Shuffle(len(writes), func(a, b int) { writes[a], writes[b] = writes[b], writes[a] })
 		for _, w := range writes[:c.rnd.IntN(len(writes)+1)] {
 			if err := w.do(c.t.Context()); err != nil {
@@ -179,6 +201,7 @@ func (c *churning) churn(rounds, services int, crash float64) {
 			}
 			if c.rnd.Float64() < crash {
 				c.restart()
+				onTheWay = nil
 				break
 			}
 		}

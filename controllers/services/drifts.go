@@ -204,6 +204,17 @@ func (d *deltas) full() bool {
 	return kept > v1alpha1.MaxDeltas*maxDelta/2
 }
 
+// undecided are the shards of imports in deltas of which no drift is known: these were on their way when the shard was
+// decided on last. Its Bundle may be on the way with them now, so that deltas can neither keep nor drop them.
+func (d *deltas) undecided(drifts map[key]*drift) (shards []int32) {
+	for k := range d.look().copies {
+		if shard := v1alpha1.Shard(k.namespace, k.name, d.number); drifts[k] == nil && !slices.Contains(shards, shard) {
+			shards = append(shards, shard)
+		}
+	}
+	return shards
+}
+
 // all are the drifts of all shards; nil while those of some are not known.
 func (d *deltas) all() map[key]*drift {
 	if d.number == 0 || len(d.shards) < int(d.number) {

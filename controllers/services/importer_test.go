@@ -319,20 +319,32 @@ func (i *importer) wanted() []write {
 	i.t.Helper()
 	var out []write
 	for round := 0; round < 3 && len(out) == 0; round++ { // one wakes the other
-		for shard := range i.shards {
-			p, err := i.plan(i.t.Context(), Shard{"blue", shard})
-			if err != nil {
-				i.t.Fatal(err)
-			}
-			out = append(out, p.writes...)
-		}
-		writes, _, err := i.delivery(i.t.Context(), importing)
+		out = append(i.planned(), i.delivered()...)
+	}
+	return out
+}
+
+// planned are those of the shards.
+func (i *importer) planned() (out []write) {
+	i.t.Helper()
+	for shard := range i.shards {
+		p, err := i.plan(i.t.Context(), Shard{"blue", shard})
 		if err != nil {
 			i.t.Fatal(err)
 		}
-		out = append(out, writes...)
+		out = append(out, p.writes...)
 	}
 	return out
+}
+
+// delivered are those of the deltas.
+func (i *importer) delivered() []write {
+	i.t.Helper()
+	writes, _, err := i.delivery(i.t.Context(), importing)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return writes
 }
 
 // halves checks, at rest, that all is as it was decided and nothing is left over, and returns what is listed.

@@ -305,3 +305,87 @@ func TestWhatIsAsBeforeIsNoLatency(t *testing.T) {
 		t.Error("no change is counted: this shows nothing")
 	}
 }
+
+// TestDeltasThatAreOnTheirWay: a pod is replaced again while the first Bundle of deltas that tells of it is on its way,
+// and that is told directly. Until it has come, the deltas do not drop what they have of it for another pod.
+func TestDeltasThatAreOnTheirWay(t *testing.T) {
+	c := newChurning(t, 1, 40)
+	c.now = c.now.Add(time.Hour)
+	c.rest(0)
+	service := 0
+	for v1alpha1.Shard("sample", fmt.Sprintf("web-%d", service), c.shards) != 1 {
+		service++
+	}
+	planned := func(shard int32) (bundles []write) {
+		t.Helper()
+		p, err := c.plan(t.Context(), Shard{"blue", shard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range p.writes {
+			if !w.due.IsZero() {
+				bundles = append(bundles, w)
+			} else if err := w.do(t.Context()); err != nil { // a record
+				t.Fatal(err)
+			}
+		}
+		return bundles
+	}
+	delivery := func() []write {
+		t.Helper()
+		writes, _, err := c.delivery(t.Context(), importing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return writes
+	}
+	do := func(writes []write) {
+		t.Helper()
+		for _, w := range writes {
+			if err := w.do(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for todo := c.behind(); len(todo) > 0; todo = c.behind() {
+			todo[0]()
+			c.watch()
+		}
+	}
+	// The deltas are listed.
+	c.tire()
+	c.replace(0, c.other())
+	c.reported()
+	c.rest(0)
+	c.now = c.now.Add(recordPace)
+	c.rest(0)
+
+	c.tire()
+	c.replace(0, service)
+	c.reported()
+	before := c.generations()
+	do(planned(1)) // of the other exporter, which reads no deltas
+	if n := c.generations() - before; n > 0 {
+		t.Fatalf("%d writes for a pod that deltas are to tell of", n)
+	}
+	onTheWay := delivery()
+	c.now = c.now.Add(quietChange)
+	c.replace(0, service)
+	c.reported()
+	direct := planned(1)
+	if len(onTheWay) != 1 || len(direct) != 2 {
+		t.Fatalf("%d writes of deltas, and %d of the shard: this shows nothing", len(onTheWay), len(direct))
+	}
+	do(onTheWay)
+	key := types.NamespacedName{Namespace: "sample", Name: fmt.Sprintf("web-%d", service)}
+	if got := c.versions(key)[0]; got != 2 {
+		t.Fatalf("the importer has version %d, not that of the deltas: this shows nothing", got)
+	}
+	c.tire()
+	c.replace(0, c.other())
+	c.reported()
+	do(planned(0))
+	do(delivery())
+	do(direct)
+	c.rest(0)
+	c.check("at rest", 40)
+}

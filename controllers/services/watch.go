@@ -108,9 +108,16 @@ func (r *Reconciler) wakeDeltas(cluster string) {
 
 // wakeShards has the first shards of a ClusterSet decided on again.
 func (r *Reconciler) wakeShards(set string, number int32) {
+	for n := range number {
+		r.wake(set, n)
+	}
+}
+
+// wake has shards of a ClusterSet decided on again.
+func (r *Reconciler) wake(set string, shards ...int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for n := range number {
+	for _, n := range shards {
 		if r.shardQueue != nil {
 			r.shardQueue.Add(Shard{set, n})
 		}
