@@ -87,12 +87,9 @@ func (r *Reconciler) delivery(ctx context.Context, cluster string) ([]write, tim
 	if err != nil {
 		return nil, 0, err
 	}
-	c := new(clusterv1alpha1.Cluster)
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: cluster}, c, client.UnsafeDisableDeepCopy); err != nil {
-		if !apierrors.IsNotFound(err) {
-			return nil, 0, fmt.Errorf("read the Cluster %s: %w", cluster, err)
-		}
-		c = nil
+	c, err := r.cluster(ctx, cluster)
+	if err != nil {
+		return nil, 0, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,6 +140,19 @@ func (r *Reconciler) delivery(ctx context.Context, cluster string) ([]write, tim
 	}
 	d.since = time.Time{} // what is not late any more is no change that the member waits for
 	return writes, again, nil
+}
+
+// cluster is what Karmada says of one, to be read only; nil if it has none of that name.
+func (r *Reconciler) cluster(ctx context.Context, name string) (*clusterv1alpha1.Cluster, error) {
+	c := new(clusterv1alpha1.Cluster)
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, c, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the Cluster %s: %w", name, err)
+	}
+	return c, nil
 }
 
 // nextDelta is the revision to write: one that nothing left in the member has, as that of a half.

@@ -208,7 +208,10 @@ func (d *deltas) full() bool {
 // decided on last. Its Bundle may be on the way with them now, so that deltas can neither keep nor drop them.
 func (d *deltas) undecided(drifts map[key]*drift) (shards []int32) {
 	for k := range d.look().copies {
-		if shard := v1alpha1.Shard(k.namespace, k.name, d.number); drifts[k] == nil && !slices.Contains(shards, shard) {
+		if drifts[k] != nil {
+			continue
+		}
+		if shard := v1alpha1.Shard(k.namespace, k.name, d.number); !slices.Contains(shards, shard) {
 			shards = append(shards, shard)
 		}
 	}
