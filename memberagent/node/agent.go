@@ -306,6 +306,7 @@ func (a *Agent) loop(ctx context.Context, failed chan error) {
 			return
 		case <-measure.C:
 			a.measure(ctx)
+			measure.Reset(a.dialler.due(time.Now(), measureEvery))
 			continue
 		case <-a.turned:
 			a.failOver(ctx)
@@ -332,6 +333,7 @@ func (a *Agent) loop(ctx context.Context, failed chan error) {
 		}
 		a.syncErr = err
 		a.measure(ctx)
+		measure.Reset(a.dialler.due(time.Now(), measureEvery))
 		a.pause(ctx, burst)
 	}
 }

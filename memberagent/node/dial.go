@@ -21,7 +21,7 @@ import (
 // back needs a round trip. One that cannot be reached so for dialHaste is given more time.
 const (
 	dialPatience  = 4 * time.Second
-	firstPatience = 500 * time.Millisecond // peers are looked at every second
+	firstPatience = 500 * time.Millisecond // the first time; else peers are looked at every second
 	dialHaste     = 30 * time.Second
 )
 
@@ -35,6 +35,8 @@ type dialler struct {
 type lostPeer struct {
 	lost  time.Time // when it was first seen to be without one
 	since time.Time // when its present address was dialled
+	// first says that it was never heard, and that nothing was tried since lost.
+	first bool
 }
 
 // next returns the address to dial now. Of a peer that was heard before it is another than the one in use; one that was
@@ -50,7 +52,11 @@ func (d *dialler) next(id cablePeer, works, heard bool, inUse netip.AddrPort, ca
 	}
 	peer, known := d.peers[id]
 	if !known {
-		peer = lostPeer{now, now}
+		peer = lostPeer{lost: now, since: now, first: !heard}
+		d.peers[id] = peer
+	}
+	if heard && peer.first { // it is on its way
+		peer.first = false
 		d.peers[id] = peer
 	}
 	patience := dialPatience
@@ -60,10 +66,22 @@ func (d *dialler) next(id cablePeer, works, heard bool, inUse netip.AddrPort, ca
 	if inUse.IsValid() && (!known || now.Sub(peer.since) < patience) {
 		return netip.AddrPort{}, false
 	}
-	peer.since = now
+	peer.since, peer.first = now, false
 	d.peers[id] = peer
 	next := candidates[(slices.Index(candidates, inUse)+1)%len(candidates)]
 	return next, next != inUse || !heard
+}
+
+// due is how long until the first attempt of a peer has had its time, at most most. A cable of an agent that begins has
+// no peer that was heard, and one packet that is lost then is an interruption.
+func (d *dialler) due(now time.Time, most time.Duration) time.Duration {
+	for _, p := range d.peers {
+		// One that is past was looked at just now.
+		if left := p.since.Add(firstPatience).Sub(now); p.first && left > 0 {
+			most = min(most, left)
+		}
+	}
+	return most
 }
 
 // forget peers that are no more.
