@@ -47,7 +47,7 @@ func (s Size) NamespacesOf() []string {
 
 // Bundles are what the broker writes to that member, in halves where it would halve them.
 func (s Size) Bundles(shards int32) ([]*v1alpha1.Bundle, error) {
-	if err := s.check(); err != nil {
+	if err := s.Check(); err != nil {
 		return nil, err
 	}
 	members := make([]broker.Member, s.Clusters, s.Clusters+1)

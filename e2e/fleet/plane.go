@@ -63,7 +63,7 @@ const quota = 8 << 30
 // Launch starts the API, with the kinds of Karmada and Sealane and the broker's rights, and makes the members known to
 // Karmada. The broker is not running yet.
 func Launch(ctx context.Context, size Size) (*Fleet, error) {
-	if err := size.check(); err != nil {
+	if err := size.Check(); err != nil {
 		return nil, err
 	}
 	var crds []string

@@ -5,6 +5,7 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -40,7 +41,7 @@ func (f *Fleet) Converged(ctx context.Context, b *Broker) (time.Time, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return time.Time{}, fmt.Errorf("wait for the fleet: %w; last: %w", ctx.Err(), why)
+			return time.Time{}, fmt.Errorf("wait for the fleet: %w", errors.Join(ctx.Err(), why))
 		case <-b.done:
 			return time.Time{}, b.ended()
 		case <-tick.C:
@@ -71,7 +72,7 @@ func (f *Fleet) Complete(ctx context.Context, b *Broker) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the fleet: %w; last: %w", ctx.Err(), why)
+			return fmt.Errorf("wait for the fleet: %w", errors.Join(ctx.Err(), why))
 		case <-b.done:
 			return b.ended()
 		case <-tick.C:

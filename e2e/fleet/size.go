@@ -32,7 +32,8 @@ type Size struct {
 	Halves bool
 }
 
-func (s Size) check() error {
+// Check returns an error that says what a size may be, if it is another.
+func (s Size) Check() error {
 	if s.Clusters < 2 || s.Clusters > MaxClusters {
 		return fmt.Errorf("clusters: expected 2 to %d, found %d", MaxClusters, s.Clusters)
 	}

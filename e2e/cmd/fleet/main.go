@@ -100,6 +100,20 @@ func (t *table) row(scenario string) *fleet.Row {
 }
 
 func run(ctx context.Context, o options) error {
+	// Before anything is built: a fleet takes up to an hour.
+	sizes, err := o.fleets()
+	if err != nil {
+		return err
+	}
+	if o.profiles != "" {
+		if err := os.MkdirAll(o.profiles, 0o755); err != nil {
+			return fmt.Errorf("--profiles: %w", err)
+		}
+	}
+	tables, err := former(o.results)
+	if err != nil {
+		return err
+	}
 	root, err := lab.SourceRoot(ctx)
 	if err != nil {
 		return err
@@ -118,23 +132,14 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	m.Command = o.command()
-	tables, err := former(o.results)
-	if err != nil {
-		return err
-	}
 	var measured []table
-	for text := range strings.SplitSeq(o.sizes, ",") {
-		clusters, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("--clusters: expected numbers, found %q", text)
-		}
-		t := table{Machine: m, Size: fleet.Size{Clusters: clusters, Services: o.services, Exporters: 2, Backends: 3,
-			Namespaces: max(1, o.services/10), Agents: o.agents, Reports: o.reports, Halves: o.halves}}
+	for _, size := range sizes {
+		t := table{Machine: m, Size: size}
 		if t.Machine.Load, err = load(); err != nil {
 			return err
 		}
 		if err := t.measure(ctx, o, programs, dir); err != nil {
-			return fmt.Errorf("%d clusters: %w", clusters, err)
+			return fmt.Errorf("%d clusters: %w", size.Clusters, err)
 		}
 		measured, tables = append(measured, t), withTable(tables, t)
 		// A run that is stopped leaves what was measured before.
@@ -143,6 +148,24 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	return lost(measured)
+}
+
+// fleets returns the sizes that were asked for.
+func (o *options) fleets() ([]fleet.Size, error) {
+	var out []fleet.Size
+	for text := range strings.SplitSeq(o.sizes, ",") {
+		clusters, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, fmt.Errorf("--clusters: expected numbers with commas between them, found %q", o.sizes)
+		}
+		s := fleet.Size{Clusters: clusters, Services: o.services, Exporters: 2, Backends: 3,
+			Namespaces: max(1, o.services/10), Agents: o.agents, Reports: o.reports, Halves: o.halves}
+		if err := s.Check(); err != nil {
+			return nil, fmt.Errorf("%d clusters: %w", clusters, err)
+		}
+		out = append(out, s)
+	}
+	return out, nil
 }
 
 // command returns the flags that the figures depend on.

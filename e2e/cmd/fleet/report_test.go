@@ -170,3 +170,19 @@ func TestResultsOfEarlierRunsAreKept(t *testing.T) {
 		t.Errorf("no file: %v, %v", tables, err)
 	}
 }
+
+// TestFleetsThatAreAskedFor: a size that cannot be is said before the others are measured.
+func TestFleetsThatAreAskedFor(t *testing.T) {
+	for text, want := range map[string][]int{"10,30": {10, 30}, "2": {2}, "": nil, "1": nil, "10,": nil, "10,x": nil,
+		"10,251": nil} {
+		o := options{sizes: text, services: 10}
+		var found []int
+		sizes, err := o.fleets()
+		for _, s := range sizes {
+			found = append(found, s.Clusters)
+		}
+		if !slices.Equal(found, want) || (err == nil) != (want != nil) {
+			t.Errorf("%q: expected %v, found %v and %v", text, want, found, err)
+		}
+	}
+}
