@@ -94,10 +94,16 @@ func TestControllerTokenIsNoAdministrator(t *testing.T) {
 	elsewhere, unlabelled := work("elsewhere", peering), work("unlabelled", peering)
 	elsewhere.Namespace, unlabelled.Labels = "default", nil
 	carrier := work("sealane-peering", peering)
+	workOfBundle := func(name string) *workv1alpha1.Work {
+		return work(name, manifest("sealane.io/v1alpha1", "Bundle", name))
+	}
 	swap := func(w *workv1alpha1.Work) { w.Spec.Workload.Manifests[0].Raw = []byte(manifest("v1", "Secret", "s")) }
 	expect(t, controller, []write{
 		{"a Work of a Peering", done, creates(t, carrier)},
 		{"a Work of a Bundle", done, creates(t, work("sealane-bundle", bundle))},
+		{"a Work of the Bundle of a half", done, creates(t, workOfBundle(v1alpha1.HalfName(v1alpha1.BundleName(63), "01")))},
+		{"a Work of a Bundle of deltas", done, creates(t, workOfBundle(v1alpha1.DeltaName(v1alpha1.MaxDeltas-1)))},
+		{"a Work of the Bundle for answers", done, creates(t, workOfBundle(v1alpha1.AnswersName))},
 		{"another revision of it", done, patchUpdate(t, carrier, func(w *workv1alpha1.Work) {
 			w.Spec.Workload.Manifests[0].Raw = []byte(strings.Replace(peering, `"spec":{}`, `"spec":{"revision":2}`, 1))
 		})},

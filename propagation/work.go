@@ -36,8 +36,10 @@ const (
 	// LabelShard on a Bundle's Work is its shard, and LabelHalf which half of it the Bundle is, if any.
 	LabelShard = "sealane.io/shard"
 	LabelHalf  = "sealane.io/half"
-	// LabelDelta on the Work of a Bundle of deltas is the number of that, and no shard is.
+	// LabelDelta on the Work of a Bundle of deltas is the number of that, and no shard is; on that of the Bundle with the
+	// answers to them it is Answers.
 	LabelDelta = "sealane.io/delta"
+	Answers    = "answers"
 
 	// KindPeering and KindBundle are the kinds that travel.
 	KindPeering = "Peering"
@@ -78,6 +80,11 @@ func bundleName(shard int32, half string) string {
 // DeltaKey returns the Work of a Bundle of deltas.
 func DeltaKey(cluster string, n int32) types.NamespacedName {
 	return WorkKey(cluster, KindBundle, v1alpha1.DeltaName(n))
+}
+
+// AnswersKey returns the Work of the Bundle that has the answers to deltas.
+func AnswersKey(cluster string) types.NamespacedName {
+	return WorkKey(cluster, KindBundle, v1alpha1.AnswersName)
 }
 
 // ClusterOf returns the cluster that a Work belongs to, which is the identity of whatever its status
@@ -134,6 +141,12 @@ func (w Writer) ApplyBundle(ctx context.Context, cluster string, shard int32, ha
 func (w Writer) ApplyDelta(ctx context.Context, cluster string, n int32, last Written, spec []byte) (Written, error) {
 	labels := map[string]string{LabelKind: KindBundle, LabelDelta: strconv.Itoa(int(n))}
 	return w.apply(ctx, cluster, KindBundle, v1alpha1.DeltaName(n), labels, last, spec)
+}
+
+// ApplyAnswers writes the Work of the Bundle that has the answers to a cluster's deltas, as ApplyBundle does.
+func (w Writer) ApplyAnswers(ctx context.Context, cluster string, spec []byte) (Written, error) {
+	labels := map[string]string{LabelKind: KindBundle, LabelDelta: Answers}
+	return w.apply(ctx, cluster, KindBundle, v1alpha1.AnswersName, labels, Written{}, spec)
 }
 
 // The indexes of Works: those of halves by their shard, and those of deltas.

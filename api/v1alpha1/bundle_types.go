@@ -225,6 +225,10 @@ type BundleSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
+	// AnswerApart says that the member answers this Bundle of deltas in the status of the Bundle "sealane-answers" if
+	// there is one, so that an answer is no write of what it answers. An agent that does not know of it answers here.
+	// +optional
+	AnswerApart bool `json:"answerApart,omitempty"`
 	// ExportConditions for this member's own exports, sorted by namespace, name and type.
 	// +listType=atomic
 	ExportConditions []ExportCondition `json:"exportConditions"`
@@ -265,6 +269,12 @@ type BundleStatus struct {
 	// ImportsLeftOut counts the imports that have a problem and no room in the list.
 	// +optional
 	ImportsLeftOut int32 `json:"importsLeftOut,omitempty"`
+	// Deltas are the revisions of the Bundles of deltas that the member has and that are to be answered apart, by their
+	// numbers; 0 is one that is not. The Bundle "sealane-answers" alone has them.
+	// +kubebuilder:validation:MaxItems=128
+	// +listType=atomic
+	// +optional
+	Deltas []int64 `json:"deltas,omitempty"`
 }
 
 // Bundle carries one shard of a member's services: down, what it imports; up, what it exports.

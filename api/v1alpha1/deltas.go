@@ -12,6 +12,9 @@ import (
 // MaxDeltas is how many Bundles of deltas a member has at most.
 const MaxDeltas = 128
 
+// AnswersName is the name of the Bundle that has nothing but the answers to Bundles of deltas.
+const AnswersName = "sealane-answers"
+
 // deltaPrefix begins the name of a Bundle of deltas.
 const deltaPrefix = "sealane-delta-"
 

@@ -5,6 +5,8 @@ package services
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
@@ -53,37 +55,77 @@ func (r *Reconciler) dropDeltas(record *v1alpha1.Member) {
 	r.wakeShards(record.Spec.ClusterSet, number)
 }
 
-// Deliver brings the Bundles of deltas of one member up to date.
+// Deliver brings the Bundles of deltas of one member up to date. What is written of them is found out when it has a
+// place at the gate, and no more than there are places then: what changes while others have these is in the next write.
 func (r *Reconciler) Deliver(ctx context.Context, cluster string) (ctrl.Result, error) {
-	writes, again, err := r.delivery(ctx, cluster)
-	if err != nil {
-		return ctrl.Result{}, err
+	l, again, err := r.look(ctx, cluster)
+	if l == nil {
+		return ctrl.Result{RequeueAfter: again}, err
+	}
+	due := l.due()
+	l.d.mu.Unlock()
+	if !due {
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	r.gate.enter(ofDeltas)
+	writes, again, err := r.delivery(ctx, cluster, 1+r.gate.free())
+	if len(writes) == 0 {
+		r.gate.leave(ofDeltas)
+		return ctrl.Result{RequeueAfter: again}, err
 	}
 	var g errgroup.Group
-	g.SetLimit(parallelWrites)
-	for _, w := range writes {
+	for i, w := range writes {
 		g.Go(func() error {
-			r.gate.enter()
-			defer r.gate.leave()
+			if i > 0 {
+				r.gate.enter(ofDeltas)
+			}
+			defer r.gate.leave(ofDeltas)
 			return w.do(ctx)
 		})
 	}
 	return ctrl.Result{RequeueAfter: again}, g.Wait()
 }
 
-// delivery is what to write of a member's deltas, and when to look again.
-func (r *Reconciler) delivery(ctx context.Context, cluster string) ([]write, time.Duration, error) {
-	var record v1alpha1.Member
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: cluster}, &record, client.UnsafeDisableDeepCopy); err != nil {
+// looked is how a member's deltas were found to be, where something may be written of them. They are locked.
+type looked struct {
+	d      *deltas
+	record *v1alpha1.Member
+	drifts map[key]*drift
+	sent   []sentDelta
+	now    time.Time
+}
+
+// due says that something is to be written.
+func (l *looked) due() bool {
+	copies := l.d.look().copies
+	for k, s := range l.drifts {
+		if s.late(copies[k], comparison{}) {
+			return true
+		}
+	}
+	return l.d.answers.wanted(l.d, l.now) || slices.ContainsFunc(l.sent, func(s sentDelta) bool {
+		return s.again && !s.closed
+	})
+}
+
+// look brings a member's deltas up to date with what there is, and says when to look again. What it returns is locked
+// until who has asked unlocks it; it is nil where nothing is to be written now.
+func (r *Reconciler) look(ctx context.Context, cluster string) (_ *looked, again time.Duration, _ error) {
+	record := new(v1alpha1.Member)
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: cluster}, record, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, client.IgnoreNotFound(err)
 	}
 	r.mu.Lock()
 	d := r.deltas[string(record.UID)]
 	r.mu.Unlock()
-	if d == nil || !takesPart(&record) {
+	if d == nil || !takesPart(record) {
 		return nil, 0, nil
 	}
 	works, err := r.Works.DeltasOf(ctx, cluster)
+	if err != nil {
+		return nil, 0, err
+	}
+	apart, err := r.bundle(ctx, propagation.AnswersKey(cluster))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -92,7 +134,7 @@ func (r *Reconciler) delivery(ctx context.Context, cluster string) ([]write, tim
 		return nil, 0, err
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.answers.read(apart)
 	again, foreign := d.load(r, works, c)
 	again = sooner(again, r.followDeltas(record.Spec.ClusterSet, d, fleet.Lost(c)))
 	switch {
@@ -107,38 +149,67 @@ func (r *Reconciler) delivery(ctx context.Context, cluster string) ([]write, tim
 	if fleet.Lost(c) {
 		// Each change would be one more Bundle that a member keeps which cannot answer. What it has missed is written
 		// when Karmada reaches it again.
+		d.mu.Unlock()
 		return nil, again, nil
 	}
-	drifts, now := d.all(), r.Now()
-	sent, busy := d.sent(now)
-	if drifts == nil || busy > 0 {
+	l := &looked{d: d, record: record, drifts: d.all(), now: r.Now()}
+	var busy time.Duration
+	l.sent, busy = d.sent(l.now)
+	if l.drifts == nil || busy > 0 {
+		d.mu.Unlock()
 		return nil, sooner(again, max(busy, 0)), nil
 	}
-	if shards := d.undecided(drifts); len(shards) > 0 {
+	if shards := d.undecided(l.drifts); len(shards) > 0 {
 		r.wake(record.Spec.ClusterSet, shards...)
+		d.mu.Unlock()
 		return nil, again, nil
 	}
-	arranged, left := arrange(drifts, sent, comparison{})
+	return l, sooner(again, d.answers.later(d, l.now)), nil
+}
+
+// delivery is what to write of a member's deltas, at most so many of these Bundles, and when to look again.
+func (r *Reconciler) delivery(ctx context.Context, cluster string, most int) ([]write, time.Duration, error) {
+	l, again, err := r.look(ctx, cluster)
+	if l == nil {
+		return nil, again, err
+	}
+	d := l.d
+	defer d.mu.Unlock()
+	arranged, left := arrange(l.drifts, l.sent, comparison{})
 	if left {
 		log.FromContext(ctx).V(1).Info("no room in deltas", "cluster", cluster)
 	}
+	numbers := slices.Sorted(maps.Keys(arranged))
+	all := len(numbers) <= most
+	if !all {
+		numbers = numbers[:most] // the rest when these are answered
+	}
 	var writes []write
 	encoded := newEncoder()
-	for n, imports := range arranged {
+	if d.answers.wanted(d, l.now) || len(numbers) > 0 && d.answers.missing(l.now) {
+		writes = append(writes, write{do: func(ctx context.Context) error { return r.applyAnswers(ctx, d, encoded) }})
+	}
+	for _, n := range numbers {
+		imports := arranged[n]
 		for n >= len(d.boxes) {
 			d.boxes = append(d.boxes, &sentBundle{box: newMailbox()})
 		}
 		b := d.boxes[n]
-		spec := v1alpha1.BundleSpec{Revision: b.nextDelta(now), Sequence: d.next(now), Imports: imports,
-			ExportConditions: []v1alpha1.ExportCondition{}}
+		spec := v1alpha1.BundleSpec{Revision: b.nextDelta(l.now), Sequence: d.next(l.now), AnswerApart: true,
+			Imports: imports, ExportConditions: []v1alpha1.ExportCondition{}}
 		if b.box.unsent.IsZero() { // else the write before has failed
 			b.box.unsent = d.since
 		}
 		writes = append(writes, write{do: func(ctx context.Context) error {
-			return r.applyDelta(ctx, d, record.Status.ReadsText, int32(n), b, spec, encoded)
+			return r.applyDelta(ctx, d, l.record.Status.ReadsText, int32(n), b, spec, encoded)
 		}})
 	}
-	d.since = time.Time{} // what is not late any more is no change that the member waits for
+	switch {
+	case all:
+		d.since = time.Time{} // what is not late any more is no change that the member waits for
+	case !d.since.IsZero():
+		d.since = l.now // of what is left nobody knows since when it waits; it has from now on
+	}
 	return writes, again, nil
 }
 
@@ -197,7 +268,7 @@ func (r *Reconciler) followDeltas(set string, d *deltas, lost bool) (again time.
 	return again
 }
 
-// clusterOfDeltas is the cluster whose deltas a Work carries.
+// clusterOfDeltas is the cluster whose deltas a Work carries, or the answers to them.
 func clusterOfDeltas(_ context.Context, o client.Object) []string {
 	if _, ok := o.(*workv1alpha1.Work); !ok || o.GetLabels()[propagation.LabelDelta] == "" {
 		return nil

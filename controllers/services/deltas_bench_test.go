@@ -83,7 +83,7 @@ func BenchmarkOneEndpointBesideDeltas(b *testing.B) {
 		decision += processor(b) - before
 		before = processor(b)
 		for i := range p.members {
-			if _, _, err := p.delivery(b.Context(), p.members[i].Cluster); err != nil {
+			if _, _, err := p.delivery(b.Context(), p.members[i].Cluster, parallelWrites); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -247,6 +247,9 @@ func TestDeltasOverHistories(t *testing.T) {
 func TestDeltasAreOneWrite(t *testing.T) {
 	c := newChurning(t, 1, 200)
 	c.tire()
+	c.replace(0, 3) // the first brings the Bundle for answers, too
+	c.answerAllOf(0)
+	c.rest(0)
 	for s := range 20 {
 		c.replace(0, s*10)
 	}
@@ -279,12 +282,18 @@ func (c *churning) generations() (n int64) {
 // tire uses up what may be written of Bundles of shards.
 func (c *churning) tire() {
 	c.t.Helper()
+	d := c.ofImporter()
+	d.direct.AllowN(c.now, int(d.direct.TokensAt(c.now)))
+}
+
+// ofImporter are the importer's deltas.
+func (c *churning) ofImporter() *deltas {
+	c.t.Helper()
 	var record v1alpha1.Member
 	if err := c.shelf.Get(c.t.Context(), client.ObjectKey{Name: importing}, &record); err != nil {
 		c.t.Fatal(err)
 	}
-	d := c.deltasOf(&record)
-	d.direct.AllowN(c.now, int(d.direct.TokensAt(c.now)))
+	return c.deltasOf(&record)
 }
 
 // TestDeltasAreListed: the own Bundle of shard 0 comes to list the first Bundle of deltas also where that has what has

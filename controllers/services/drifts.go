@@ -33,6 +33,8 @@ type deltas struct {
 	// loaded says that boxes are what the API server has.
 	loaded bool
 	boxes  []*sentBundle
+	// answers to them that the member gives apart.
+	answers answers
 	// found is where the newest copies of imports were found in what was sent.
 	found found
 	// listed is how many of them the own Bundle of shard 0 says there are, and inForce how many the member has answered to
@@ -136,7 +138,7 @@ func (d *deltas) load(r *Reconciler, works map[int32]*workv1alpha1.Work,
 	}
 	for n, b := range d.boxes {
 		before := b.sent
-		now := &sentBundle{box: b.box}
+		now := &sentBundle{box: b.box, apart: d.answers.to(n)}
 		_, after := r.gatherHalf(now, works[int32(n)], c)
 		again = sooner(again, after)
 		d.boxes[n] = now

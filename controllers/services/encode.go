@@ -34,6 +34,9 @@ func (e *encoder) bundle(spec *v1alpha1.BundleSpec, text bool) ([]byte, error) {
 	}
 	// Put together here, as encoding/json would look at each byte of the imports anew for each member.
 	out := []byte{'{'}
+	if spec.AnswerApart {
+		out = append(out, `"answerApart":true,`...)
+	}
 	if spec.Deltas > 0 {
 		out = fmt.Appendf(out, `"deltas":%d,`, spec.Deltas)
 	}

@@ -195,7 +195,7 @@ func TestShardsLookAtForeignDeltas(t *testing.T) {
 	queue := workqueue.NewTyped[Shard]()
 	defer queue.ShutDown()
 	c.shardQueue = queue
-	writes, _, err := c.delivery(t.Context(), importing)
+	writes, _, err := c.delivery(t.Context(), importing, parallelWrites)
 	if err != nil || len(writes) > 0 || queue.Len() != int(c.shards) {
 		t.Errorf("%d writes, %d shards to look at, %v", len(writes), queue.Len(), err)
 	}

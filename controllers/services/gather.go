@@ -41,13 +41,14 @@ type sentBundle struct {
 	// unseen says that sent was written, and that the cache does not show it yet, nor whether it is answered: that an API
 	// server is late with that is no reason to send it anew.
 	unseen bool
-	// observed is the revision that the member has answered; 0 while that is unknown.
-	observed int64
+	// observed is the revision that the member has answered, and apart the one that it has answered in another Bundle, as
+	// it does of deltas; 0 while that is unknown.
+	observed, apart int64
 }
 
 // answered says that the member has just what was sent. What answers a later revision is an answer to something else.
 func (b *sentBundle) answered() bool {
-	return b.sent != nil && !b.missing && b.observed == b.sent.Revision
+	return b.sent != nil && !b.missing && (b.observed == b.sent.Revision || b.apart == b.sent.Revision)
 }
 
 // target is one member whose Bundles and record are kept.

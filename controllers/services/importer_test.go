@@ -33,9 +33,9 @@ type importer struct {
 	rnd   *rand.Rand
 	reads bool // that its agent reads halves
 	tells bool // and that it says so
-	// deltas says that it reads those, too, and says so.
-	deltas bool
-	lies   int64 // is added to the revisions that it answers
+	// deltas says that it reads those, too, and says so, and apart that it answers them where it is asked to.
+	deltas, apart bool
+	lies          int64 // is added to the revisions that it answers
 	// problems that it has with the imports of its Bundles, by their names.
 	problems map[string][]v1alpha1.ImportProblem
 	absent   bool   // that it has not the namespace
@@ -58,8 +58,8 @@ const importing = "c3"
 // newImporter plays two clusters that export the same services, and one that imports them.
 func newImporter(t *testing.T, seed uint64, services int) *importer {
 	in := Input{Shards: 1, Now: now, Members: []Member{cluster(1), cluster(2), cluster(3)}}
-	i := &importer{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), reads: true, tells: true, bundles: newShelf(),
-		imported: map[types.NamespacedName]v1alpha1.Import{}, exported: map[types.NamespacedName]bool{}}
+	i := &importer{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), reads: true, tells: true, apart: seed%3 > 0,
+		bundles: newShelf(), imported: map[types.NamespacedName]v1alpha1.Import{}, exported: map[types.NamespacedName]bool{}}
 	i.played = play(t, in)
 	i.tell()
 	i.export(services)
@@ -229,6 +229,13 @@ func (i *importer) reply(work *workv1alpha1.Work) {
 // said is what the member's agent says of a Bundle.
 func (i *importer) said(b *v1alpha1.Bundle) []byte {
 	i.t.Helper()
+	answersThere := i.bundles.Get(i.t.Context(), client.ObjectKey{Name: v1alpha1.AnswersName}, new(v1alpha1.Bundle)) == nil
+	switch {
+	case !i.apart && b.Name == v1alpha1.AnswersName: // of which it knows nothing
+		return nil
+	case i.apart && answersThere && v1alpha1.IsDelta(b.Name) && b.Spec.AnswerApart:
+		return []byte(`{}`)
+	}
 	problems := i.problems[b.Name]
 	for _, imported := range b.Spec.Imports {
 		var reason string
@@ -243,11 +250,30 @@ func (i *importer) said(b *v1alpha1.Bundle) []byte {
 		problems = append(problems, v1alpha1.ImportProblem{Namespace: imported.Namespace, Names: []string{imported.Name},
 			Reason: reason})
 	}
-	data, err := json.Marshal(v1alpha1.BundleStatus{ObservedRevision: b.Spec.Revision + i.lies, Imports: problems})
+	status := v1alpha1.BundleStatus{ObservedRevision: b.Spec.Revision + i.lies, Imports: problems}
+	if b.Name == v1alpha1.AnswersName {
+		status.Deltas = i.answers()
+	}
+	data, err := json.Marshal(status)
 	if err != nil {
 		i.t.Fatal(err)
 	}
 	return data
+}
+
+// answers are the revisions of the deltas that the member has and answers apart.
+func (i *importer) answers() (out []int64) {
+	for n := range int32(v1alpha1.MaxDeltas) {
+		b := new(v1alpha1.Bundle)
+		if i.bundles.Get(i.t.Context(), client.ObjectKey{Name: v1alpha1.DeltaName(n)}, b) != nil || !b.Spec.AnswerApart {
+			continue
+		}
+		for len(out) < int(n) {
+			out = append(out, 0)
+		}
+		out = append(out, b.Spec.Revision+i.lies)
+	}
+	return out
 }
 
 // behind are the things that Karmada and the member have still to do.
@@ -340,7 +366,11 @@ func (i *importer) planned() (out []write) {
 // delivered are those of the deltas.
 func (i *importer) delivered() []write {
 	i.t.Helper()
-	writes, _, err := i.delivery(i.t.Context(), importing)
+	most := parallelWrites
+	if i.rnd.IntN(3) == 0 {
+		most = 1 // there is no place for more
+	}
+	writes, _, err := i.delivery(i.t.Context(), importing, most)
 	if err != nil {
 		i.t.Fatal(err)
 	}

@@ -150,7 +150,7 @@ func (r *Reconciler) followed(set, cluster string, b *sentBundle, lost bool) tim
 		b.box.underWay, b.box.unsent = nil, time.Time{}
 		return 0
 	}
-	for _, took := range b.box.underWay.answered(b.observed, b.sent.Revision, now) {
+	for _, took := range b.box.underWay.answered(max(b.observed, b.apart), b.sent.Revision, now) {
 		r.Metrics.Propagated(set, cluster, took)
 	}
 	return b.box.underWay.next(now)

@@ -333,7 +333,7 @@ func TestDeltasThatAreOnTheirWay(t *testing.T) {
 	}
 	delivery := func() []write {
 		t.Helper()
-		writes, _, err := c.delivery(t.Context(), importing)
+		writes, _, err := c.delivery(t.Context(), importing, parallelWrites)
 		if err != nil {
 			t.Fatal(err)
 		}

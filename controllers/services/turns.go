@@ -57,10 +57,13 @@ func (r *Reconciler) carryOut(ctx context.Context, writes []write) (all bool, _ 
 	g.SetLimit(parallelWrites)
 	var left atomic.Bool
 	for i, w := range writes {
+		over := func() bool { return i >= leastOfATurn && r.Now().After(ends) }
 		g.Go(func() error {
-			r.gate.enter()
-			defer r.gate.leave()
-			if i >= leastOfATurn && r.Now().After(ends) {
+			if !over() {
+				r.gate.enter(ofShard)
+				defer r.gate.leave(ofShard)
+			}
+			if over() {
 				left.Store(true)
 				return nil
 			}
@@ -71,34 +74,79 @@ func (r *Reconciler) carryOut(ctx context.Context, writes []write) (all bool, _ 
 	return !left.Load(), err
 }
 
-// gate lets some writes through at once, of all shards. The zero value is ready for use.
+// gate lets some writes through at once, of all shards and deltas. The zero value is ready for use.
 //
 // An API server at its limit answers no sooner what is sent to it all at once, and is late with the events of what was
 // written: what sends these has the share of the processors of one request. All that is decided then is decided by
 // what was half a minute ago. So fewer are let through where events are late, and more again where they are not.
+//
+// While writes of shards and of deltas wait, each have half of the places: deltas are many where changes are, and a
+// decision, which finds further changes, ends when its writes are done.
 type gate struct {
-	mu   sync.Mutex
-	room sync.Cond
-	// under way, and closed of the places that there are.
-	under, closed int
+	mu sync.Mutex
+	// queue has those of each kind that wait, the first first, and under are how many are under way. Nobody waits while
+	// there is a place.
+	queue [2][]chan struct{}
+	under [2]int
+	// next is whose turn it is where as many of both kinds are under way.
+	next kind
+	// closed of the places that there are.
+	closed int
 }
 
-func (g *gate) enter() {
+// kind of what a write is of.
+type kind int
+
+const (
+	ofShard kind = iota
+	ofDeltas
+)
+
+// places that are not had by anybody.
+func (g *gate) places() int { return parallelWrites - g.closed - g.under[ofShard] - g.under[ofDeltas] }
+
+func (g *gate) enter(of kind) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.room.L = &g.mu
-	for g.under >= parallelWrites-g.closed {
-		g.room.Wait()
+	if g.places() > 0 {
+		g.under[of]++
+		g.mu.Unlock()
+		return
 	}
-	g.under++
+	turn := make(chan struct{})
+	g.queue[of] = append(g.queue[of], turn)
+	g.mu.Unlock()
+	<-turn
 }
 
-func (g *gate) leave() {
+func (g *gate) leave(of kind) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.under--
-	g.room.L = &g.mu
-	g.room.Signal()
+	g.under[of]--
+	g.grant()
+}
+
+// grant gives places to who waits: of the kind of which fewer are under way, or by turns.
+func (g *gate) grant() {
+	for g.places() > 0 {
+		of := g.next
+		switch {
+		case len(g.queue[of]) == 0 && len(g.queue[1-of]) == 0:
+			return
+		case len(g.queue[of]) == 0, len(g.queue[1-of]) > 0 && g.under[1-of] < g.under[of]:
+			of = 1 - of
+		}
+		close(g.queue[of][0])
+		g.queue[of] = g.queue[of][1:]
+		g.under[of]++
+		g.next = 1 - of
+	}
+}
+
+// free is how many places there are.
+func (g *gate) free() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return max(g.places(), 0)
 }
 
 // adapt closes half of the places that are open where events are late, and opens one where they are not.
@@ -110,8 +158,7 @@ func (g *gate) adapt(late bool) {
 	} else if g.closed > 0 {
 		g.closed--
 	}
-	g.room.L = &g.mu
-	g.room.Broadcast()
+	g.grant()
 }
 
 // late says that the events of what was written are: of more clusters than an eighth. A member that deletes its own

@@ -28,6 +28,9 @@ const (
 	oneWayMost  = 100 * time.Millisecond
 )
 
+// answersPace is the least time between two answers to deltas, as an agent's.
+const answersPace = 100 * time.Millisecond
+
 func oneWay() time.Duration { return oneWayLeast + rand.N(oneWayMost-oneWayLeast) }
 
 // member is a cluster that exists on the wire alone.
@@ -45,6 +48,8 @@ type member struct {
 	facts v1alpha1.PeeringStatus
 	// moves counts the addresses that its gateway has had.
 	moves int
+	// deltas are the revisions of those that it has and answers apart, by their numbers.
+	deltas []int64
 	// back is closed when Karmada reaches the member again, nil while it does.
 	back chan struct{}
 }
@@ -107,6 +112,16 @@ func (m *member) offsets(service int) []int {
 	return slices.Clone(m.pods[service])
 }
 
+// hasDelta notes that the member has a Bundle of deltas that it answers apart.
+func (m *member) hasDelta(n int, revision int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(m.deltas) <= n {
+		m.deltas = append(m.deltas, 0)
+	}
+	m.deltas[n] = revision
+}
+
 // addresses of the pods of a service that is exported.
 func (m *member) addresses(service int) []string {
 	var out []string
@@ -160,10 +175,11 @@ type carried struct {
 	// half of the shard, empty where it is the shard's own Bundle, which is divided where that lists halves.
 	half    string
 	divided bool
-	// delta has imports of all shards, which their own Bundles answer for.
-	delta    bool
-	revision int64
-	leaves   bool // the cluster is told to
+	// delta has imports of all shards, which their own Bundles answer for; apart says that it is to be answered in the
+	// Bundle for answers, which answers is.
+	delta, apart, answers bool
+	revision              int64
+	leaves                bool // the cluster is told to
 }
 
 // report is what the member's agent writes into the status of what a Work carries.
@@ -177,7 +193,10 @@ func (m *member) report(c carried) ([]byte, error) {
 		return json.Marshal(status)
 	}
 	status := v1alpha1.BundleStatus{ObservedRevision: c.revision}
-	if c.delta {
+	if c.answers {
+		status.Deltas = m.deltas
+	}
+	if c.delta || c.answers {
 		return json.Marshal(status)
 	}
 	missing := map[string][]string{}
@@ -213,11 +232,15 @@ type answering struct {
 	member *member
 	key    client.ObjectKey
 	id     workv1alpha1.ResourceIdentifier
-	// down is poked when the Work has changed, up when the member has; ended ends both.
-	down, up, ended chan struct{}
+	// down is poked when the Work has changed, up when the member has, and aside when it has deltas to answer here; ended
+	// ends all.
+	down, up, aside, ended chan struct{}
+	// number of a Bundle of deltas.
+	number int
 
-	// changes are told of as fast as an agent does.
-	changes *rate.Limiter
+	// changes are told of as fast as an agent does, and answers no sooner than answersPace after what was answered last.
+	changes  *rate.Limiter
+	answered time.Time
 
 	mu sync.Mutex
 	carried
@@ -227,13 +250,15 @@ type answering struct {
 func newAnswering(m *member, work *workv1alpha1.Work) *answering {
 	kind := work.Labels[propagation.LabelKind]
 	shard, _ := strconv.ParseInt(work.Labels[propagation.LabelShard], 10, 32)
+	number, noNumber := strconv.Atoi(work.Labels[propagation.LabelDelta])
 	return &answering{
 		member: m, key: client.ObjectKeyFromObject(work), changes: reportpace.Exports(),
 		carried: carried{kind: kind, shard: int32(shard), half: work.Labels[propagation.LabelHalf],
-			delta: work.Labels[propagation.LabelDelta] != ""},
+			delta: noNumber == nil, answers: work.Labels[propagation.LabelDelta] == propagation.Answers},
 		id: workv1alpha1.ResourceIdentifier{Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
 			Kind: kind, Name: work.Name},
-		down: make(chan struct{}, 1), up: make(chan struct{}, 1), ended: make(chan struct{}),
+		down: make(chan struct{}, 1), up: make(chan struct{}, 1), aside: make(chan struct{}, 1),
+		ended: make(chan struct{}), number: number,
 	}
 }
 
@@ -257,6 +282,7 @@ func (a *answering) arrived(work *workv1alpha1.Work) {
 	news := revision != a.revision
 	a.revision, a.divided = revision, a.kind == propagation.KindBundle && says(`"halves":[`)
 	a.leaves = a.kind == propagation.KindPeering && says(`"phase":"Leaving"`)
+	a.apart = a.delta && says(`"answerApart":true`)
 	a.mu.Unlock()
 	if news {
 		poke(a.down)
@@ -296,7 +322,11 @@ func (a *answering) run(ctx context.Context, f *Fleet) {
 		case <-a.ended:
 			return
 		case <-a.down:
-			wait += oneWay()
+			if !a.isApart(f) {
+				wait += oneWay()
+			}
+		case <-a.aside:
+			wait += max(answersPace-time.Since(a.answered), 0)
 		case <-a.up:
 			select {
 			case <-ctx.Done():
@@ -316,6 +346,10 @@ func (a *answering) run(ctx context.Context, f *Fleet) {
 		if !a.member.reached(ctx) {
 			return
 		}
+		if a.isApart(f) {
+			a.answerApart(f)
+			continue
+		}
 		if err := a.answer(ctx, f); err != nil && ctx.Err() == nil {
 			f.Tally.fail(err)
 			poke(a.up) // once more
@@ -323,7 +357,34 @@ func (a *answering) run(ctx context.Context, f *Fleet) {
 	}
 }
 
+// isApart says that the answer is in another Bundle, as soon as there is that.
+func (a *answering) isApart(f *Fleet) bool {
+	a.mu.Lock()
+	apart := a.apart
+	a.mu.Unlock()
+	if !apart {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.answers[propagation.AnswersKey(f.Size.cluster(a.member.number))] != nil
+}
+
+// answerApart has the member's Bundle for answers say that it has the deltas.
+func (a *answering) answerApart(f *Fleet) {
+	a.mu.Lock()
+	revision := a.revision
+	a.mu.Unlock()
+	a.member.hasDelta(a.number, revision)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if in := f.answers[propagation.AnswersKey(f.Size.cluster(a.member.number))]; in != nil {
+		poke(in.aside)
+	}
+}
+
 func (a *answering) answer(ctx context.Context, f *Fleet) (err error) {
+	a.answered = time.Now()
 	a.said, err = f.reporter.report(ctx, a.key, a.id, a.said, func(context.Context) ([]byte, error) {
 		a.mu.Lock()
 		now := a.carried

@@ -50,3 +50,37 @@ func TestAnswersToDeltas(t *testing.T) {
 			len(delta.up))
 	}
 }
+
+// TestAnswersApart: once there is a Bundle for answers, a member says there which deltas it has, and answers those
+// themselves no more.
+func TestAnswersApart(t *testing.T) {
+	g := newGuarded(t)
+	cluster := g.Size.cluster(0)
+	m := g.members[cluster]
+	g.answers = map[client.ObjectKey]*answering{}
+	work := g.workOf(place{number: 2, delta: true}, v1alpha1.BundleSpec{Revision: 7, AnswerApart: true})
+	delta := newAnswering(m, work)
+	delta.arrived(work)
+	if delta.isApart(g.Fleet) {
+		t.Error("deltas are answered apart where there is no Bundle for that")
+	}
+	key := propagation.AnswersKey(cluster)
+	work = g.workOf(place{}, v1alpha1.BundleSpec{Revision: 1})
+	work.Namespace, work.Name = key.Namespace, key.Name
+	work.Labels[propagation.LabelDelta] = propagation.Answers
+	delete(work.Labels, propagation.LabelShard)
+	in := newAnswering(m, work)
+	in.arrived(work)
+	g.answers[key] = in
+	if !delta.isApart(g.Fleet) || in.isApart(g.Fleet) {
+		t.Errorf("answered apart: the deltas %t, and the Bundle for the answers %t", delta.isApart(g.Fleet),
+			in.isApart(g.Fleet))
+	}
+	delta.answerApart(g.Fleet)
+	if len(in.aside) != 1 {
+		t.Error("the Bundle for the answers is not told of one")
+	}
+	if raw, err := m.report(in.carried); err != nil || string(raw) != `{"observedRevision":1,"deltas":[0,0,7]}` {
+		t.Errorf("the answers are %s, %v", raw, err)
+	}
+}

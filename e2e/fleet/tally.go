@@ -122,6 +122,9 @@ func (t *Tally) saw(work *workv1alpha1.Work, now time.Time) {
 	if work.Labels[propagation.LabelDelta] != "" {
 		t.counts.Deltas += writes
 	}
+	if work.Labels[propagation.LabelDelta] == propagation.Answers {
+		t.counts.Listings += writes
+	}
 	if listed := numberIn(raw, `"deltas":`); listed > t.listed[key] {
 		t.listed[key] = listed
 		t.counts.Listings++

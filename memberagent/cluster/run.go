@@ -290,6 +290,7 @@ func setup(m ctrl.Manager, live client.Client, served string, o Options) (func()
 			Refusals: refusals, Events: ofServices, Written: counters.changed},
 		dns,
 		&mailbox.Bundles{Client: cached, Refusals: refusals, Limited: limited, Written: counters.reported("Bundle")},
+		&mailbox.Answers{Client: cached, Written: counters.reported("Bundle")},
 		&mailbox.Peering{Client: cached, Live: live, Discovery: found, DNS: dns.State(), Routed: routed, Underlay: underlay,
 			Version: o.Version, Limited: limited, Refusals: refusals, Written: counters.reported("Peering"), Now: time.Now},
 		&servedVersion{live: live, served: served},

@@ -190,7 +190,7 @@ func SharedPeering(ctx context.Context, c client.Reader) (*v1alpha1.Peering, err
 // cache: do not change it.
 func Bundle(ctx context.Context, c client.Reader, shards int32,
 	service types.NamespacedName) (*v1alpha1.Bundle, error) {
-	return bundle(ctx, c, v1alpha1.BundleName(v1alpha1.Shard(service.Namespace, service.Name, shards)))
+	return BundleNamed(ctx, c, v1alpha1.BundleName(v1alpha1.Shard(service.Namespace, service.Name, shards)))
 }
 
 // BundleOfImport returns the Bundle that carries a service's import: its shard's, or one of the halves which that
@@ -206,7 +206,7 @@ func BundleOfImport(ctx context.Context, c client.Reader, shards int32,
 	if name == "" {
 		return nil, nil
 	}
-	return bundle(ctx, c, name)
+	return BundleNamed(ctx, c, name)
 }
 
 // CurrentImport returns a service's import as it is now, nil where there is to be none; known is false where a Bundle
@@ -214,11 +214,12 @@ func BundleOfImport(ctx context.Context, c client.Reader, shards int32,
 func CurrentImport(ctx context.Context, c client.Reader, shards int32,
 	service types.NamespacedName) (found *v1alpha1.Import, known bool, err error) {
 	return v1alpha1.CurrentImport(service.Namespace, service.Name, shards, func(name string) (*v1alpha1.Bundle, error) {
-		return bundle(ctx, c, name)
+		return BundleNamed(ctx, c, name)
 	})
 }
 
-func bundle(ctx context.Context, c client.Reader, name string) (*v1alpha1.Bundle, error) {
+// BundleNamed returns a Bundle, nil when there is none. It belongs to the cache: do not change it.
+func BundleNamed(ctx context.Context, c client.Reader, name string) (*v1alpha1.Bundle, error) {
 	b, shared := &v1alpha1.Bundle{}, true
 	if err := c.Get(ctx, types.NamespacedName{Name: name}, b,
 		&client.GetOptions{UnsafeDisableDeepCopy: &shared}); apierrors.IsNotFound(err) {

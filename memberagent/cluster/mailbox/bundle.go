@@ -56,6 +56,7 @@ func (r *Bundles) SetupWithManager(m ctrl.Manager, o controller.Options) error {
 	o.MaxConcurrentReconciles = 4
 	return ctrl.NewControllerManagedBy(m).Named("bundle").
 		For(&v1alpha1.Bundle{}).
+		Watches(&v1alpha1.Bundle{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(answersThere())).
 		Watches(&mcs.ServiceExport{}, handler.EnqueueRequestsFromMapFunc(r.shardOf)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.shardOf)).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.shardOfSlice)).
@@ -220,6 +221,9 @@ func partOf(name string, shards int32) bool {
 // reported with the Bundle of its shard or half.
 func (r *Bundles) status(ctx context.Context, bundle *v1alpha1.Bundle,
 	peering *v1alpha1.Peering) (v1alpha1.BundleStatus, error) {
+	if apart, err := answeredApart(ctx, r, bundle); err != nil || apart {
+		return v1alpha1.BundleStatus{}, err
+	}
 	out := v1alpha1.BundleStatus{ObservedRevision: bundle.Spec.Revision}
 	if peering.Spec.Phase == v1alpha1.MemberLeaving || v1alpha1.IsDelta(bundle.Name) {
 		return out, nil
