@@ -62,9 +62,7 @@ func (r *Reconciler) Deliver(ctx context.Context, cluster string) (ctrl.Result, 
 	if l == nil {
 		return ctrl.Result{RequeueAfter: again}, err
 	}
-	due := l.due()
-	l.d.mu.Unlock()
-	if !due {
+	if !l.due() {
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
 	r.gate.enter(ofDeltas)
@@ -95,22 +93,26 @@ type looked struct {
 	now    time.Time
 }
 
-// due says that something is to be written.
+// due says that something is to be written, and unlocks the deltas.
 func (l *looked) due() bool {
-	copies := l.d.look().copies
+	defer l.d.mu.Unlock()
+	if l.d.answers.wanted(l.d, l.now) || slices.ContainsFunc(l.sent, func(s sentDelta) bool {
+		return s.again && !s.closed
+	}) {
+		return true
+	}
+	copies, compared := l.d.look().copies, comparison{}
 	for k, s := range l.drifts {
-		if s.late(copies[k], comparison{}) {
+		if s.late(copies[k], compared) {
 			return true
 		}
 	}
-	return l.d.answers.wanted(l.d, l.now) || slices.ContainsFunc(l.sent, func(s sentDelta) bool {
-		return s.again && !s.closed
-	})
+	return false
 }
 
 // look brings a member's deltas up to date with what there is, and says when to look again. What it returns is locked
 // until who has asked unlocks it; it is nil where nothing is to be written now.
-func (r *Reconciler) look(ctx context.Context, cluster string) (_ *looked, again time.Duration, _ error) {
+func (r *Reconciler) look(ctx context.Context, cluster string) (l *looked, again time.Duration, _ error) {
 	record := new(v1alpha1.Member)
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: cluster}, record, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, client.IgnoreNotFound(err)
@@ -134,6 +136,11 @@ func (r *Reconciler) look(ctx context.Context, cluster string) (_ *looked, again
 		return nil, 0, err
 	}
 	d.mu.Lock()
+	defer func() {
+		if l == nil {
+			d.mu.Unlock()
+		}
+	}()
 	d.answers.read(apart)
 	again, foreign := d.load(r, works, c)
 	again = sooner(again, r.followDeltas(record.Spec.ClusterSet, d, fleet.Lost(c)))
@@ -149,22 +156,18 @@ func (r *Reconciler) look(ctx context.Context, cluster string) (_ *looked, again
 	if fleet.Lost(c) {
 		// Each change would be one more Bundle that a member keeps which cannot answer. What it has missed is written
 		// when Karmada reaches it again.
-		d.mu.Unlock()
 		return nil, again, nil
 	}
-	l := &looked{d: d, record: record, drifts: d.all(), now: r.Now()}
-	var busy time.Duration
-	l.sent, busy = d.sent(l.now)
-	if l.drifts == nil || busy > 0 {
-		d.mu.Unlock()
+	drifts, now := d.all(), r.Now()
+	sent, busy := d.sent(now)
+	if drifts == nil || busy > 0 {
 		return nil, sooner(again, max(busy, 0)), nil
 	}
-	if shards := d.undecided(l.drifts); len(shards) > 0 {
+	if shards := d.undecided(drifts); len(shards) > 0 {
 		r.wake(record.Spec.ClusterSet, shards...)
-		d.mu.Unlock()
 		return nil, again, nil
 	}
-	return l, sooner(again, d.answers.later(d, l.now)), nil
+	return &looked{d, record, drifts, sent, now}, sooner(again, d.answers.later(d, now)), nil
 }
 
 // delivery is what to write of a member's deltas, at most so many of these Bundles, and when to look again.
@@ -186,7 +189,7 @@ func (r *Reconciler) delivery(ctx context.Context, cluster string, most int) ([]
 	}
 	var writes []write
 	encoded := newEncoder()
-	if d.answers.wanted(d, l.now) || len(numbers) > 0 && d.answers.missing(l.now) {
+	if (len(d.boxes) > 0 || len(numbers) > 0) && d.answers.missing(l.now) {
 		writes = append(writes, write{do: func(ctx context.Context) error { return r.applyAnswers(ctx, d, encoded) }})
 	}
 	for _, n := range numbers {
