@@ -102,7 +102,7 @@ func TestAnAgentThatRestartsDialsWhatWasRight(t *testing.T) {
 }
 
 // TestAFirstHandshakeThatIsLost costs the gateway that begins again half a second, and not the time until peers are
-// looked at the next time but one.
+// looked at again.
 func TestAFirstHandshakeThatIsLost(t *testing.T) {
 	n := newInternet(t)
 	a := published{n.gateway(t, "c1", 8), at(internet + ".8"), nil}
