@@ -20,12 +20,21 @@ import (
 // that has nothing else: what an API server does with an answer grows with the Work that it is in, and deltas are
 // large. What the same Work says is not read again.
 type answers struct {
-	uid       types.UID
-	version   string
-	revisions []int64
-	// terminating says that the Work is being deleted, and written when it was last written by this controller.
-	terminating bool
-	written     time.Time
+	uid        types.UID
+	version    string
+	generation int64
+	revisions  []int64
+	// other says that the Work carries something else than it should, and terminating that it is being deleted.
+	other, terminating bool
+	// sent is what the Work was when it was last written by this controller, and written when that was.
+	sent    propagation.Written
+	written time.Time
+}
+
+// forAnswers is what the Work carries, which never changes.
+func forAnswers() *v1alpha1.BundleSpec {
+	return &v1alpha1.BundleSpec{Revision: 1, Imports: []v1alpha1.Import{},
+		ExportConditions: []v1alpha1.ExportCondition{}}
 }
 
 // maxAnswers is the largest status that is read, in bytes: several times what an agent writes.
@@ -35,13 +44,17 @@ const maxAnswers = 16 << 10
 // is left out.
 func (a *answers) read(work *workv1alpha1.Work) {
 	if work, a.terminating = lasting(work); work == nil {
-		a.uid, a.version, a.revisions = "", "", nil
+		*a = answers{terminating: a.terminating, sent: a.sent, written: a.written}
 		return
 	}
 	if a.version != "" && a.uid == work.UID && a.version == work.ResourceVersion {
 		return
 	}
-	a.uid, a.version, a.revisions = work.UID, work.ResourceVersion, nil
+	if a.version == "" || a.uid != work.UID || a.generation != work.Generation {
+		spec := readSpec(work)
+		a.other = spec == nil || !comparison{}.bundles(spec, forAnswers())
+	}
+	a.uid, a.version, a.generation, a.revisions = work.UID, work.ResourceVersion, work.Generation, nil
 	raw := propagation.Status(work)
 	var status struct {
 		Deltas []int64 `json:"deltas"`
@@ -52,9 +65,16 @@ func (a *answers) read(work *workv1alpha1.Work) {
 	a.revisions = slices.Clone(status.Deltas[:min(len(status.Deltas), v1alpha1.MaxDeltas)])
 }
 
-// missing says that the Work is to be written: what it carries never changes.
+// absent says that there is no Work that carries what it should, and that one may be written. What a webhook made of
+// what was sent would be made of it again.
+func (a *answers) absent() bool {
+	asSent := a.sent.UID == a.uid && a.sent.Generation == a.generation
+	return (a.version == "" || a.other && !asSent) && !a.terminating
+}
+
+// missing says that the Work is to be written. Who changes it all the time has it written each minute.
 func (a *answers) missing(now time.Time) bool {
-	return a.version == "" && !a.terminating && now.Sub(a.written) > propagation.MaxCacheLag
+	return a.absent() && now.Sub(a.written) > propagation.MaxCacheLag
 }
 
 // wanted says that the Work is missing where there are deltas to answer, and later when it will be to be written; 0 is
@@ -62,7 +82,7 @@ func (a *answers) missing(now time.Time) bool {
 func (a *answers) wanted(d *deltas, now time.Time) bool { return len(d.boxes) > 0 && a.missing(now) }
 
 func (a *answers) later(d *deltas, now time.Time) time.Duration {
-	if len(d.boxes) == 0 || a.version != "" || a.terminating || a.missing(now) {
+	if len(d.boxes) == 0 || !a.absent() || a.missing(now) {
 		return 0
 	}
 	return a.written.Add(propagation.MaxCacheLag + time.Second).Sub(now)
@@ -78,8 +98,7 @@ func (a *answers) to(n int) int64 {
 
 // applyAnswers writes the Work of the Bundle that is to have the answers.
 func (r *Reconciler) applyAnswers(ctx context.Context, d *deltas, encoded *encoder) error {
-	raw, err := encoded.bundle(&v1alpha1.BundleSpec{Revision: 1, Imports: []v1alpha1.Import{},
-		ExportConditions: []v1alpha1.ExportCondition{}}, true)
+	raw, err := encoded.bundle(forAnswers(), true)
 	if err != nil {
 		return fmt.Errorf("encode the Bundle for answers of %s: %w", d.cluster, err)
 	}
@@ -87,9 +106,13 @@ func (r *Reconciler) applyAnswers(ctx context.Context, d *deltas, encoded *encod
 	d.mu.Lock()
 	d.answers.written = r.Now()
 	d.mu.Unlock()
-	if _, err := r.Works.ApplyAnswers(ctx, d.cluster, raw); err != nil {
+	written, err := r.Works.ApplyAnswers(ctx, d.cluster, raw)
+	if err != nil {
 		return err
 	}
+	d.mu.Lock()
+	d.answers.sent = written
+	d.mu.Unlock()
 	r.Metrics.Wrote(propagation.KindBundle)
 	return nil
 }

@@ -120,10 +120,14 @@ func TestTheBundleForAnswersIsWritten(t *testing.T) {
 		wanted bool
 		later  bool
 	}{
-		"no deltas":                  {answers{}, &deltas{}, false, false},
-		"none was written":           {answers{}, some, true, false},
-		"it is there":                {answers{version: "1"}, some, false, false},
+		"no deltas":              {answers{}, &deltas{}, false, false},
+		"none was written":       {answers{}, some, true, false},
+		"it is there":            {answers{version: "1"}, some, false, false},
+		"it says something else": {answers{version: "1", uid: "u", other: true}, some, true, false},
+		"a webhook has it say so": {answers{version: "1", uid: "u", generation: 2, other: true,
+			sent: propagation.Written{UID: "u", Generation: 2}}, some, false, false},
 		"it goes":                    {answers{terminating: true}, some, false, false},
+		"it goes, and is wrong":      {answers{version: "1", uid: "u", other: true, terminating: true}, some, false, false},
 		"the cache shows it not yet": {answers{written: now.Add(-time.Second)}, some, false, true},
 		"it has been deleted since":  {answers{written: now.Add(-propagation.MaxCacheLag - time.Second)}, some, true, false},
 	} {
@@ -140,4 +144,42 @@ func TestTheBundleForAnswersIsWritten(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTheBundleForAnswersIsPutRight where somebody has changed what its Work carries, once a minute at most.
+func TestTheBundleForAnswersIsPutRight(t *testing.T) {
+	const services = 40
+	i := newChurning(t, 1, services)
+	i.apart = true
+	i.rest(0)
+	for s := range 12 {
+		i.tire()
+		i.replace(0, s)
+		i.answerAllOf(0)
+		i.rest(0)
+	}
+	work := func() *workv1alpha1.Work {
+		t.Helper()
+		work, err := i.bundle(t.Context(), propagation.AnswersKey(importing))
+		if err != nil || work == nil {
+			t.Fatalf("expected a Bundle for the answers, found %v, %v", work, err)
+		}
+		return work
+	}
+	right := string(work().Spec.Workload.Manifests[0].Raw)
+	for round := range 3 {
+		changed := work().DeepCopy()
+		changed.Spec.Workload.Manifests[0].Raw = []byte(strings.Replace(right, `"revision":1`, `"revision":7`, 1))
+		i.shelf.put(changed)
+		i.rest(0)
+		if round > 0 && string(work().Spec.Workload.Manifests[0].Raw) == right {
+			t.Error("it was written within a minute of the write before")
+		}
+		i.now = i.now.Add(propagation.MaxCacheLag + time.Second)
+		i.rest(0)
+		if found := string(work().Spec.Workload.Manifests[0].Raw); found != right {
+			t.Errorf("expected %s, found %s", right, found)
+		}
+	}
+	i.check("after that", services)
 }

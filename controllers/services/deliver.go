@@ -4,6 +4,7 @@ package services
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -65,23 +66,28 @@ func (r *Reconciler) Deliver(ctx context.Context, cluster string) (ctrl.Result, 
 	if !l.due() {
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
+	var others errgroup.Group
+	again, err = r.deliver(ctx, cluster, &others)
+	return ctrl.Result{RequeueAfter: again}, errors.Join(err, others.Wait())
+}
+
+// deliver waits for a place at the gate, finds out what is to be written of a member's deltas, and writes the first of
+// that. The others have places of their own, as soon as there are.
+func (r *Reconciler) deliver(ctx context.Context, cluster string, others *errgroup.Group) (time.Duration, error) {
 	r.gate.enter(ofDeltas)
+	defer r.gate.leave(ofDeltas)
 	writes, again, err := r.delivery(ctx, cluster, 1+r.gate.free())
 	if len(writes) == 0 {
-		r.gate.leave(ofDeltas)
-		return ctrl.Result{RequeueAfter: again}, err
+		return again, err
 	}
-	var g errgroup.Group
-	for i, w := range writes {
-		g.Go(func() error {
-			if i > 0 {
-				r.gate.enter(ofDeltas)
-			}
+	for _, w := range writes[1:] {
+		others.Go(func() error {
+			r.gate.enter(ofDeltas)
 			defer r.gate.leave(ofDeltas)
 			return w.do(ctx)
 		})
 	}
-	return ctrl.Result{RequeueAfter: again}, g.Wait()
+	return again, writes[0].do(ctx)
 }
 
 // looked is how a member's deltas were found to be, where something may be written of them. They are locked.

@@ -33,6 +33,8 @@ type drift struct {
 	since, stale int64
 	// settled says that all of them have what is wanted, and that the member has answered that.
 	settled bool
+	// agrees is a copy that was found to say what is wanted.
+	agrees *v1alpha1.Import
 }
 
 // sentDelta is a Bundle of deltas as it was last sent.
@@ -71,8 +73,13 @@ func (s *drift) late(at copied, compared comparison) bool {
 	if s.want == nil {
 		return false
 	}
-	return s.stale > 0 && at.sequence <= s.stale ||
-		at.sequence > s.since && !compared.imports(*at.what, *s.want)
+	if at.sequence > s.since && s.agrees != at.what {
+		if !compared.imports(*at.what, *s.want) {
+			return true
+		}
+		s.agrees = at.what
+	}
+	return s.stale > 0 && at.sequence <= s.stale
 }
 
 // arrange returns what Bundles of deltas should say, those that are to be written alone, by their numbers. All that is
