@@ -173,16 +173,10 @@ func (g *guard) forget(work *workv1alpha1.Work) {
 		return
 	}
 	for i := range g.f.Size.Services {
-		if g.shard(i) == at.number {
+		if g.f.Size.shard(i) == at.number {
 			g.has[cluster][i] = told{} // whoever comes again is told anew
 		}
 	}
-}
-
-// shard of service i.
-func (g *guard) shard(i int) int32 {
-	namespace, name := g.f.Size.service(i)
-	return v1alpha1.Shard(namespace, name, shards)
 }
 
 // compare what is new in one Bundle with what the member was told before.
@@ -201,7 +195,7 @@ func (g *guard) compare(cluster string, at place, before, now *content) {
 	if own || all {
 		// It decides where every service of the shard is looked for, or of all shards.
 		for i := range g.f.Size.Services {
-			if all || g.shard(i) == at.number {
+			if all || g.f.Size.shard(i) == at.number {
 				g.look(cluster, i)
 			}
 		}
@@ -267,7 +261,7 @@ func (g *guard) copies(cluster string, i int, had told) string {
 // the half that this lists, and in deltas that are newer. What is not in the former is gone; what is in no half, or
 // where a Bundle is not there, is not known.
 func (g *guard) current(cluster string, i int) (now told, known bool) {
-	of, shard := g.works[cluster], g.shard(i)
+	of, shard := g.works[cluster], g.f.Size.shard(i)
 	base := of[place{number: shard}]
 	if base != nil && len(base.halves) > 0 {
 		namespace, name := g.f.Size.service(i)

@@ -199,30 +199,25 @@ func (m *member) report(c carried) ([]byte, error) {
 	if c.delta || c.answers {
 		return json.Marshal(status)
 	}
-	missing := map[string][]string{}
-	for i := range m.size.Services {
-		namespace, name := m.size.service(i)
-		if v1alpha1.Shard(namespace, name, shards) != c.shard ||
-			c.half != "" && v1alpha1.HalfOf([]string{c.half}, namespace, name) == "" {
-			continue
-		}
-		if m.unpublished.has(i) {
+	services := m.size.catalogue()
+	for _, i := range services.inShard[c.shard] {
+		n := services.services[i]
+		if c.half != "" && v1alpha1.HalfOf([]string{c.half}, n.namespace, n.name) == "" || m.unpublished.has(i) {
 			continue
 		}
 		if offsets, exported := m.pods[i]; exported && c.half == "" {
 			status.Exports = append(status.Exports, m.size.export(m.number, i, offsets))
 		}
-		if !m.has[namespace] && c.revision > 1 && !c.divided {
-			missing[namespace] = append(missing[namespace], name)
+		if m.has[n.namespace] || c.revision <= 1 || c.divided {
+			continue
 		}
-	}
-	slices.SortFunc(status.Exports, func(a, b v1alpha1.Export) int {
-		return bytes.Compare([]byte(a.Namespace+"/"+a.Name), []byte(b.Namespace+"/"+b.Name))
-	})
-	for _, namespace := range slices.Sorted(mapKeys(missing)) {
-		slices.Sort(missing[namespace])
-		status.Imports = append(status.Imports, v1alpha1.ImportProblem{Namespace: namespace, Names: missing[namespace],
-			Reason: "NamespaceMissing", Message: "the namespace does not exist"})
+		last := len(status.Imports) - 1
+		if last < 0 || status.Imports[last].Namespace != n.namespace {
+			status.Imports = append(status.Imports, v1alpha1.ImportProblem{Namespace: n.namespace,
+				Reason: "NamespaceMissing", Message: "the namespace does not exist"})
+			last++
+		}
+		status.Imports[last].Names = append(status.Imports[last].Names, n.name)
 	}
 	return json.Marshal(status)
 }
@@ -245,6 +240,19 @@ type answering struct {
 	mu sync.Mutex
 	carried
 	said []byte
+}
+
+// answerings by the namespaces of their Works, which are those of clusters, and their names.
+type answerings map[string]map[string]*answering
+
+// of returns that of a Work, nil if there is none.
+func (a answerings) of(work client.ObjectKey) *answering { return a[work.Namespace][work.Name] }
+
+func (a answerings) add(work client.ObjectKey, of *answering) {
+	if a[work.Namespace] == nil {
+		a[work.Namespace] = map[string]*answering{}
+	}
+	a[work.Namespace][work.Name] = of
 }
 
 func newAnswering(m *member, work *workv1alpha1.Work) *answering {
@@ -367,7 +375,7 @@ func (a *answering) isApart(f *Fleet) bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.answers[propagation.AnswersKey(f.Size.cluster(a.member.number))] != nil
+	return f.answersOf(a.member) != nil
 }
 
 // answerApart has the member's Bundle for answers say that it has the deltas.
@@ -378,9 +386,14 @@ func (a *answering) answerApart(f *Fleet) {
 	a.member.hasDelta(a.number, revision)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if in := f.answers[propagation.AnswersKey(f.Size.cluster(a.member.number))]; in != nil {
+	if in := f.answersOf(a.member); in != nil {
 		poke(in.aside)
 	}
+}
+
+// answersOf a member are in what this returns, nil if it has no such Bundle. The fleet is locked.
+func (f *Fleet) answersOf(m *member) *answering {
+	return f.answers.of(propagation.AnswersKey(f.Size.cluster(m.number)))
 }
 
 func (a *answering) answer(ctx context.Context, f *Fleet) (err error) {
@@ -402,8 +415,7 @@ func (f *Fleet) changed(cluster string, services ...int) {
 	}
 	concerned := map[int32]bool{}
 	for _, i := range services {
-		namespace, name := f.Size.service(i)
-		concerned[v1alpha1.Shard(namespace, name, shards)] = true
+		concerned[f.Size.shard(i)] = true
 	}
 	f.poke(cluster, func(a *answering) bool {
 		return a.kind == propagation.KindBundle && !a.delta && concerned[a.shard]
@@ -414,8 +426,8 @@ func (f *Fleet) changed(cluster string, services ...int) {
 func (f *Fleet) poke(cluster string, concerns func(a *answering) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, a := range f.answers {
-		if a.member == f.members[cluster] && concerns(a) {
+	for _, a := range f.answers[propagation.PeeringKey(cluster).Namespace] {
+		if concerns(a) {
 			poke(a.up)
 		}
 	}

@@ -25,11 +25,12 @@ func TestAnswersToDeltas(t *testing.T) {
 	if err := json.Unmarshal(raw, &peering); err != nil || !peering.ReadsDeltas {
 		t.Errorf("the member does not say that it reads deltas: %s, %v", raw, err)
 	}
-	g.answers = map[client.ObjectKey]*answering{}
+	g.answers = answerings{}
 	answer := func(at place) *answering {
 		work := g.workOf(at, v1alpha1.BundleSpec{Revision: 7})
+		work.Namespace = propagation.PeeringKey(cluster).Namespace
 		a := newAnswering(m, work)
-		g.answers[client.ObjectKeyFromObject(work)] = a
+		g.answers.add(client.ObjectKeyFromObject(work), a)
 		a.arrived(work)
 		return a
 	}
@@ -57,7 +58,7 @@ func TestAnswersApart(t *testing.T) {
 	g := newGuarded(t)
 	cluster := g.Size.cluster(0)
 	m := g.members[cluster]
-	g.answers = map[client.ObjectKey]*answering{}
+	g.answers = answerings{}
 	work := g.workOf(place{number: 2, delta: true}, v1alpha1.BundleSpec{Revision: 7, AnswerApart: true})
 	delta := newAnswering(m, work)
 	delta.arrived(work)
@@ -71,7 +72,7 @@ func TestAnswersApart(t *testing.T) {
 	delete(work.Labels, propagation.LabelShard)
 	in := newAnswering(m, work)
 	in.arrived(work)
-	g.answers[key] = in
+	g.answers.add(key, in)
 	if !delta.isApart(g.Fleet) || in.isApart(g.Fleet) {
 		t.Errorf("answered apart: the deltas %t, and the Bundle for the answers %t", delta.isApart(g.Fleet),
 			in.isApart(g.Fleet))

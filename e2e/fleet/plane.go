@@ -49,7 +49,7 @@ type Fleet struct {
 	running  sync.WaitGroup
 
 	mu      sync.Mutex
-	answers map[client.ObjectKey]*answering
+	answers answerings
 	// away are the clusters that are not selected.
 	away map[int]bool
 
@@ -79,7 +79,7 @@ func Launch(ctx context.Context, size Size) (*Fleet, error) {
 		return nil, err
 	}
 	f := &Fleet{Size: size, Tally: newTally(), api: api, members: map[string]*member{}, stop: func() {},
-		answers: map[client.ObjectKey]*answering{}, away: map[int]bool{}}
+		answers: answerings{}, away: map[int]bool{}}
 	f.guard = newGuard(f)
 	if err := f.populate(ctx); err != nil {
 		f.Stop()
@@ -232,14 +232,14 @@ func (f *Fleet) notice(ctx context.Context, work *workv1alpha1.Work, now time.Ti
 	key := client.ObjectKeyFromObject(work)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	a := f.answers[key]
+	a := f.answers.of(key)
 	if a == nil {
 		m := f.members[propagation.ClusterOf(work)]
 		if m == nil {
 			return
 		}
 		a = newAnswering(m, work)
-		f.answers[key] = a
+		f.answers.add(key, a)
 		f.running.Go(func() { a.run(ctx, f) })
 	}
 	a.arrived(work)
@@ -262,9 +262,9 @@ func (f *Fleet) forget(work *workv1alpha1.Work) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if a := f.answers[key]; a != nil {
+	if a := f.answers.of(key); a != nil {
 		a.end()
-		delete(f.answers, key)
+		delete(f.answers[key.Namespace], key.Name)
 	}
 }
 

@@ -57,24 +57,21 @@ const simulated = 3
 
 func (s Size) cluster(n int) string { return fmt.Sprintf("m%03d", n) }
 
-// service returns the namespace and name of service i.
-func (s Size) service(i int) (namespace, name string) {
-	return fmt.Sprintf("team-%03d", i%s.Namespaces), fmt.Sprintf("service-%05d", i)
-}
-
 // exporters of service i, from 0 to Clusters-1.
 func (s Size) exporters(i int) []int {
 	out := make([]int, s.Exporters)
 	for k := range out {
-		out[k] = (i + k*(s.Clusters/s.Exporters)) % s.Clusters
+		out[k] = s.exporter(i, k)
 	}
 	return out
 }
 
+func (s Size) exporter(i, k int) int { return (i + k*(s.Clusters/s.Exporters)) % s.Clusters }
+
 // exports says whether cluster n exports service i.
 func (s Size) exports(n, i int) bool {
-	for _, e := range s.exporters(i) {
-		if e == n {
+	for k := range s.Exporters {
+		if s.exporter(i, k) == n {
 			return true
 		}
 	}
@@ -90,16 +87,6 @@ func (s Size) present(n int) map[string]bool {
 		}
 	}
 	return out
-}
-
-// index returns the service of a namespace and name.
-func (s Size) index(namespace, name string) (int, bool) {
-	var i int
-	if _, err := fmt.Sscanf(name, "service-%d", &i); err != nil || i < 0 || i >= s.Services {
-		return 0, false
-	}
-	ns, n := s.service(i)
-	return i, ns == namespace && n == name
 }
 
 // Importers is how many clusters have the namespace of service i, but for its first exporter.

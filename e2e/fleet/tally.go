@@ -5,7 +5,6 @@ package fleet
 import (
 	"bytes"
 	"errors"
-	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -19,8 +18,6 @@ import (
 
 // shards of the ClusterSet, its default.
 const shards = 4
-
-func mapKeys[K comparable, V any](m map[K]V) iter.Seq[K] { return maps.Keys(m) }
 
 // Tally counts what the broker writes, and takes the time of changes.
 type Tally struct {
