@@ -171,6 +171,35 @@ func TestResultsOfEarlierRunsAreKept(t *testing.T) {
 	}
 }
 
+// TestQuantilesAreKept though not each latency is.
+func TestQuantilesAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "results.json")
+	for _, count := range []int{0, 1, 3, 200, 201, 12_345} {
+		var latencies []time.Duration
+		for k := range count {
+			latencies = append(latencies, time.Duration(k*k)*time.Microsecond)
+		}
+		row := fleet.Row{Arrived: latencies, Landed: latencies}
+		if err := keep(path, []table{{Rows: []fleet.Row{row}}}); err != nil {
+			t.Fatal(err)
+		}
+		tables, err := former(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := tables[0].Rows[0]
+		if len(kept.Arrived) > 200 || len(row.Arrived) != count {
+			t.Errorf("of %d latencies %d are kept, and %d are left", count, len(kept.Arrived), len(row.Arrived))
+		}
+		for _, q := range []float64{0, 0.5, 0.9, 0.99} {
+			if kept.Quantile(q) != row.Quantile(q) || kept.LandedQuantile(q) != row.LandedQuantile(q) {
+				t.Errorf("%.2f of %d: %s and %s are kept of %s", q, count, kept.Quantile(q), kept.LandedQuantile(q),
+					row.Quantile(q))
+			}
+		}
+	}
+}
+
 // TestFleetsThatAreAskedFor: a size that cannot be is said before the others are measured.
 func TestFleetsThatAreAskedFor(t *testing.T) {
 	for text, want := range map[string][]int{"10,30": {10, 30}, "2": {2}, "": nil, "1": nil, "10,": nil, "10,x": nil,
