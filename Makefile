@@ -10,6 +10,8 @@ export CGO_ENABLED ?= 0
 test-project test-tools test-e2e: export GOGC ?= 400
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS     := -s -w -X github.com/sealane-io/sealane/internal/version.Version=$(VERSION)
+# A comma in an argument of a function of make begins the next argument.
+comma       := ,
 GOLANGCI    := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOTESTSUM   := go run gotest.tools/gotestsum@v1.13.0
 UNIT_TESTS  := --format=standard-quiet --hide-summary=skipped
@@ -66,7 +68,7 @@ build: ## Build every binary into bin/.
 
 .PHONY: images
 images: ## Build all images for amd64 and arm64 as OCI archives in dist/images (VERSION=v1.2.3 ARCH=amd64,arm64).
-	go run -C e2e ./cmd/images --version=$(VERSION) --arch=$(or $(ARCH),amd64,arm64)
+	go run -C e2e ./cmd/images --version=$(VERSION) --arch=$(or $(ARCH),amd64$(comma)arm64)
 
 .PHONY: push
 push: ## Push the images that make images built (REGISTRY=registry.example.org/sealane VERSION=v1.2.3).
@@ -187,13 +189,13 @@ bench-plan: prerequisites ## Measure rounds of a node of 1,000 with 250 remote c
 
 .PHONY: fleet
 fleet: prerequisites lab-deps ## Measure what the broker costs by the size of the fleet (CLUSTERS=10,30,100 SERVICES=1000 AGENTS=2 CHURN=1m SILENCE=1m REPORTS=0); RESULTS=<file> has what earlier runs found of other sizes.
-	go run -C e2e ./cmd/fleet --clusters=$(or $(CLUSTERS),10,30,100) --services=$(or $(SERVICES),1000) \
+	go run -C e2e ./cmd/fleet --clusters=$(or $(CLUSTERS),10$(comma)30$(comma)100) --services=$(or $(SERVICES),1000) \
 		--agents=$(or $(AGENTS),2) --churn=$(or $(CHURN),1m) --silence=$(or $(SILENCE),1m) --reports=$(or $(REPORTS),0) \
 		--results=$(abspath $(or $(RESULTS),docs/benchmarks/fleet.json))
 
 .PHONY: bench-nodes
 bench-nodes: prerequisites test-deps ## Measure what agents cost by the number of nodes (NODES=10,100,1000); results go to docs/benchmarks/nodes.md.
-	go run -C e2e ./cmd/nodes --nodes=$(or $(NODES),10,100,1000)
+	go run -C e2e ./cmd/nodes --nodes=$(or $(NODES),10$(comma)100$(comma)1000)
 
 ##@ Try it
 

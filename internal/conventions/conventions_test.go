@@ -211,3 +211,20 @@ func TestRulesMatchAsDepguardDoes(t *testing.T) {
 		}
 	}
 }
+
+// TestDefaultsOfTheMakefileAreWhole: a comma in what $(or) falls back to begins another argument, which nobody sees.
+func TestDefaultsOfTheMakefileAreWhole(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := regexp.MustCompile(`\$\(or \$\([A-Z]+\),([^()]|\$\(comma\))*\)`).FindAllString(string(text), -1)
+	if len(defaults) == 0 {
+		t.Fatal("found no defaults in the Makefile")
+	}
+	for _, d := range defaults {
+		if strings.Count(d, ",") > 1 {
+			t.Errorf("make takes %s to be no more than what stands before the second comma: write $(comma)", d)
+		}
+	}
+}

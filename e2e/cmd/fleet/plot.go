@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -129,7 +130,7 @@ func (p *panel) draw(b *bytes.Buffer) {
 	for k := range ticks + 1 {
 		v := most.value * float64(k) / ticks
 		fmt.Fprintf(b, `<path d="M%d %.1fH%d" stroke="#dddddd"/>`+"\n", left, y(v), panelWidth-right)
-		text(left-6, y(v)+4, "end", "#555555", fmt.Sprintf("%.4g", v))
+		text(left-6, y(v)+4, "end", "#555555", strconv.FormatFloat(v, 'f', -1, 64))
 	}
 	text(left+width/2, panelHeight-4, "middle", "#555555", "clusters")
 	for i, l := range p.lines {
