@@ -111,7 +111,7 @@ func (r *Reconciler) applyAnswers(ctx context.Context, d *deltas, encoded *encod
 		return err
 	}
 	d.mu.Lock()
-	d.answers.sent = written
+	d.answers.sent = propagation.Written{UID: written.UID, Generation: written.Generation}
 	d.mu.Unlock()
 	r.Metrics.Wrote(propagation.KindBundle)
 	return nil

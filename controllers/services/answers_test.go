@@ -3,6 +3,7 @@
 package services
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/propagation"
@@ -72,20 +74,27 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
+// newAnswering is an importer that has answered deltas, apart or in themselves.
+func newAnswering(t *testing.T, services int, apart bool) *churning {
+	t.Helper()
+	i := newChurning(t, 1, services)
+	i.apart = apart
+	i.rest(0)
+	for s := range 12 {
+		i.tire()
+		i.replace(0, s)
+		i.answerAllOf(0)
+		i.rest(0)
+	}
+	return i
+}
+
 // TestWhereDeltasAreAnswered: apart, or in themselves by an agent of before, and it is the same.
 func TestWhereDeltasAreAnswered(t *testing.T) {
 	for _, apart := range []bool{true, false} {
 		t.Run(fmt.Sprintf("apart %t", apart), func(t *testing.T) {
 			const services = 40
-			i := newChurning(t, 1, services)
-			i.apart = apart
-			i.rest(0)
-			for s := range 12 {
-				i.tire()
-				i.replace(0, s)
-				i.answerAllOf(0)
-				i.rest(0)
-			}
+			i := newAnswering(t, services, apart)
 			i.check("at rest", services)
 			d := i.ofImporter()
 			if len(d.boxes) == 0 {
@@ -149,15 +158,7 @@ func TestTheBundleForAnswersIsWritten(t *testing.T) {
 // TestTheBundleForAnswersIsPutRight where somebody has changed what its Work carries, once a minute at most.
 func TestTheBundleForAnswersIsPutRight(t *testing.T) {
 	const services = 40
-	i := newChurning(t, 1, services)
-	i.apart = true
-	i.rest(0)
-	for s := range 12 {
-		i.tire()
-		i.replace(0, s)
-		i.answerAllOf(0)
-		i.rest(0)
-	}
+	i := newAnswering(t, services, true)
 	work := func() *workv1alpha1.Work {
 		t.Helper()
 		work, err := i.bundle(t.Context(), propagation.AnswersKey(importing))
@@ -182,4 +183,44 @@ func TestTheBundleForAnswersIsPutRight(t *testing.T) {
 		}
 	}
 	i.check("after that", services)
+}
+
+// failing panics at what is read after the first Member.
+type failing struct {
+	client.Client
+	members int
+}
+
+func (f *failing) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if _, is := o.(*v1alpha1.Member); is {
+		if f.members++; f.members > 1 {
+			panic("the second look")
+		}
+	}
+	return f.Client.Get(ctx, key, o, opts...)
+}
+
+// TestAPanicKeepsNoPlace at the gate: the framework recovers from it, and there are sixteen.
+func TestAPanicKeepsNoPlace(t *testing.T) {
+	i := newAnswering(t, 40, true)
+	i.tire()
+	i.replace(0, 20)
+	i.answerAllOf(0)
+	i.planned()
+	all, f := i.Client, &failing{Client: i.Client}
+	i.Client = f
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Errorf("expected a panic at the second look, found none in %d", f.members)
+			}
+		}()
+		_, _ = i.Deliver(t.Context(), importing)
+	}()
+	if free := i.gate.free(); free != parallelWrites {
+		t.Errorf("%d of %d places are free", free, parallelWrites)
+	}
+	i.Client = all
+	i.rest(0)
+	i.check("after that", 40)
 }
