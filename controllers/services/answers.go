@@ -32,8 +32,8 @@ type answers struct {
 }
 
 // forAnswers is what the Work carries, which never changes.
-func forAnswers() *v1alpha1.BundleSpec {
-	return &v1alpha1.BundleSpec{Revision: 1, Imports: []v1alpha1.Import{},
+func forAnswers() *Bundle {
+	return &Bundle{Revision: 1, Imports: []*v1alpha1.Import{},
 		ExportConditions: []v1alpha1.ExportCondition{}}
 }
 

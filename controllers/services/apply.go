@@ -49,7 +49,7 @@ func (r *Reconciler) changes(ctx context.Context, targets []target, d Decision, 
 }
 
 // postAll returns what is to be written of a member's Bundles of a shard, given all that it should have of that.
-func (r *Reconciler) postAll(ctx context.Context, t target, all v1alpha1.BundleSpec, sizes []int, shards int32,
+func (r *Reconciler) postAll(ctx context.Context, t target, all Bundle, sizes []int, shards int32,
 	news news) (writes []write, again time.Duration, _ error) {
 	sheet, err := r.open(ctx, &t, &all, sizes, shards, news.compared)
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *Reconciler) postAll(ctx context.Context, t target, all v1alpha1.BundleS
 // halved returns when the last one of the halves was written that are to have what a shard's own Bundle has, or, if
 // this controller has not written it, since when there are to be any; zero where that lists some, or there are none.
 // One that is being deleted can say nothing for as long as Karmada does not reach the member.
-func (m *memory) halved(own *v1alpha1.BundleSpec, letters []letter, now time.Time) (last time.Time) {
+func (m *memory) halved(own *Bundle, letters []letter, now time.Time) (last time.Time) {
 	for _, l := range letters {
 		if len(own.Halves) > 0 || l.bundle.half == "" || l.spec == nil || l.bundle.terminating {
 			continue
@@ -215,7 +215,7 @@ func (t *target) next(b *sentBundle, now time.Time) int64 {
 	return 1
 }
 
-func (r *Reconciler) applyBundle(ctx context.Context, t target, b *sentBundle, spec v1alpha1.BundleSpec,
+func (r *Reconciler) applyBundle(ctx context.Context, t target, b *sentBundle, spec Bundle,
 	encoded *encoder) error {
 	raw, err := encoded.bundle(&spec, t.readsText)
 	if err != nil {

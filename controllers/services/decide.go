@@ -71,7 +71,7 @@ type Member struct {
 	Refused *v1alpha1.Problem
 	// Last is the spec last written for this member and shard, nil when there is none. The member may have
 	// rewritten it: it is read for the conditions of the member's own exports, and for nothing else.
-	Last *v1alpha1.BundleSpec
+	Last *Bundle
 }
 
 // Decision is what each member's Bundle should say. Its values share memory with each other and with the
@@ -79,7 +79,7 @@ type Member struct {
 type Decision struct {
 	// Bundles by cluster, one for every member, without a revision and as if all imports were in one. One that is withheld
 	// has its endpoints here, too.
-	Bundles map[string]v1alpha1.BundleSpec
+	Bundles map[string]Bundle
 	// Sizes are the bytes in JSON of the imports of each Bundle, in their order.
 	Sizes map[string][]int
 	// Records by cluster, one for every member.
@@ -129,10 +129,9 @@ type member struct {
 	exports, withdrawn []accepted
 	// refused says why an export that has a proper name was refused.
 	refused map[key]refusal
-	// size of the Bundle so far, and of each of its imports.
+	// size of the Bundle so far.
 	size       int
-	sizes      []int
-	imports    []v1alpha1.Import // sorted
+	imports    []*sized // sorted
 	conditions []v1alpha1.ExportCondition
 	problems   map[v1alpha1.Problem]bool
 	// overdrawn says in which Bundles its exports exceed its share.
@@ -186,7 +185,7 @@ func decideWith(in Input, kept *mergedImports) Decision {
 		m.gather(in, permits)
 	}
 	d := Decision{
-		Bundles: make(map[string]v1alpha1.BundleSpec, len(members)),
+		Bundles: make(map[string]Bundle, len(members)),
 		Sizes:   make(map[string][]int, len(members)),
 		Records: make(map[string]v1alpha1.ExportRecordSpec, len(members)),
 		Again:   retain(members, in),
@@ -212,10 +211,8 @@ func decideWith(in Input, kept *mergedImports) Decision {
 	}
 	fit(members, byName, services, follow)
 	for _, m := range members {
-		m.withhold()
 		slices.SortFunc(m.conditions, compareConditions)
-		d.Bundles[m.Cluster] = v1alpha1.BundleSpec{Shard: in.Shard, Imports: m.imports, ExportConditions: m.conditions}
-		d.Sizes[m.Cluster] = m.sizes
+		d.Bundles[m.Cluster], d.Sizes[m.Cluster] = m.bundle(in.Shard)
 		d.Records[m.Cluster] = m.record(in.Shard, follow)
 		d.Problems = append(d.Problems, m.sortedProblems()...)
 	}
@@ -231,9 +228,9 @@ func newMembers(all []Member) []*member {
 			networks: networks{netfacts.Set(m.Pods), netfacts.Set(m.Services), netfacts.Set(m.Nodes), m.Global.Block,
 				m.Global.IPv6, !m.Global.ToAll},
 			before: map[key]v1alpha1.SeenExport{}, seen: map[key]v1alpha1.SeenExport{},
-			refused: map[key]refusal{},
-			imports: []v1alpha1.Import{}, conditions: []v1alpha1.ExportCondition{},
-			problems: map[v1alpha1.Problem]bool{},
+			refused:    map[key]refusal{},
+			conditions: []v1alpha1.ExportCondition{},
+			problems:   map[v1alpha1.Problem]bool{},
 		})
 	}
 	slices.SortFunc(out, func(a, b *member) int { return cmp.Compare(a.Cluster, b.Cluster) })

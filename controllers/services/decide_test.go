@@ -85,10 +85,10 @@ func decide(members ...Member) Decision {
 }
 
 // written returns what the decision has of a member as it comes back from the API server.
-func written(t *testing.T, d Decision, cluster string) (*v1alpha1.BundleSpec, *v1alpha1.ExportRecordSpec) {
+func written(t *testing.T, d Decision, cluster string) (*Bundle, *v1alpha1.ExportRecordSpec) {
 	t.Helper()
 	bundle, record := new(v1alpha1.BundleSpec), new(v1alpha1.ExportRecordSpec)
-	for _, x := range []struct{ from, into any }{{d.Bundles[cluster], bundle}, {d.Records[cluster], record}} {
+	for _, x := range []struct{ from, into any }{{specOf(d.Bundles[cluster]), bundle}, {d.Records[cluster], record}} {
 		data, err := json.Marshal(x.from)
 		if err != nil {
 			t.Fatal(err)
@@ -97,12 +97,26 @@ func written(t *testing.T, d Decision, cluster string) (*v1alpha1.BundleSpec, *v
 			t.Fatal(err)
 		}
 	}
-	return bundle, record
+	return bundleOf(bundle), record
+}
+
+// specOf is what a Bundle says as the API has it.
+func specOf(b Bundle) v1alpha1.BundleSpec {
+	out := v1alpha1.BundleSpec{Revision: b.Revision, Shard: b.Shard, Imports: []v1alpha1.Import{}, Halves: b.Halves,
+		Deltas: b.Deltas, Sequence: b.Sequence, AnswerApart: b.AnswerApart, ExportConditions: b.ExportConditions}
+	for _, i := range b.Imports {
+		out.Imports = append(out.Imports, *i)
+	}
+	return out
 }
 
 func text(t *testing.T, d Decision) string {
 	t.Helper()
-	data, err := json.MarshalIndent(d.Bundles, "", " ")
+	bundles := map[string]v1alpha1.BundleSpec{}
+	for cluster, b := range d.Bundles {
+		bundles[cluster] = specOf(b)
+	}
+	data, err := json.MarshalIndent(bundles, "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +134,7 @@ func condition(d Decision, cluster, kind string) string {
 }
 
 // summary of an import: its ports, and what each cluster serves.
-func summary(i v1alpha1.Import) string {
+func summary(i *v1alpha1.Import) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s:", i.Settings.Type, portsText(&i.Settings))
 	for _, c := range i.Clusters {

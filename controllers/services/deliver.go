@@ -204,7 +204,7 @@ func (r *Reconciler) delivery(ctx context.Context, cluster string, most int) ([]
 			d.boxes = append(d.boxes, &sentBundle{box: newMailbox()})
 		}
 		b := d.boxes[n]
-		spec := v1alpha1.BundleSpec{Revision: b.nextDelta(l.now), Sequence: d.next(l.now), AnswerApart: true,
+		spec := Bundle{Revision: b.nextDelta(l.now), Sequence: d.next(l.now), AnswerApart: true,
 			Imports: imports, ExportConditions: []v1alpha1.ExportCondition{}}
 		if b.box.unsent.IsZero() { // else the write before has failed
 			b.box.unsent = d.since
@@ -244,7 +244,7 @@ func (b *sentBundle) nextDelta(now time.Time) int64 {
 }
 
 func (r *Reconciler) applyDelta(ctx context.Context, d *deltas, text bool, n int32, b *sentBundle,
-	spec v1alpha1.BundleSpec, encoded *encoder) error {
+	spec Bundle, encoded *encoder) error {
 	raw, err := encoded.bundle(&spec, text)
 	if err != nil {
 		return fmt.Errorf("encode deltas %d for %s: %w", n, d.cluster, err)

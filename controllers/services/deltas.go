@@ -40,7 +40,7 @@ type drift struct {
 // sentDelta is a Bundle of deltas as it was last sent.
 type sentDelta struct {
 	sequence int64
-	imports  []v1alpha1.Import // sorted
+	imports  []*v1alpha1.Import // sorted
 	// answered says that the member has it, and that it counts there.
 	answered bool
 	// again says that it is to be written in any case, and closed that it cannot be written now.
@@ -59,9 +59,9 @@ func newest(sent []sentDelta) map[key]copied {
 	out := map[key]copied{}
 	for n := range sent {
 		for i := range sent[n].imports {
-			k := keyOf(&sent[n].imports[i])
+			k := keyOf(sent[n].imports[i])
 			if at, ok := out[k]; !ok || sent[n].sequence > at.sequence {
-				out[k] = copied{n, sent[n].sequence, &sent[n].imports[i]}
+				out[k] = copied{n, sent[n].sequence, sent[n].imports[i]}
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func (s *drift) late(at copied, compared comparison) bool {
 		return false
 	}
 	if at.sequence > s.since && s.agrees != at.what {
-		if !compared.imports(*at.what, *s.want) {
+		if !compared.imports(at.what, s.want) {
 			return true
 		}
 		s.agrees = at.what
@@ -89,7 +89,7 @@ func (s *drift) late(at copied, compared comparison) bool {
 // answered a newer one that has it, be it the shard's own: nothing that a member was told is taken back on the way.
 // The Bundle that has least to keep is written again with what has changed beside that: nothing has to be collected
 // later, and while less than half of each counts, no more are made.
-func arrange(drifts map[key]*drift, sent []sentDelta, compared comparison) (out map[int][]v1alpha1.Import,
+func arrange(drifts map[key]*drift, sent []sentDelta, compared comparison) (out map[int][]*v1alpha1.Import,
 	left bool) {
 	copies := newest(sent)
 	var late []key
@@ -99,20 +99,20 @@ func arrange(drifts map[key]*drift, sent []sentDelta, compared comparison) (out 
 		}
 	}
 	slices.SortFunc(late, compareKeys)
-	out = map[int][]v1alpha1.Import{}
+	out = map[int][]*v1alpha1.Import{}
 	placed := map[key]bool{}
 	room := map[int]int{}
 	write := func(n int) {
 		used := 0
 		for i := range sent[n].imports {
-			k := keyOf(&sent[n].imports[i])
+			k := keyOf(sent[n].imports[i])
 			if s := drifts[k]; s.keeps(n, copies[k], sent) {
-				out[n], used = append(out[n], *s.want), used+s.size
+				out[n], used = append(out[n], s.want), used+s.size
 				placed[k] = true
 			}
 		}
 		if out[n] == nil {
-			out[n] = []v1alpha1.Import{}
+			out[n] = []*v1alpha1.Import{}
 		}
 		room[n] = maxDelta - used
 	}
@@ -139,11 +139,11 @@ func arrange(drifts map[key]*drift, sent []sentDelta, compared comparison) (out 
 				continue
 			}
 		}
-		out[n], room[n] = append(out[n], *s.want), room[n]-s.size
+		out[n], room[n] = append(out[n], s.want), room[n]-s.size
 		placed[k] = true
 	}
 	for n := range out {
-		slices.SortFunc(out[n], func(a, b v1alpha1.Import) int { return compareKeys(keyOf(&a), keyOf(&b)) })
+		slices.SortFunc(out[n], func(a, b *v1alpha1.Import) int { return compareKeys(keyOf(a), keyOf(b)) })
 	}
 	return out, left
 }
@@ -173,7 +173,7 @@ func roomiest(room map[int]int, size int) int {
 // leastKept returns which of the Bundles that are not written yet has least to keep, if that is no more than half; -1
 // if there is none.
 func leastKept(drifts map[key]*drift, copies map[key]copied, sent []sentDelta,
-	written map[int][]v1alpha1.Import) int {
+	written map[int][]*v1alpha1.Import) int {
 	best, least := -1, maxDelta/2+1
 	for n := range sent {
 		if _, is := written[n]; is || sent[n].closed {
@@ -181,7 +181,7 @@ func leastKept(drifts map[key]*drift, copies map[key]copied, sent []sentDelta,
 		}
 		kept := 0
 		for i := range sent[n].imports {
-			k := keyOf(&sent[n].imports[i])
+			k := keyOf(sent[n].imports[i])
 			if s := drifts[k]; s.keeps(n, copies[k], sent) {
 				kept += s.size
 			}
@@ -195,16 +195,16 @@ func leastKept(drifts map[key]*drift, copies map[key]copied, sent []sentDelta,
 
 // onlyEndpoints returns which imports of a Bundle are to have other endpoints than were sent; false where there is more
 // to say than that. Deltas are for what changes often; all else stays where people look for it.
-func onlyEndpoints(sent, spec *v1alpha1.BundleSpec, compared comparison) (changed []*v1alpha1.Import, only bool) {
+func onlyEndpoints(sent, spec *Bundle, compared comparison) (changed []*v1alpha1.Import, only bool) {
 	if len(sent.Imports) != len(spec.Imports) || !sameButImports(sent, spec) {
 		return nil, false
 	}
 	for i := range spec.Imports {
-		before, after := &sent.Imports[i], &spec.Imports[i]
+		before, after := sent.Imports[i], spec.Imports[i]
 		if keyOf(before) != keyOf(after) {
 			return nil, false
 		}
-		if compared.imports(*before, *after) {
+		if compared.imports(before, after) {
 			continue
 		}
 		if !sameButEndpoints(before, after) {
@@ -216,7 +216,7 @@ func onlyEndpoints(sent, spec *v1alpha1.BundleSpec, compared comparison) (change
 }
 
 // sameButImports says that a Bundle is to say what was sent, beside its imports.
-func sameButImports(sent, spec *v1alpha1.BundleSpec) bool {
+func sameButImports(sent, spec *Bundle) bool {
 	return slices.Equal(sent.Halves, spec.Halves) && sent.Deltas == spec.Deltas &&
 		(identical(sent.ExportConditions, spec.ExportConditions) ||
 			slices.Equal(sent.ExportConditions, spec.ExportConditions))

@@ -54,7 +54,7 @@ func newDeltas(cluster string) *deltas {
 
 // found is where the newest copy of each import is, of all and by shard, in these specs of Bundles of deltas.
 type found struct {
-	in     []*v1alpha1.BundleSpec
+	in     []*Bundle
 	copies map[key]copied
 	keys   map[int32][]hashedKey
 }
@@ -67,7 +67,7 @@ type hashedKey struct {
 
 // look returns where the newest copies are. Nearly always that is where they were.
 func (d *deltas) look() *found {
-	in := make([]*v1alpha1.BundleSpec, len(d.boxes))
+	in := make([]*Bundle, len(d.boxes))
 	for n, b := range d.boxes {
 		in[n] = b.sent
 	}
@@ -86,13 +86,13 @@ func (d *deltas) look() *found {
 type drifting struct {
 	by   map[key]*drift
 	from map[string]lain
-	in   []*v1alpha1.BundleSpec
+	in   []*Bundle
 	late bool
 }
 
 // lain is a Bundle of a shard as it was when drifts were found.
 type lain struct {
-	wanted, sent []v1alpha1.Import
+	wanted, sent []*v1alpha1.Import
 	sequence     int64
 	// divided says that it should list halves, and listing that it does; none that there is none.
 	divided, listing, answered, none bool
@@ -102,8 +102,8 @@ type lain struct {
 
 // same says that the drifts of its imports are the same.
 func (l *lain) same(other *lain) bool {
-	same := func(a, b v1alpha1.Import) bool {
-		return a.Withheld == b.Withheld && len(a.Clusters) > 0 && identical(a.Clusters, b.Clusters)
+	same := func(a, b *v1alpha1.Import) bool {
+		return a == b || a.Withheld == b.Withheld && len(a.Clusters) > 0 && identical(a.Clusters, b.Clusters)
 	}
 	return l.sequence == other.sequence && l.divided == other.divided && l.listing == other.listing &&
 		l.answered == other.answered && l.none == other.none &&

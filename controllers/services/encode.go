@@ -27,7 +27,7 @@ func newEncoder() *encoder { return &encoder{imports: map[encodedImport][]byte{}
 
 // bundle returns a spec in the form that propagation.Encode has, for an agent that reads backends that are text or for
 // one that does not.
-func (e *encoder) bundle(spec *v1alpha1.BundleSpec, text bool) ([]byte, error) {
+func (e *encoder) bundle(spec *Bundle, text bool) ([]byte, error) {
 	conditions, err := propagation.Encode(spec.ExportConditions)
 	if err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func (e *encoder) bundle(spec *v1alpha1.BundleSpec, text bool) ([]byte, error) {
 		out = append(append(out, `,"halves":`...), halves...)
 	}
 	out = append(out, `,"imports":[`...)
-	for i := range spec.Imports {
-		raw, err := e.imported(&spec.Imports[i], text)
+	for i, imported := range spec.Imports {
+		raw, err := e.imported(imported, text)
 		if err != nil {
 			return nil, err
 		}

@@ -24,7 +24,7 @@ func TestEncoder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := propagation.Encode(spec)
+		want, err := propagation.Encode(specOf(spec))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,8 @@ func TestOlderAgentsGetObjects(t *testing.T) {
 			}
 		}
 		var again v1alpha1.BundleSpec
-		if err := json.Unmarshal(raw, &again); err != nil || !equality.Semantic.DeepEqual(again.Imports, spec.Imports) {
+		if err := json.Unmarshal(raw, &again); err != nil ||
+			!equality.Semantic.DeepEqual(again.Imports, specOf(spec).Imports) {
 			t.Errorf("%s: it is read as other imports, %v", cluster, err)
 		}
 	}

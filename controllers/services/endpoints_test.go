@@ -14,7 +14,7 @@ import (
 
 // of returns what stands for a cluster in the import of another: "10.1.0.1 10.1.0.2 on http:8080" per group,
 // or the number of addresses where they are many, and the ready backends behind.
-func of(i v1alpha1.Import, cluster string) string {
+func of(i *v1alpha1.Import, cluster string) string {
 	for _, c := range i.Clusters {
 		if c.Cluster != cluster {
 			continue

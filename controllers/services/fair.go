@@ -71,13 +71,10 @@ func (m *member) placeFairly(services, ordered []*service, i int, byName map[str
 		if v == nil {
 			continue
 		}
-		imported, bytes := v.forMember(m.Cluster)
-		m.size += bytes
-		m.imports, m.sizes = append(m.imports, imported), append(m.sizes, bytes)
+		s := v.forMember(m.Cluster)
+		m.size += s.size
+		m.imports = append(m.imports, s)
 	}
-	slices.SortFunc(m.imports, func(a, b v1alpha1.Import) int {
-		return compareKeys(key{a.Namespace, a.Name}, key{b.Namespace, b.Name})
-	})
 }
 
 // leaveOut notes that an exporter's part of the service has no room in a cluster's Bundle.

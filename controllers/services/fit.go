@@ -101,42 +101,41 @@ func fit(members []*member, byName map[string]*member, services []*service, foll
 // placeAll adds every import that member i sees to its Bundle, unless they do not all fit.
 func (m *member) placeAll(services []*service, i int) bool {
 	size := m.size
-	imports, sizes := make([]v1alpha1.Import, 0, len(services)), make([]int, 0, len(services))
+	imports := make([]*sized, 0, len(services))
 	for _, s := range services {
 		if s.views[i] == nil {
 			continue
 		}
-		imported, bytes := s.views[i].forMember(m.Cluster)
-		if size += bytes; size > maxBundle {
+		imported := s.views[i].forMember(m.Cluster)
+		if size += imported.size; size > maxBundle {
 			return false
 		}
-		imports, sizes = append(imports, imported), append(sizes, bytes)
+		imports = append(imports, imported)
 	}
-	m.imports, m.sizes, m.size = imports, sizes, size
+	m.imports, m.size = imports, size
 	return true
 }
 
-// forMember returns the import as one member gets it, and its size: an exporter's own backends are not in its
-// Bundle.
-func (m *merged) forMember(cluster string) (v1alpha1.Import, int) {
+// forMember returns the import as one member gets it: an exporter's own backends are not in its Bundle.
+func (m *merged) forMember(cluster string) *sized {
 	at := slices.IndexFunc(m.imported.Clusters, func(c v1alpha1.ImportCluster) bool { return c.Cluster == cluster })
 	if at < 0 {
-		return m.imported, m.size
+		return &m.sized
 	}
 	if own, ok := m.own[cluster]; ok {
-		return own.imported, own.size
+		return own
 	}
-	out := sized{m.imported, m.size}
-	out.imported.Clusters = slices.Clone(m.imported.Clusters)
-	own := &out.imported.Clusters[at]
+	imported := *m.imported
+	imported.Clusters = slices.Clone(m.imported.Clusters)
+	own, out := &imported.Clusters[at], &sized{imported: &imported, size: m.size}
 	out.size -= sizeOf(*own)
 	own.Backends, own.ReadyBackends = []v1alpha1.Backends{}, nil
 	out.size += sizeOf(*own)
 	if m.own == nil {
-		m.own = map[string]sized{}
+		m.own = map[string]*sized{}
 	}
 	m.own[cluster] = out
-	return out.imported, out.size
+	return out
 }
 
 // reserve takes room for conditions, if there is any.

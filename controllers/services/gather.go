@@ -31,7 +31,7 @@ type sentBundle struct {
 	half string
 	box  *mailbox
 	// sent is the spec in force, nil when the Work is to be created.
-	sent *v1alpha1.BundleSpec
+	sent *Bundle
 	// missing says that sent is remembered, and not on the Karmada API.
 	missing bool
 	// terminating says that its Work is being deleted, which takes until Karmada reaches the member again: until then it
@@ -192,7 +192,7 @@ func (r *Reconciler) gatherMember(ctx context.Context, known known, record *v1al
 		return m, t, 0, err
 	}
 	work, t.terminating = lasting(work)
-	var cached *v1alpha1.BundleSpec
+	var cached *Bundle
 	if work != nil {
 		t.mem.held.read(work)
 		cached = t.mem.held.spec

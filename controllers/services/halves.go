@@ -31,7 +31,7 @@ type hashed struct {
 }
 
 // hashesOf are the imports of a Bundle in the order of their hashes, so that each half has those of a range.
-func hashesOf(imports []v1alpha1.Import, sizes []int) []hashed {
+func hashesOf(imports []*v1alpha1.Import, sizes []int) []hashed {
 	out := make([]hashed, len(imports))
 	for i := range imports {
 		out[i] = hashed{v1alpha1.HalfHash(imports[i].Namespace, imports[i].Name), i, sizes[i]}
@@ -143,7 +143,7 @@ type laid struct {
 	// there are the halves that have a Work, sorted.
 	there []string
 	// has says that the importer has answered that a half says this.
-	has func(half string, spec *v1alpha1.BundleSpec) bool
+	has func(half string, spec *Bundle) bool
 	// parted is what was made of the imports before; nil is nothing.
 	parted *parted
 }
@@ -151,9 +151,9 @@ type laid struct {
 // parted are imports by their hashes, and the halves that were made of them. What one decision found is the next one's
 // where that has the same imports, and where it has others of the same names these need no hashes.
 type parted struct {
-	imports []v1alpha1.Import
+	imports []*v1alpha1.Import
 	hashed  []hashed
-	halves  map[string]*v1alpha1.BundleSpec
+	halves  map[string]*Bundle
 	last    *division
 }
 
@@ -172,23 +172,23 @@ func (p *parted) divide(others int, listed, there []string) []string {
 }
 
 // take goes on with these imports.
-func (p *parted) take(imports []v1alpha1.Import, sizes []int) {
+func (p *parted) take(imports []*v1alpha1.Import, sizes []int) {
 	if p.halves != nil && identical(p.imports, imports) {
 		return
 	}
 	p.last = nil
-	if p.halves == nil || !slices.EqualFunc(p.imports, imports, func(a, b v1alpha1.Import) bool {
-		return identical(a.Clusters, b.Clusters) && len(a.Clusters) > 0 || a.Name == b.Name && a.Namespace == b.Namespace
+	if p.halves == nil || !slices.EqualFunc(p.imports, imports, func(a, b *v1alpha1.Import) bool {
+		return a == b || a.Name == b.Name && a.Namespace == b.Namespace
 	}) {
-		p.hashed, p.halves = hashesOf(imports, sizes), map[string]*v1alpha1.BundleSpec{}
+		p.hashed, p.halves = hashesOf(imports, sizes), map[string]*Bundle{}
 		p.imports = imports
 		return
 	}
 	for i := range p.hashed {
 		h := &p.hashed[i]
 		h.size = sizes[h.at]
-		if a, b := &p.imports[h.at], &imports[h.at]; a.Withheld != b.Withheld ||
-			!identical(a.Clusters, b.Clusters) || len(a.Clusters) == 0 {
+		if a, b := p.imports[h.at], imports[h.at]; a != b && (a.Withheld != b.Withheld ||
+			!identical(a.Clusters, b.Clusters) || len(a.Clusters) == 0) {
 			p.forget(h.hash)
 		}
 	}
@@ -197,7 +197,7 @@ func (p *parted) take(imports []v1alpha1.Import, sizes []int) {
 
 // forget drops the halves that an import is in.
 func (p *parted) forget(hash uint64) {
-	maps.DeleteFunc(p.halves, func(half string, _ *v1alpha1.BundleSpec) bool {
+	maps.DeleteFunc(p.halves, func(half string, _ *Bundle) bool {
 		for i := range len(half) {
 			if byte(hash>>(63-i)&1) != half[i]-'0' {
 				return false
@@ -208,7 +208,7 @@ func (p *parted) forget(hash uint64) {
 }
 
 // half returns what the Bundle of a half of all says.
-func (p *parted) half(all *v1alpha1.BundleSpec, half string) *v1alpha1.BundleSpec {
+func (p *parted) half(all *Bundle, half string) *Bundle {
 	if p.halves[half] == nil {
 		p.halves[half] = halfOf(*all, p.hashed, half)
 	}
@@ -216,14 +216,14 @@ func (p *parted) half(all *v1alpha1.BundleSpec, half string) *v1alpha1.BundleSpe
 }
 
 // keep drops all other halves.
-func (p *parted) keep(halves map[string]*v1alpha1.BundleSpec) {
-	maps.DeleteFunc(p.halves, func(half string, _ *v1alpha1.BundleSpec) bool { return halves[half] == nil })
+func (p *parted) keep(halves map[string]*Bundle) {
+	maps.DeleteFunc(p.halves, func(half string, _ *Bundle) bool { return halves[half] == nil })
 }
 
 // arrangement is what the Bundles of one importer should say of a shard, without revisions.
 type arrangement struct {
-	own    v1alpha1.BundleSpec
-	halves map[string]*v1alpha1.BundleSpec
+	own    Bundle
+	halves map[string]*Bundle
 	sorted []string // names of halves
 	// gone are the halves whose Works are to be deleted.
 	gone []string
@@ -233,7 +233,7 @@ type arrangement struct {
 // sizes of its imports. Nothing disappears on the way: halves that are wanted are written, and all others that may be
 // read still kept up to date; when the importer has answered what is wanted, that is listed, and when it has answered
 // the list, the others go. Back to one Bundle there is nothing to wait for.
-func layOut(all v1alpha1.BundleSpec, sizes []int, now laid) arrangement {
+func layOut(all Bundle, sizes []int, now laid) arrangement {
 	out := arrangement{own: all}
 	if !divides(now.listed) {
 		now.listed = nil // all is in the shard's own Bundle, or will be with this write
@@ -255,7 +255,7 @@ func layOut(all v1alpha1.BundleSpec, sizes []int, now laid) arrangement {
 	if len(kept) > 0 {
 		now.parted.take(all.Imports, sizes)
 	}
-	out.halves, out.sorted = make(map[string]*v1alpha1.BundleSpec, len(kept)), kept
+	out.halves, out.sorted = make(map[string]*Bundle, len(kept)), kept
 	for _, half := range kept {
 		out.halves[half] = now.parted.half(&all, half)
 	}
@@ -267,7 +267,7 @@ func layOut(all v1alpha1.BundleSpec, sizes []int, now laid) arrangement {
 		list = wanted
 	}
 	if len(list) > 0 {
-		out.own.Imports, out.own.Halves = []v1alpha1.Import{}, list
+		out.own.Imports, out.own.Halves = []*v1alpha1.Import{}, list
 	}
 	for _, half := range now.there {
 		if _, stays := out.halves[half]; !stays {
@@ -279,7 +279,7 @@ func layOut(all v1alpha1.BundleSpec, sizes []int, now laid) arrangement {
 
 // mayBeLarge says whether a Bundle that is not divided can be too large: that of a small fleet is not looked at more
 // closely.
-func mayBeLarge(sizes []int, all v1alpha1.BundleSpec) bool {
+func mayBeLarge(sizes []int, all Bundle) bool {
 	size := aroundImports
 	for _, s := range sizes {
 		size += s
@@ -297,7 +297,7 @@ func conditionsSize(conditions []v1alpha1.ExportCondition) int {
 }
 
 // halfOf returns what the Bundle of a half says. Its imports stay in the order of all.
-func halfOf(all v1alpha1.BundleSpec, imports []hashed, half string) *v1alpha1.BundleSpec {
+func halfOf(all Bundle, imports []hashed, half string) *Bundle {
 	for n := range len(half) {
 		imports = within(imports, half[:n+1])
 	}
@@ -306,7 +306,7 @@ func halfOf(all v1alpha1.BundleSpec, imports []hashed, half string) *v1alpha1.Bu
 		at[i] = imports[i].at
 	}
 	slices.Sort(at)
-	out := &v1alpha1.BundleSpec{Shard: all.Shard, Imports: make([]v1alpha1.Import, len(at)),
+	out := &Bundle{Shard: all.Shard, Imports: make([]*v1alpha1.Import, len(at)),
 		ExportConditions: []v1alpha1.ExportCondition{}}
 	for i := range at {
 		out.Imports[i] = all.Imports[at[i]]

@@ -15,9 +15,9 @@ import (
 )
 
 // someImports returns as many imports, of services from a number on, of about a size each.
-func someImports(rnd *rand.Rand, from, count, size int) (imports []v1alpha1.Import, sizes []int) {
+func someImports(rnd *rand.Rand, from, count, size int) (imports []*v1alpha1.Import, sizes []int) {
 	for i := range count {
-		imports = append(imports, v1alpha1.Import{Namespace: "sample", Name: fmt.Sprintf("web-%d", from+i),
+		imports = append(imports, &v1alpha1.Import{Namespace: "sample", Name: fmt.Sprintf("web-%d", from+i),
 			Clusters: []v1alpha1.ImportCluster{{Cluster: "c1"}}})
 		sizes = append(sizes, size/2+rnd.IntN(size))
 	}
@@ -153,14 +153,14 @@ func TestDivides(t *testing.T) {
 func TestLayOut(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	many, sizes := someImports(rnd, 0, 60, 450)
-	all := v1alpha1.BundleSpec{Shard: 2, Imports: many, ExportConditions: []v1alpha1.ExportCondition{{Name: "web"}}}
-	few := v1alpha1.BundleSpec{Shard: 2, Imports: many[:5], ExportConditions: all.ExportConditions}
+	all := Bundle{Shard: 2, Imports: many, ExportConditions: []v1alpha1.ExportCondition{{Name: "web"}}}
+	few := Bundle{Shard: 2, Imports: many[:5], ExportConditions: all.ExportConditions}
 	wanted := divide(hashesOf(many, sizes), 0, nil, nil)
-	none := func(string, *v1alpha1.BundleSpec) bool { return false }
-	every := func(string, *v1alpha1.BundleSpec) bool { return true }
+	none := func(string, *Bundle) bool { return false }
+	every := func(string, *Bundle) bool { return true }
 	for _, c := range []struct {
 		what                 string
-		all                  v1alpha1.BundleSpec
+		all                  Bundle
 		now                  laid
 		own                  int // imports in the shard's own Bundle
 		listed, halves, gone []string
@@ -169,7 +169,7 @@ func TestLayOut(t *testing.T) {
 		{"little", few, laid{reads: true, has: every, answered: true}, 5, nil, nil, nil},
 		{"halves come", all, laid{reads: true, has: none, answered: true}, 60, nil, wanted, nil},
 		{"not all are answered", all, laid{reads: true, answered: true, there: wanted,
-			has: func(half string, _ *v1alpha1.BundleSpec) bool { return half != wanted[0] }}, 60, nil, wanted, nil},
+			has: func(half string, _ *Bundle) bool { return half != wanted[0] }}, 60, nil, wanted, nil},
 		{"all are answered", all, laid{reads: true, has: every, there: wanted}, 0, wanted, wanted, nil},
 		{"they are listed, and others are left", all, laid{reads: true, has: every, listed: wanted,
 			there: append([]string{"0101"}, wanted...)}, 0, wanted, append([]string{"0101"}, wanted...), nil},
@@ -193,7 +193,7 @@ func TestLayOut(t *testing.T) {
 				imports += len(spec.Imports)
 			}
 			if spec.Shard != 2 || len(spec.ExportConditions) > 0 || !slices.IsSortedFunc(spec.Imports,
-				func(a, b v1alpha1.Import) int {
+				func(a, b *v1alpha1.Import) int {
 					return slices.IndexFunc(many, nameOf(a.Name)) - slices.IndexFunc(many, nameOf(b.Name))
 				}) {
 				t.Errorf("%s: half %s is %+v", c.what, half, spec)
@@ -213,8 +213,8 @@ func TestLayOut(t *testing.T) {
 }
 
 // nameOf finds an import by its name.
-func nameOf(name string) func(v1alpha1.Import) bool {
-	return func(i v1alpha1.Import) bool { return i.Name == name }
+func nameOf(name string) func(*v1alpha1.Import) bool {
+	return func(i *v1alpha1.Import) bool { return i.Name == name }
 }
 
 // TestLayOutGoesOn: what is made with what was made before is what is made anew, whatever happens in between.
@@ -232,23 +232,27 @@ func TestLayOutGoesOn(t *testing.T) {
 			case 1: // one changes
 				imports, sizes = slices.Clone(imports), slices.Clone(sizes)
 				if at := len(imports) / 2; at > 0 {
-					imports[at].Mode, sizes[at] = v1alpha1.ServiceModeClusterIP, 1+rnd.IntN(20_000)
-					imports[at].Clusters = []v1alpha1.ImportCluster{{Cluster: fmt.Sprintf("c%d", rnd.IntN(9))}}
+					changed := *imports[at]
+					imports[at], sizes[at] = &changed, 1+rnd.IntN(20_000)
+					changed.Mode = v1alpha1.ServiceModeClusterIP
+					changed.Clusters = []v1alpha1.ImportCluster{{Cluster: fmt.Sprintf("c%d", rnd.IntN(9))}}
 				}
 			case 4: // the namespace of one comes or goes
 				imports = slices.Clone(imports)
 				if len(imports) > 0 {
 					at := rnd.IntN(len(imports))
-					imports[at].Withheld = !imports[at].Withheld
+					changed := *imports[at]
+					changed.Withheld = !changed.Withheld
+					imports[at] = &changed
 				}
 			case 2:
 				now.answered = !now.answered
 			case 3:
 				now.reads = rnd.IntN(4) > 0
 			}
-			all := v1alpha1.BundleSpec{Shard: 2, Imports: imports, ExportConditions: []v1alpha1.ExportCondition{}}
+			all := Bundle{Shard: 2, Imports: imports, ExportConditions: []v1alpha1.ExportCondition{}}
 			answers := map[string]bool{}
-			now.has = func(half string, _ *v1alpha1.BundleSpec) bool {
+			now.has = func(half string, _ *Bundle) bool {
 				if _, asked := answers[half]; !asked {
 					answers[half] = rnd.IntN(4) > 0
 				}

@@ -24,14 +24,14 @@ type held struct {
 	version string
 	// spec of the Bundle, nil if it cannot be decoded, and the generation of the Work that says so: the API server counts
 	// one for each change of what a Work carries, and none for what a member reports.
-	spec       *v1alpha1.BundleSpec
+	spec       *Bundle
 	generation int64
 	// status is what the member wrote, report what that says, and err why it is not used.
 	status []byte
 	report *report
 	err    error
 	// sent is what was last written, and what the Work was then: it need not be decoded to be known again.
-	sent           *v1alpha1.BundleSpec
+	sent           *Bundle
 	sentUID        types.UID
 	sentGeneration int64
 	// half says that the Work is of a half, where nothing is exported, and room how many bytes of a report are decoded.
@@ -65,7 +65,7 @@ func (h *held) read(work *workv1alpha1.Work) {
 
 // readSpec decodes the Bundle in a Work; nil if that is not one of ours. A member that pulls may write its own Works:
 // what it makes of them is bounded in memory as its reports are.
-func readSpec(work *workv1alpha1.Work) *v1alpha1.BundleSpec {
+func readSpec(work *workv1alpha1.Work) *Bundle {
 	raw, err := propagation.Manifest(work)
 	spec := new(v1alpha1.BundleSpec)
 	if err != nil || len(raw) > maxReport || propagation.Spec(work, spec) != nil || spec.Revision > maxRevision ||
@@ -73,11 +73,11 @@ func readSpec(work *workv1alpha1.Work) *v1alpha1.BundleSpec {
 		inflated(reflect.ValueOf(*spec), raw) {
 		return nil
 	}
-	return spec
+	return bundleOf(spec)
 }
 
 // wrote notes what was written. Where the API server has something else, that is to be read.
-func (h *held) wrote(spec *v1alpha1.BundleSpec, written propagation.Written) {
+func (h *held) wrote(spec *Bundle, written propagation.Written) {
 	h.sent, h.sentUID, h.sentGeneration = spec, written.UID, written.Generation
 }
 
@@ -87,7 +87,7 @@ func (h *held) last() propagation.Written {
 }
 
 // matches notes that what a Work says is what was decided, which shares its memory with the next decision.
-func (h *held) matches(sent, decided *v1alpha1.BundleSpec) {
+func (h *held) matches(sent, decided *Bundle) {
 	if h.spec == sent {
 		h.spec = decided
 	}
@@ -156,7 +156,7 @@ func sameMember(a, b *Member) bool {
 
 // sameLast says that what was last written for a member that is unknown says the same of its exports: nothing else is
 // taken from it (Member.Last), and nothing at all where the member is known.
-func sameLast(a, b *v1alpha1.BundleSpec) bool {
+func sameLast(a, b *Bundle) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
@@ -185,25 +185,27 @@ type comparison map[[2]*v1alpha1.ImportCluster]bool
 
 // bundles says that two specs are the same, whatever their sequences. What was decided once and is still in force
 // shares its memory.
-func (c comparison) bundles(a, b *v1alpha1.BundleSpec) bool {
+func (c comparison) bundles(a, b *Bundle) bool {
 	return a.Revision == b.Revision && a.Shard == b.Shard && sameButImports(a, b) &&
 		(identical(a.Imports, b.Imports) || slices.EqualFunc(a.Imports, b.Imports, c.imports))
 }
 
-func (c comparison) imports(a, b v1alpha1.Import) bool {
+func (c comparison) imports(a, b *v1alpha1.Import) bool {
 	switch {
+	case a == b:
+		return true
 	case a.Withheld != b.Withheld:
 		return false
 	case a.Withheld:
-		return sameRest(&a, &b)
+		return sameRest(a, b)
 	}
 	return c.contents(a, b)
 }
 
 // contents compares what two imports say if none of them is withheld.
-func (c comparison) contents(a, b v1alpha1.Import) bool {
+func (c comparison) contents(a, b *v1alpha1.Import) bool {
 	if len(a.Clusters) == 0 || len(b.Clusters) == 0 {
-		return sameContents(&a, &b)
+		return sameContents(a, b)
 	}
 	two := [2]*v1alpha1.ImportCluster{&a.Clusters[0], &b.Clusters[0]}
 	if two[0] == two[1] && len(a.Clusters) == len(b.Clusters) {
@@ -211,7 +213,7 @@ func (c comparison) contents(a, b v1alpha1.Import) bool {
 	}
 	same, known := c[two]
 	if !known {
-		same = sameContents(&a, &b)
+		same = sameContents(a, b)
 		c[two] = same
 	}
 	return same

@@ -184,9 +184,9 @@ func TestAMemberIsHeardAfterItsWorksWereSetBack(t *testing.T) {
 func TestHalvesAreWaitedForOnce(t *testing.T) {
 	half := func(written time.Time, terminating bool) letter {
 		b := &sentBundle{half: "0", box: &mailbox{written: written}, terminating: terminating}
-		return letter{bundle: b, spec: &v1alpha1.BundleSpec{}}
+		return letter{bundle: b, spec: &Bundle{}}
 	}
-	own := letter{bundle: &sentBundle{box: new(mailbox)}, spec: &v1alpha1.BundleSpec{}}
+	own := letter{bundle: &sentBundle{box: new(mailbox)}, spec: &Bundle{}}
 	for name, c := range map[string]struct {
 		letter func() letter // anew: what was never written is forgotten
 		want   time.Time
@@ -205,7 +205,7 @@ func TestHalvesAreWaitedForOnce(t *testing.T) {
 				t.Errorf("%s: looked at %s, waited for since %s, want %s", name, at, got, c.want)
 			}
 		}
-		listing := &v1alpha1.BundleSpec{Halves: []string{"0", "1"}}
+		listing := &Bundle{Halves: []string{"0", "1"}}
 		if got := mem.halved(listing, []letter{own, c.letter()}, now); !got.IsZero() {
 			t.Errorf("%s: halves that are listed are waited for since %s", name, got)
 		}

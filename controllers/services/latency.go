@@ -170,7 +170,7 @@ func (r *Reconciler) letGo(record *v1alpha1.Member, shard int32) {
 
 // carries returns when the change of other clusters' exports was first seen that a Bundle brings to a member, also one
 // that could not be written before; zero if it brings none. What a member gets first is no change.
-func (t *target) carries(b *sentBundle, spec *v1alpha1.BundleSpec, targets []target,
+func (t *target) carries(b *sentBundle, spec *Bundle, targets []target,
 	compared comparison) time.Time {
 	if b.sent == nil || b.missing || !slices.Equal(b.sent.Halves, spec.Halves) {
 		return time.Time{}

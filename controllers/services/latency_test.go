@@ -112,10 +112,10 @@ func TestExportsThatChangeAreCounted(t *testing.T) {
 
 // TestCarries: only other clusters' changes, that change what the member imports.
 func TestCarries(t *testing.T) {
-	imports := func(names ...string) v1alpha1.BundleSpec {
-		var spec v1alpha1.BundleSpec
+	imports := func(names ...string) Bundle {
+		var spec Bundle
 		for _, n := range names {
-			spec.Imports = append(spec.Imports, v1alpha1.Import{Namespace: "sample", Name: n})
+			spec.Imports = append(spec.Imports, &v1alpha1.Import{Namespace: "sample", Name: n})
 		}
 		return spec
 	}
@@ -129,7 +129,7 @@ func TestCarries(t *testing.T) {
 	for name, c := range map[string]struct {
 		own, others time.Time
 		unsent      time.Time
-		spec        v1alpha1.BundleSpec
+		spec        Bundle
 		change      func(*target)
 		want        time.Time
 	}{

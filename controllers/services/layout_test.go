@@ -280,7 +280,7 @@ func BenchmarkWritten(b *testing.B) {
 }
 
 // shortened is an import with its backends as lists of those addresses that are ready, and ports as text.
-func shortened(t testing.TB, i v1alpha1.Import) map[string]any {
+func shortened(t testing.TB, i *v1alpha1.Import) map[string]any {
 	t.Helper()
 	data, err := json.Marshal(i)
 	if err != nil {
@@ -313,7 +313,7 @@ func shortened(t testing.TB, i v1alpha1.Import) map[string]any {
 // workAround is the size of a Bundle's manifest without imports and conditions.
 func workAround(t testing.TB) int {
 	t.Helper()
-	raw, err := newEncoder().bundle(&v1alpha1.BundleSpec{}, true)
+	raw, err := newEncoder().bundle(&Bundle{}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func (r *Reconciler) gatherHalf(b *sentBundle, work *workv1alpha1.Work,
 	if work != nil && work.UID == b.box.deleted {
 		work, b.terminating = nil, true // which the cache does not show yet
 	}
-	var cached *v1alpha1.BundleSpec
+	var cached *Bundle
 	if work != nil {
 		b.box.held.read(work)
 		cached = b.box.held.spec
@@ -126,7 +126,7 @@ func (t *target) all() []*sentBundle {
 type letter struct {
 	bundle *sentBundle
 	shard  int32
-	spec   *v1alpha1.BundleSpec
+	spec   *Bundle
 	// halved is when the last one of the halves was written that are to have what the shard's own Bundle has, zero where
 	// it lists some or is to have none.
 	halved time.Time
@@ -134,7 +134,7 @@ type letter struct {
 
 // letters are for all Bundles of a member in one shard, given all that it should have of that and the sizes of the
 // imports.
-func (t *target) letters(all v1alpha1.BundleSpec, sizes []int, compared comparison) []letter {
+func (t *target) letters(all Bundle, sizes []int, compared comparison) []letter {
 	now := laid{reads: t.readsParts, answered: t.answered(), parted: &t.mem.parted}
 	if t.sent != nil {
 		now.listed = t.sent.Halves
@@ -144,7 +144,7 @@ func (t *target) letters(all v1alpha1.BundleSpec, sizes []int, compared comparis
 			now.there = append(now.there, half)
 		}
 	}
-	now.has = func(half string, spec *v1alpha1.BundleSpec) bool {
+	now.has = func(half string, spec *Bundle) bool {
 		b := t.halves[half]
 		if b == nil || !b.answered() {
 			return false

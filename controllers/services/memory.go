@@ -58,7 +58,7 @@ type memory struct {
 type mailbox struct {
 	// work is the name of a half's Work, which takes longer to make than to keep.
 	work   string
-	bundle propagation.WriteBehind[v1alpha1.BundleSpec]
+	bundle propagation.WriteBehind[Bundle]
 	echo   fleet.Echo
 	// held is what was read of the Work.
 	held held
@@ -85,13 +85,13 @@ func newMailbox() *mailbox { return &mailbox{held: held{half: true}} }
 
 // latest returns the spec in force, given the Work that the cache has and what that carries (nil: none), and after how
 // long to look again where that is a write that the cache does not show yet.
-func (m *mailbox) latest(work *workv1alpha1.Work, cached *v1alpha1.BundleSpec,
-	now time.Time) (*v1alpha1.BundleSpec, time.Duration) {
+func (m *mailbox) latest(work *workv1alpha1.Work, cached *Bundle,
+	now time.Time) (*Bundle, time.Duration) {
 	lag := propagation.MaxCacheLag
 	if work != nil {
 		lag = propagation.Lag(m.held.sentUID, m.held.sentGeneration, work)
 	}
-	return m.bundle.Latest(lag, cached, func(written, cached *v1alpha1.BundleSpec) bool {
+	return m.bundle.Latest(lag, cached, func(written, cached *Bundle) bool {
 		return written.Revision > cached.Revision
 	}, now)
 }

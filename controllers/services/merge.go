@@ -24,9 +24,9 @@ func byAge(a, b accepted) int {
 }
 
 // merge makes one import of the exports of one service, the oldest first. Each cluster has its backends.
-func merge(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) v1alpha1.Import {
+func merge(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) *v1alpha1.Import {
 	oldest := &exports[0].export
-	out := v1alpha1.Import{
+	out := &v1alpha1.Import{
 		Namespace: oldest.Namespace, Name: oldest.Name,
 		Settings: oldest.Settings,
 		Clusters: make([]v1alpha1.ImportCluster, 0, len(exports)),
@@ -56,9 +56,9 @@ func merge(exports []accepted, choice *v1alpha1.ClusterChoice, rules *rules) v1a
 			contribute(&c, e, ports, served[i])
 			switch {
 			case exports[i].byBlock:
-				translated(&c, &exports[i], &out)
+				translated(&c, &exports[i], out)
 			case e.Settings.Type == v1alpha1.ClusterSetIP:
-				rules.endpoints(&c, &exports[i], &out)
+				rules.endpoints(&c, &exports[i], out)
 			default:
 				c.Backends = byOwn(exports[i].withoutHosts(c.Backends))
 			}

@@ -103,16 +103,19 @@ func (r *Reconciler) holdsSince(shard Shard, coming int, now time.Time) (since t
 // these export. A hundred clusters that come were told of each other in Bundles of up to 190 KiB one after the other,
 // and it took half a minute until the last could say what it exports. Who was accepted before this controller began may
 // have been told more by the one before it, which the cache does not show yet.
-func (h hold) first(cluster string, spec *v1alpha1.BundleSpec) *v1alpha1.BundleSpec {
+func (h hold) first(cluster string, spec *Bundle) *Bundle {
 	if h.wait == 0 || !h.untold[cluster] {
 		return spec
 	}
 	out := *spec
-	out.Imports = []v1alpha1.Import{}
+	out.Imports = []*v1alpha1.Import{}
+	newcomer := func(c v1alpha1.ImportCluster) bool { return h.newcomers[c.Cluster] }
 	for _, i := range spec.Imports {
-		i.Clusters = slices.DeleteFunc(slices.Clone(i.Clusters), func(c v1alpha1.ImportCluster) bool {
-			return h.newcomers[c.Cluster]
-		})
+		if slices.ContainsFunc(i.Clusters, newcomer) {
+			less := *i
+			less.Clusters = slices.DeleteFunc(slices.Clone(i.Clusters), newcomer)
+			i = &less
+		}
 		if len(i.Clusters) > 0 {
 			out.Imports = append(out.Imports, i)
 		}
@@ -131,18 +134,17 @@ func (h hold) lasts(l letter, now time.Time) time.Duration {
 
 // onlyAdds says that a Bundle for a cluster is to say all that it says, and more of what newcomers export. Without any
 // that was sent it is a half that is to be made.
-func (h hold) onlyAdds(cluster string, sent, spec *v1alpha1.BundleSpec, compared comparison) bool {
+func (h hold) onlyAdds(cluster string, sent, spec *Bundle, compared comparison) bool {
 	if sent == nil {
 		return true
 	}
 	return slices.Equal(sent.Halves, spec.Halves) && sent.Deltas == spec.Deltas &&
-		contained(sent.ExportConditions, spec.ExportConditions,
-			func(a, b *v1alpha1.ExportCondition) int { return compareConditions(*a, *b) },
-			func(a, b *v1alpha1.ExportCondition) bool { return *a == *b },
-			func(*v1alpha1.ExportCondition) bool { return h.newcomers[cluster] }) &&
+		contained(sent.ExportConditions, spec.ExportConditions, compareConditions,
+			func(a, b v1alpha1.ExportCondition) bool { return a == b },
+			func(v1alpha1.ExportCondition) bool { return h.newcomers[cluster] }) &&
 		contained(sent.Imports, spec.Imports,
 			func(a, b *v1alpha1.Import) int { return compareKeys(keyOf(a), keyOf(b)) },
-			func(a, b *v1alpha1.Import) bool { return compared.imports(*a, *b) || h.grows(a, b) },
+			func(a, b *v1alpha1.Import) bool { return compared.imports(a, b) || h.grows(a, b) },
 			func(i *v1alpha1.Import) bool {
 				return !slices.ContainsFunc(i.Clusters, func(c v1alpha1.ImportCluster) bool { return !h.newcomers[c.Cluster] })
 			})
@@ -153,21 +155,20 @@ func (h hold) grows(a, b *v1alpha1.Import) bool {
 	return a.Withheld == b.Withheld && a.Mode == b.Mode && samePointed(a.Choice, b.Choice) &&
 		sameSettings(&a.Settings, &b.Settings) &&
 		contained(a.Clusters, b.Clusters,
-			func(a, b *v1alpha1.ImportCluster) int { return cmp.Compare(a.Cluster, b.Cluster) },
-			func(a, b *v1alpha1.ImportCluster) bool { return sameCluster(*a, *b) },
-			func(c *v1alpha1.ImportCluster) bool { return h.newcomers[c.Cluster] })
+			func(a, b v1alpha1.ImportCluster) int { return cmp.Compare(a.Cluster, b.Cluster) }, sameCluster,
+			func(c v1alpha1.ImportCluster) bool { return h.newcomers[c.Cluster] })
 }
 
 // contained says that all of one list is in another, the same, and that what else is there may be. Both are in the same
 // order.
-func contained[T any](list, other []T, order func(a, b *T) int, same func(a, b *T) bool, more func(*T) bool) bool {
+func contained[T any](list, other []T, order func(a, b T) int, same func(a, b T) bool, more func(T) bool) bool {
 	for i := range other {
 		o := 1
 		if len(list) > 0 {
-			o = order(&list[0], &other[i])
+			o = order(list[0], other[i])
 		}
 		switch {
-		case o < 0, o == 0 && !same(&list[0], &other[i]), o > 0 && !more(&other[i]):
+		case o < 0, o == 0 && !same(list[0], other[i]), o > 0 && !more(other[i]):
 			return false
 		case o == 0:
 			list = list[1:]

@@ -46,7 +46,7 @@ func (p *played) toldOf(cluster string) int {
 	for i := range works.Items {
 		if spec := readSpec(&works.Items[i]); spec != nil && propagation.ClusterOf(&works.Items[i]) == cluster {
 			for k := range spec.Imports {
-				told[keyOf(&spec.Imports[k])] = true
+				told[keyOf(spec.Imports[k])] = true
 			}
 		}
 	}
@@ -317,7 +317,7 @@ func TestWhoFlapsIsNotWaitedFor(t *testing.T) {
 
 // TestOnlyAdds says of changes of a Bundle whether they only add.
 func TestOnlyAdds(t *testing.T) {
-	sent := func() *v1alpha1.BundleSpec {
+	sent := func() *Bundle {
 		in := manyServices(3, 12, 1)
 		b := Decide(in).Bundles["c1"]
 		return &b
@@ -330,56 +330,56 @@ func TestOnlyAdds(t *testing.T) {
 	}
 	h := hold{newcomers: map[string]bool{"z": true}}
 	for name, c := range map[string]struct {
-		change func(b *v1alpha1.BundleSpec)
+		change func(b *Bundle)
 		want   bool
 	}{
-		"nothing": {func(*v1alpha1.BundleSpec) {}, true},
-		"a service": {func(b *v1alpha1.BundleSpec) {
-			b.Imports = append(b.Imports, v1alpha1.Import{Namespace: "z", Clusters: of("z")})
+		"nothing": {func(*Bundle) {}, true},
+		"a service": {func(b *Bundle) {
+			b.Imports = append(b.Imports, &v1alpha1.Import{Namespace: "z", Clusters: of("z")})
 		}, true},
-		"the first service": {func(b *v1alpha1.BundleSpec) {
-			b.Imports = append([]v1alpha1.Import{{Namespace: "a", Clusters: of("z")}}, b.Imports...)
+		"the first service": {func(b *Bundle) {
+			b.Imports = append([]*v1alpha1.Import{{Namespace: "a", Clusters: of("z")}}, b.Imports...)
 		}, true},
-		"a service that another cluster exports, too": {func(b *v1alpha1.BundleSpec) {
-			b.Imports = append(b.Imports, v1alpha1.Import{Namespace: "z", Clusters: of("c2", "z")})
+		"a service that another cluster exports, too": {func(b *Bundle) {
+			b.Imports = append(b.Imports, &v1alpha1.Import{Namespace: "z", Clusters: of("c2", "z")})
 		}, false},
-		"a cluster": {func(b *v1alpha1.BundleSpec) {
+		"a cluster": {func(b *Bundle) {
 			b.Imports[3].Clusters = append(slices.Clone(b.Imports[3].Clusters), of("z")...)
 		}, true},
-		"a cluster that was there": {func(b *v1alpha1.BundleSpec) {
+		"a cluster that was there": {func(b *Bundle) {
 			b.Imports[3].Clusters = append(slices.Clone(b.Imports[3].Clusters), of("y")...)
 		}, false},
-		"a condition": {func(b *v1alpha1.BundleSpec) {
+		"a condition": {func(b *Bundle) {
 			b.ExportConditions = append(slices.Clone(b.ExportConditions), v1alpha1.ExportCondition{Namespace: "z"})
 		}, false},
-		"a service less":        {func(b *v1alpha1.BundleSpec) { b.Imports = b.Imports[1:] }, false},
-		"the last service less": {func(b *v1alpha1.BundleSpec) { b.Imports = b.Imports[:len(b.Imports)-1] }, false},
-		"no service":            {func(b *v1alpha1.BundleSpec) { b.Imports = nil }, false},
-		"a cluster more and the last service less": {func(b *v1alpha1.BundleSpec) {
+		"a service less":        {func(b *Bundle) { b.Imports = b.Imports[1:] }, false},
+		"the last service less": {func(b *Bundle) { b.Imports = b.Imports[:len(b.Imports)-1] }, false},
+		"no service":            {func(b *Bundle) { b.Imports = nil }, false},
+		"a cluster more and the last service less": {func(b *Bundle) {
 			b.Imports = b.Imports[:len(b.Imports)-1]
 			b.Imports[3].Clusters = append(slices.Clone(b.Imports[3].Clusters), of("z")...)
 		}, false},
-		"the last cluster less": {func(b *v1alpha1.BundleSpec) {
+		"the last cluster less": {func(b *Bundle) {
 			b.Imports[3].Clusters = b.Imports[3].Clusters[:len(b.Imports[3].Clusters)-1]
 		}, false},
-		"the last condition less": {func(b *v1alpha1.BundleSpec) {
+		"the last condition less": {func(b *Bundle) {
 			b.ExportConditions = b.ExportConditions[:len(b.ExportConditions)-1]
 		}, false},
-		"another service": {func(b *v1alpha1.BundleSpec) {
-			b.Imports = append(slices.Clone(b.Imports[:len(b.Imports)-1]), v1alpha1.Import{Namespace: "z"})
+		"another service": {func(b *Bundle) {
+			b.Imports = append(slices.Clone(b.Imports[:len(b.Imports)-1]), &v1alpha1.Import{Namespace: "z"})
 		}, false},
-		"a cluster less": {func(b *v1alpha1.BundleSpec) { b.Imports[3].Clusters = b.Imports[3].Clusters[1:] }, false},
-		"a pod": {func(b *v1alpha1.BundleSpec) {
+		"a cluster less": {func(b *Bundle) { b.Imports[3].Clusters = b.Imports[3].Clusters[1:] }, false},
+		"a pod": {func(b *Bundle) {
 			clusters := slices.Clone(b.Imports[3].Clusters)
 			for i := range clusters {
 				clusters[i].Backends = []v1alpha1.Backends{pods(9, 1)}
 			}
 			b.Imports[3].Clusters = clusters
 		}, false},
-		"a setting":        {func(b *v1alpha1.BundleSpec) { b.Imports[3].Settings.SessionAffinity = "ClientIP" }, false},
-		"what is withheld": {func(b *v1alpha1.BundleSpec) { b.Imports[3].Withheld = true }, false},
-		"other halves":     {func(b *v1alpha1.BundleSpec) { b.Halves = []string{"0", "1"} }, false},
-		"another condition": {func(b *v1alpha1.BundleSpec) {
+		"a setting":        {func(b *Bundle) { b.Imports[3].Settings.SessionAffinity = "ClientIP" }, false},
+		"what is withheld": {func(b *Bundle) { b.Imports[3].Withheld = true }, false},
+		"other halves":     {func(b *Bundle) { b.Halves = []string{"0", "1"} }, false},
+		"another condition": {func(b *Bundle) {
 			b.ExportConditions = slices.Clone(b.ExportConditions)
 			b.ExportConditions[0].Message = "other"
 		}, false},

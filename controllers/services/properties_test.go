@@ -295,7 +295,7 @@ func TestABundleThatAMemberRewroteRestoresNothing(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		in := random(r)
 		want := Decide(in)
-		forged, other := random(r), &v1alpha1.BundleSpec{}
+		forged, other := random(r), &Bundle{}
 		other.Imports = Decide(forged).Bundles["c1"].Imports
 		for i := range in.Members {
 			m := &in.Members[i]

@@ -200,10 +200,10 @@ func checkBounds(t *testing.T, d Decision) {
 		t.Fatalf("%d Bundles, %d Problems", len(d.Bundles), len(d.Problems))
 	}
 	mine, m := netfacts.Set(cluster(1).Pods), d.Bundles["c2"]
-	if spec, err := json.Marshal(m); err != nil || len(spec) > maxBundle {
+	if spec, err := json.Marshal(specOf(m)); err != nil || len(spec) > maxBundle {
 		t.Fatalf("%d bytes, %v", len(spec), err)
 	}
-	if !slices.ContainsFunc(m.Imports, func(i v1alpha1.Import) bool {
+	if !slices.ContainsFunc(m.Imports, func(i *v1alpha1.Import) bool {
 		return i.Name == "web" &&
 			i.Namespace == "sample"
 	}) {

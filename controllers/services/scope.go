@@ -147,18 +147,29 @@ type view struct {
 	exports []accepted // the oldest first
 }
 
-// merged is an import that several members have, and its size.
+// merged is an import that several members have.
 type merged struct {
-	imported v1alpha1.Import
-	size     int
+	sized
 	// own are what those members have of it that export the service, by cluster.
-	own map[string]sized
+	own map[string]*sized
 }
 
-// sized is an import of one member, and its size.
+// sized is an import as members have it, and its size.
 type sized struct {
-	imported v1alpha1.Import
+	imported *v1alpha1.Import
 	size     int
+	// withheld is the same import, of which no more is written than its settings and the names of the clusters; nil where
+	// nobody has needed that yet.
+	withheld *v1alpha1.Import
+}
+
+func (s *sized) asWithheld() *v1alpha1.Import {
+	if s.withheld == nil {
+		withheld := *s.imported
+		withheld.Withheld = true
+		s.withheld = &withheld
+	}
+	return s.withheld
 }
 
 // see makes the views of a service: one per distinct set of exports. A member imports an export if it is the
@@ -232,13 +243,13 @@ type mergedImports struct {
 }
 
 // again returns the import of the decision before that says the same, or else makes one.
-func (i *mergedImports) again(imported v1alpha1.Import) *merged {
-	k := keyOf(&imported)
+func (i *mergedImports) again(imported *v1alpha1.Import) *merged {
+	k := keyOf(imported)
 	var out *merged
-	if at := slices.IndexFunc(i.before[k], func(m *merged) bool { return sameContents(&m.imported, &imported) }); at >= 0 {
+	if at := slices.IndexFunc(i.before[k], func(m *merged) bool { return sameContents(m.imported, imported) }); at >= 0 {
 		out = i.before[k][at]
 	} else {
-		out = &merged{imported: imported, size: sizeOf(imported)}
+		out = &merged{sized: sized{imported: imported, size: sizeOf(imported)}}
 	}
 	i.made[k] = append(i.made[k], out)
 	return out

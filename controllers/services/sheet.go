@@ -18,7 +18,7 @@ type sheet struct {
 	*deltas
 	now      time.Time
 	shard    int32
-	all      *v1alpha1.BundleSpec
+	all      *Bundle
 	sizes    []int
 	compared comparison
 	copies   map[key]copied
@@ -33,7 +33,7 @@ type sheet struct {
 // posted is a Bundle of a shard, what it should say, and the sequence with which it is about to be written, if it is.
 type posted struct {
 	bundle  *sentBundle
-	spec    *v1alpha1.BundleSpec
+	spec    *Bundle
 	pending int64
 	// bits of the hashes of its imports, and how many.
 	bits    uint64
@@ -58,7 +58,7 @@ func (p *posted) lain() lain {
 
 // open begins a sheet of the shard's Bundles, given all that the member should have of it. It is nil where the member's
 // agent reads no deltas, else its deltas are locked until who has opened it unlocks them.
-func (r *Reconciler) open(ctx context.Context, t *target, all *v1alpha1.BundleSpec, sizes []int, shards int32,
+func (r *Reconciler) open(ctx context.Context, t *target, all *Bundle, sizes []int, shards int32,
 	compared comparison) (*sheet, error) {
 	if t.deltas == nil {
 		return nil, nil
@@ -94,7 +94,7 @@ func (r *Reconciler) open(ctx context.Context, t *target, all *v1alpha1.BundleSp
 }
 
 // listing has the own Bundle of shard 0 say how many Bundles of deltas there are.
-func (s *sheet) listing(own *v1alpha1.BundleSpec) *v1alpha1.BundleSpec {
+func (s *sheet) listing(own *Bundle) *Bundle {
 	if s == nil || s.shard != 0 {
 		return own
 	}
@@ -117,7 +117,7 @@ func (s *sheet) note(l letter) *posted {
 }
 
 // counts says that deltas may be newer than a Bundle that was sent.
-func (s *sheet) counts(sent *v1alpha1.BundleSpec) bool {
+func (s *sheet) counts(sent *Bundle) bool {
 	return s != nil && sent.Sequence > 0 && !invented(sent.Sequence, s.now)
 }
 
@@ -134,7 +134,7 @@ func (s *sheet) covers(p *posted, changed []*v1alpha1.Import) bool {
 	sent := p.bundle.sent
 	for _, i := range changed {
 		at, ok := s.copies[keyOf(i)]
-		if !ok || at.sequence <= sent.Sequence || !s.compared.imports(*at.what, *i) {
+		if !ok || at.sequence <= sent.Sequence || !s.compared.imports(at.what, i) {
 			return false
 		}
 	}
@@ -166,9 +166,7 @@ func (s *sheet) take(changed []*v1alpha1.Import, since time.Time) {
 }
 
 func (s *sheet) sizeOf(k key) int {
-	at, ok := slices.BinarySearchFunc(s.all.Imports, k, func(i v1alpha1.Import, k key) int {
-		return compareKeys(keyOf(&i), k)
-	})
+	at, ok := findImport(s.all.Imports, k)
 	if !ok {
 		return 0
 	}
@@ -230,14 +228,14 @@ func (s *sheet) drift(k key, hash uint64) *drift {
 			continue
 		}
 		sent, pending := p.bundle.sent, p.pending
-		want := p.spec.Import(k.namespace, k.name)
+		want := p.spec.imported(k)
 		if len(p.spec.Halves) > 0 {
 			// The member may still go by what the shard's own Bundle has, or had before it listed these halves.
 			moving, pending = moving || !p.bundle.answered() || len(sent.Halves) == 0, 0
 			if sent == nil || len(sent.Halves) > 0 {
 				continue
 			}
-			want = s.all.Import(k.namespace, k.name)
+			want = s.all.imported(k)
 		}
 		if pending > 0 && want != nil {
 			out.settled = false
@@ -246,7 +244,7 @@ func (s *sheet) drift(k key, hash uint64) *drift {
 		}
 		var have *v1alpha1.Import
 		if sent != nil {
-			have = sent.Import(k.namespace, k.name)
+			have = sent.imported(k)
 		}
 		if want == nil || have == nil || have.Withheld || !s.counts(sent) {
 			// Deltas do not count beside it. But the member may still have one before it, beside which they do: what they
@@ -261,7 +259,7 @@ func (s *sheet) drift(k key, hash uint64) *drift {
 			}
 			continue
 		}
-		same := s.compared.imports(*have, *want)
+		same := s.compared.imports(have, want)
 		out.settled = out.settled && same && p.bundle.answered()
 		out.seen(want, sent.Sequence, same)
 	}

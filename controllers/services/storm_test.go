@@ -221,7 +221,7 @@ func (s *storm) calm(what string, crash float64) {
 	wanted := map[types.NamespacedName]v1alpha1.Import{}
 	for shard := range s.shards {
 		for _, i := range s.last(Shard{"blue", shard}).d.Bundles[importing].Imports {
-			wanted[types.NamespacedName{Namespace: i.Namespace, Name: i.Name}] = i
+			wanted[types.NamespacedName{Namespace: i.Namespace, Name: i.Name}] = *i
 		}
 	}
 	for key, want := range wanted {

@@ -189,7 +189,7 @@ func rates(targets []target, now time.Time) map[string]float64 {
 
 // calmest is the least of the rates of those exporters who have changed what a Bundle says, 0 where that is not a
 // matter of exports.
-func calmest(sent, spec *v1alpha1.BundleSpec, rates map[string]float64, compared comparison) float64 {
+func calmest(sent, spec *Bundle, rates map[string]float64, compared comparison) float64 {
 	least := math.Inf(1)
 	concerns := func(clusters, others []v1alpha1.ImportCluster) {
 		for _, c := range clusters {
@@ -208,7 +208,7 @@ func calmest(sent, spec *v1alpha1.BundleSpec, rates map[string]float64, compared
 		case len(b) == 0:
 			order = -1
 		default:
-			order = compareKeys(keyOf(&a[0]), keyOf(&b[0]))
+			order = compareKeys(keyOf(a[0]), keyOf(b[0]))
 		}
 		switch {
 		case order < 0:

@@ -125,7 +125,7 @@ func TestAnswersFromTheFutureAreNone(t *testing.T) {
 	for observed, answered := range map[int64]bool{
 		7: true, 6: true, 5: false, 8: false, math.MaxInt64: false, math.MinInt64: false, 0: false,
 	} {
-		b := &sentBundle{sent: &v1alpha1.BundleSpec{Revision: 7}, observed: observed, box: &mailbox{written: now}}
+		b := &sentBundle{sent: &Bundle{Revision: 7}, observed: observed, box: &mailbox{written: now}}
 		if wait := b.waits(now); (wait == 0) != answered {
 			t.Errorf("of revision 7 a member says %d: the next write waits for %s", observed, wait)
 		}

@@ -8,26 +8,37 @@ import (
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
-// withhold marks the imports that the member reports to have no namespace for. Nothing is made of them there, and each
-// change of an endpoint would cost a write.
-func (m *member) withhold() {
+// bundle returns what the member's Bundle should say, and the sizes of its imports. Those that the member reports to
+// have no namespace for are withheld: nothing is made of them there, and each change of an endpoint would cost a write.
+func (m *member) bundle(shard int32) (Bundle, []int) {
+	out := Bundle{Shard: shard, Imports: make([]*v1alpha1.Import, len(m.imports)), ExportConditions: m.conditions}
+	sizes := make([]int, len(m.imports))
+	for i, s := range m.imports {
+		out.Imports[i], sizes[i] = s.imported, s.size
+	}
+	m.withhold(out.Imports)
+	return out, sizes
+}
+
+// withhold marks imports of a member as withheld.
+func (m *member) withhold(imports []*v1alpha1.Import) {
 	if !m.ReadsParts || !m.Known {
 		return
 	}
-	var imported map[key]*v1alpha1.Import
+	var imported map[key]int
 	for _, p := range m.Unusable {
 		if p.Reason != v1alpha1.ReasonNamespaceMissing {
 			continue
 		}
 		if imported == nil {
-			imported = make(map[key]*v1alpha1.Import, len(m.imports))
-			for i := range m.imports {
-				imported[keyOf(&m.imports[i])] = &m.imports[i]
+			imported = make(map[key]int, len(imports))
+			for i := range imports {
+				imported[keyOf(imports[i])] = i
 			}
 		}
 		for _, name := range p.Names {
-			if i := imported[key{p.Namespace, name}]; i != nil {
-				i.Withheld = true
+			if i, ok := imported[key{p.Namespace, name}]; ok {
+				imports[i] = m.imports[i].asWithheld()
 			}
 		}
 	}
@@ -37,20 +48,18 @@ func keyOf(i *v1alpha1.Import) key { return key{i.Namespace, i.Name} }
 
 // unwithheld returns a spec in which nothing is withheld of an import that was sent as it is now: nothing is written
 // only to take something away.
-func (b *sentBundle) unwithheld(spec *v1alpha1.BundleSpec, compared comparison) *v1alpha1.BundleSpec {
+func (b *sentBundle) unwithheld(spec *Bundle, compared comparison) *Bundle {
 	if b.sent == nil {
 		return spec
 	}
 	out := spec
 	for i := range spec.Imports {
-		wanted := &spec.Imports[i]
+		wanted := spec.Imports[i]
 		if !wanted.Withheld {
 			continue
 		}
-		at, ok := slices.BinarySearchFunc(b.sent.Imports, keyOf(wanted), func(i v1alpha1.Import, k key) int {
-			return compareKeys(keyOf(&i), k)
-		})
-		if !ok || b.sent.Imports[at].Withheld || !compared.contents(b.sent.Imports[at], *wanted) {
+		sent := b.sent.imported(keyOf(wanted))
+		if sent == nil || sent.Withheld || !compared.contents(sent, wanted) {
 			continue
 		}
 		if out == spec {
@@ -58,7 +67,7 @@ func (b *sentBundle) unwithheld(spec *v1alpha1.BundleSpec, compared comparison) 
 			c.Imports = slices.Clone(spec.Imports)
 			out = &c
 		}
-		out.Imports[i].Withheld = false
+		out.Imports[i] = sent
 	}
 	return out
 }

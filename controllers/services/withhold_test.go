@@ -110,11 +110,11 @@ func TestWhatIsWithheldIsNotDecided(t *testing.T) {
 		Reason: v1alpha1.ReasonNamespaceMissing}}
 	got := Decide(in)
 	for _, c := range []string{"c1", "c3"} {
-		if fmt.Sprint(got.Bundles[c].Imports) != fmt.Sprint(want.Bundles[c].Imports) {
-			t.Errorf("%s imports %v, want %v", c, got.Bundles[c].Imports, want.Bundles[c].Imports)
+		if fmt.Sprint(specOf(got.Bundles[c]).Imports) != fmt.Sprint(specOf(want.Bundles[c]).Imports) {
+			t.Errorf("%s imports %v, want %v", c, specOf(got.Bundles[c]).Imports, specOf(want.Bundles[c]).Imports)
 		}
 	}
 	if !got.Bundles["c2"].Imports[0].Withheld || fmt.Sprint(got.Sizes) != fmt.Sprint(want.Sizes) {
-		t.Errorf("c2 imports %v of sizes %v, want %v", got.Bundles["c2"].Imports, got.Sizes, want.Sizes)
+		t.Errorf("c2 imports %v of sizes %v, want %v", specOf(got.Bundles["c2"]).Imports, got.Sizes, want.Sizes)
 	}
 }

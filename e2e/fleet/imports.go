@@ -69,7 +69,11 @@ func (s Size) Bundles(shards int32) ([]*v1alpha1.Bundle, error) {
 		for n := range s.Clusters {
 			members[n].Exports = exports[n][shard]
 		}
-		all := broker.Decide(broker.Input{Shard: shard, Shards: shards, Members: members}).Bundles[importer].Imports
+		decided := broker.Decide(broker.Input{Shard: shard, Shards: shards, Members: members}).Bundles[importer].Imports
+		all := make([]v1alpha1.Import, len(decided))
+		for i := range decided {
+			all[i] = *decided[i]
+		}
 		own := bundleOf(v1alpha1.BundleName(shard), shard, []v1alpha1.Import{})
 		halves, err := halve(all, "")
 		if err != nil {
