@@ -31,12 +31,13 @@ type storm struct {
 	brokers  bool // that there are some of before
 	lenient  bool // about what goes back
 	log      []string
+	shared   readOnly
 }
 
 func newStorm(t *testing.T, seed uint64, services int) *storm {
 	c := newChurningIn(t, seed, services, []int32{2, 1, 4}[seed%3])
 	s := &storm{churning: c, services: services, gone: map[[2]int][]int{},
-		seen: map[[2]int]int{}, large: map[[2]int]int{}}
+		seen: map[[2]int]int{}, large: map[[2]int]int{}, shared: readOnly{}}
 	for n := range 2 {
 		s.exports[n] = map[int]v1alpha1.Export{}
 		for k, e := range s.members[n].Exports {
@@ -179,6 +180,7 @@ func (s *storm) whirl(rounds int, crash float64, kinds ...func()) {
 func (s *storm) writeSome(crash float64) {
 	s.t.Helper()
 	writes := s.wanted()
+	s.shared.note(s.t, s.Reconciler, s.shards)
 	s.rnd.Shuffle(len(writes), func(a, b int) { writes[a], writes[b] = writes[b], writes[a] })
 	for _, w := range writes[:s.rnd.IntN(len(writes)+1)] {
 		before := s.works()[0]
@@ -218,6 +220,7 @@ func (s *storm) calm(what string, crash float64) {
 		s.now = s.now.Add(25 * time.Second)
 		s.rest(0)
 	}
+	s.shared.check(s.t)
 	wanted := map[types.NamespacedName]v1alpha1.Import{}
 	for shard := range s.shards {
 		for _, i := range s.last(Shard{"blue", shard}).d.Bundles[importing].Imports {
