@@ -174,7 +174,7 @@ func TestUpgradeGoesMemberByMemberAndBack(t *testing.T) {
 
 	// Members keep what they have while the controller does not come.
 	k.fails(t, []string{"the controller to become available"},
-		append(to("missing", "v5"), "--timeout=5s")...)
+		append(to("missing", "v5"), "--timeout=20s")...)
 	is("missing v2")
 	k.succeeds(t, "upgrade", on, "--rollback")
 	is("v2 v2")
