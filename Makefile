@@ -27,7 +27,8 @@ define tests
   --jsonfile="$$events" -- $(3) && \
   untried=$$(comm -12 <(sed -n 's/.*"Action":"fail","Package":"\([^"]*\)","Elapsed".*/\1/p' "$$events" | sort -u) \
     <(sed -n 's/.*"Package":"\([^"]*\)","Output":"ok .*\[no tests to run\].*/\1/p' "$$events" | sort -u)) && \
-  { [ -z "$$untried" ] || { echo "failed, though no test of it did: $$untried" >&2; exit 1; }; } )
+  { [ -z "$$untried" ] || { echo "failed, though no test of it did: $$untried" >&2; exit 1; }; } && \
+  sed -n 's/.*"Output":"\(LEFT OUT .*\)\\n"}$$/\1/p' "$$events" )
 endef
 
 # Scenarios with a lab of their own come last, for they remove the one that the others share.
@@ -41,6 +42,8 @@ LAB_TEST    ?= .lab-test
 # would take longer than 90 minutes, and leaves out the longest scenarios and these packages of e2e.
 SLOW_AFTER  ?= 1300
 LONG_PACKAGES := e2e/vm e2e/release
+# No package of scenarios begins later than this, in seconds; else the last one begins after 3600.
+LATEST      ?= 4300
 BEGUN       := $(shell date +%s)
 
 include e2e/lab.mk
@@ -113,7 +116,7 @@ test: prerequisites verify test-project ## Check the tree, then run every test: 
 	[ $$took -le $(SLOW_AFTER) ] || { effort=brief; without="$(LONG_PACKAGES)"; \
 	  echo "this machine is slow: $$took s so far, so the longest scenarios are left out, and of packages $(LONG_PACKAGES)"; }; \
 	$(MAKE) --no-print-directory test-tools WITHOUT="$$without" && \
-	$(MAKE) --no-print-directory test-e2e E2E_ARGS=-effort=$$effort
+	$(MAKE) --no-print-directory test-e2e E2E_ARGS="-effort=$$effort -before=$$(( $(BEGUN) + $(LATEST) ))"
 
 .PHONY: test-unit
 test-unit: test-project test-tools ## Run all tests but the end-to-end scenarios.
