@@ -4,6 +4,7 @@ package services
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -36,6 +37,24 @@ func TestEncoder(t *testing.T) {
 	// Of each service there is what most get, and what its two exporters do.
 	if n := len(e.imports); n != imports*3/5 {
 		t.Errorf("%d imports are encoded of %d, want three of each five", n, imports)
+	}
+}
+
+// TestABundleIsAWholeSpec: all that the API's type has is read, kept and written.
+func TestABundleIsAWholeSpec(t *testing.T) {
+	want := v1alpha1.BundleSpec{}
+	fill(reflect.ValueOf(&want).Elem())
+	want.Imports = specOf(Decide(manyServices(5, 40, 4)).Bundles["c2"]).Imports
+	raw, err := newEncoder().bundle(bundleOf(&want), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got v1alpha1.BundleSpec
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(want.Imports) == 0 || !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("read again it is\n%+v, want\n%+v", got, want)
 	}
 }
 

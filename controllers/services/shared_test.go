@@ -12,7 +12,8 @@ import (
 	"github.com/sealane-io/sealane/propagation"
 )
 
-// kept returns all imports that the controller has of a shard, as decided and as written, those that are shared once.
+// kept returns all imports that the controller has of a shard, as decided and as written, also as deltas of any shard;
+// those that are shared once.
 func (r *Reconciler) kept(shard Shard) map[*v1alpha1.Import]bool {
 	all := map[*v1alpha1.Import]bool{}
 	note := func(b *Bundle) {
@@ -33,6 +34,18 @@ func (r *Reconciler) kept(shard Shard) map[*v1alpha1.Import]bool {
 			note(box.bundle.Remembered())
 			note(box.held.spec)
 			note(box.held.sent)
+		}
+	}
+	for _, d := range r.deltas {
+		for _, box := range d.boxes {
+			note(box.sent)
+		}
+		if drifting := d.shards[shard.Number]; drifting != nil {
+			for _, drift := range drifting.by {
+				if drift.want != nil {
+					all[drift.want] = true
+				}
+			}
 		}
 	}
 	return all
@@ -70,6 +83,37 @@ func TestMembersShareImports(t *testing.T) {
 				t.Errorf("there are %d halves", len(mem.halves))
 			}
 		})
+	}
+}
+
+// TestWhatWasReadIsNotKept: a controller that starts, and finds what was sent to be what it decides, has the memory of
+// the decision, also of what is withheld since and was sent whole: what it read of Works is another for each member.
+func TestWhatWasReadIsNotKept(t *testing.T) {
+	const services = 40
+	i := newImporter(t, 20, services)
+	i.rest(0)
+	i.halves("before", services)
+	i.absent = true
+	i.look()
+	i.rest(0)
+	i.restart()
+	i.rest(0)
+	decided, withheld := map[*v1alpha1.ImportCluster]bool{}, 0
+	for _, b := range i.last(Shard{"blue", 0}).d.Bundles {
+		for _, imported := range b.Imports {
+			decided[&imported.Clusters[0]] = true
+			if imported.Withheld {
+				withheld++
+			}
+		}
+	}
+	if withheld != services {
+		t.Fatalf("%d imports are withheld, want %d", withheld, services)
+	}
+	for imported := range i.kept(Shard{"blue", 0}) {
+		if !decided[&imported.Clusters[0]] {
+			t.Errorf("%s is kept as it was read", keyOf(imported))
+		}
 	}
 }
 

@@ -67,6 +67,12 @@ func (b *sentBundle) unwithheld(spec *Bundle, compared comparison) *Bundle {
 			c.Imports = slices.Clone(spec.Imports)
 			out = &c
 		}
+		if !identical(sent.Clusters, wanted.Clusters) {
+			// Else what was read of a Work would be kept for as long as it stays the same.
+			whole := *wanted
+			whole.Withheld = false
+			sent = &whole
+		}
 		out.Imports[i] = sent
 	}
 	return out
