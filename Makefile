@@ -195,10 +195,10 @@ bench-plan: prerequisites ## Measure rounds of a node of 1,000 with 250 remote c
 	go test -run '^$$' -bench '^BenchmarkNodes$$' -benchtime 100x -count 3 ./dataplane/plan ./dataplane/kernel
 
 .PHONY: fleet
-fleet: prerequisites lab-deps ## Measure what the broker costs by the size of the fleet (CLUSTERS=10,30,100 SERVICES=1000 AGENTS=2 CHURN=1m SILENCE=1m REPORTS=0); RESULTS=docs/benchmarks/fleet.json has what earlier runs found of other sizes.
+fleet: prerequisites lab-deps ## Measure what the broker costs by the size of the fleet (CLUSTERS=10,30,100 SERVICES=1000 AGENTS=2 CHURN=1m SILENCE=1m REPORTS=0 RUNS=1); RESULTS=docs/benchmarks/fleet.json has what earlier runs found.
 	go run -C e2e ./cmd/fleet --clusters=$(or $(CLUSTERS),10$(comma)30$(comma)100) --services=$(or $(SERVICES),1000) \
 		--agents=$(or $(AGENTS),2) --churn=$(or $(CHURN),1m) --silence=$(or $(SILENCE),1m) --reports=$(or $(REPORTS),0) \
-		--results=$(abspath $(or $(RESULTS),docs/benchmarks/fleet.json))
+		--results=$(abspath $(or $(RESULTS),docs/benchmarks/fleet.json)) --runs=$(or $(RUNS),1)
 
 .PHONY: bench-nodes
 bench-nodes: prerequisites test-deps ## Measure what agents cost by the number of nodes (NODES=10,100,1000); results go to docs/benchmarks/nodes.md.

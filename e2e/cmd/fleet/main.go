@@ -39,6 +39,7 @@ type options struct {
 	halves   bool
 	out      string
 	results  string
+	runs     int
 	profiles string
 	// only the scenarios whose names match, and the first.
 	only *regexp.Regexp
@@ -62,6 +63,8 @@ func main() {
 		"the picture beside them; empty is nowhere")
 	flag.StringVar(&o.results, "results", "", "file that keeps the results, from which the figures have fleets of "+
 		"earlier runs, too, of other sizes; empty is none")
+	flag.IntVar(&o.runs, "runs", 1, "how many runs of a size, with the same flags, the figures are medians of: this one "+
+		"and the latest ones in --results; others of the size are forgotten")
 	flag.StringVar(&o.profiles, "profiles", "", "directory for profiles of each scenario in which all is well: of the "+
 		"API server's processor time, in its first seconds, and of the controller's memory, at its end; empty is none")
 	only := flag.String("run", "", "only scenarios whose names match this regular expression, and the first")
@@ -89,14 +92,20 @@ type table struct {
 	Logged []string
 }
 
-// row returns that of a scenario, whose name says more after a colon.
+// row returns that of a scenario.
 func (t *table) row(scenario string) *fleet.Row {
 	for i := range t.Rows {
-		if name, _, _ := strings.Cut(t.Rows[i].Scenario, ":"); name == scenario {
+		if named(&t.Rows[i]) == scenario {
 			return &t.Rows[i]
 		}
 	}
 	return nil
+}
+
+// named is what a row's scenario is called, which says more after a colon.
+func named(r *fleet.Row) string {
+	name, _, _ := strings.Cut(r.Scenario, ":")
+	return name
 }
 
 func run(ctx context.Context, o options) error {
@@ -104,6 +113,9 @@ func run(ctx context.Context, o options) error {
 	sizes, err := o.fleets()
 	if err != nil {
 		return err
+	}
+	if o.runs < 1 || o.runs > 1 && o.results == "" {
+		return fmt.Errorf("--runs: expected 1, or more with --results, which has the others: found %d", o.runs)
 	}
 	if o.profiles != "" {
 		if err := os.MkdirAll(o.profiles, 0o755); err != nil {
@@ -131,17 +143,17 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	m.Command = o.command()
 	var measured []table
 	for _, size := range sizes {
 		t := table{Machine: m, Size: size}
+		t.Machine.Command = o.command(size)
 		if t.Machine.Load, err = load(); err != nil {
 			return err
 		}
 		if err := t.measure(ctx, o, programs, dir); err != nil {
 			return fmt.Errorf("%d clusters: %w", size.Clusters, err)
 		}
-		measured, tables = append(measured, t), withTable(tables, t)
+		measured, tables = append(measured, t), withTable(tables, t, o.runs)
 		// A run that is stopped leaves what was measured before.
 		if err := errors.Join(keep(o.results, tables), write(root, o.out, tables)); err != nil {
 			return err
@@ -169,9 +181,9 @@ func (o *options) fleets() ([]fleet.Size, error) {
 }
 
 // command returns the flags that the figures depend on.
-func (o *options) command() string {
-	out := fmt.Sprintf("--clusters=%s --services=%d --changes=%d --churn=%s --slow=%s --agents=%d --silence=%s",
-		o.sizes, o.services, o.changes, o.churn, o.slow, o.agents, o.silence)
+func (o *options) command(size fleet.Size) string {
+	out := fmt.Sprintf("--clusters=%d --services=%d --changes=%d --churn=%s --slow=%s --agents=%d --silence=%s",
+		size.Clusters, o.services, o.changes, o.churn, o.slow, o.agents, o.silence)
 	if o.reports > 0 {
 		out += fmt.Sprintf(" --reports=%d", o.reports)
 	}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -114,36 +113,26 @@ func keep(path string, tables []table) error {
 	return nil
 }
 
-// thinned has 200 quantiles of sorted latencies, so that p50 and p99 are what they were.
+// quantiles are how many of many latencies are kept, so that p50 and p99 are what they were.
+const quantiles = 200
+
 func thinned(sorted []time.Duration) []time.Duration {
-	const most = 200
-	if len(sorted) <= most {
+	if len(sorted) <= quantiles {
 		return sorted
 	}
-	out := make([]time.Duration, most)
+	out := make([]time.Duration, quantiles)
 	for k := range out {
-		out[k] = sorted[k*len(sorted)/most]
+		out[k] = sorted[k*len(sorted)/quantiles]
 	}
 	return out
 }
 
-// withTable returns tables with t, in place of one of as many clusters and services, and in order of size.
-func withTable(tables []table, t table) []table {
-	tables = slices.DeleteFunc(slices.Clone(tables), func(other table) bool {
-		return other.Size.Clusters == t.Size.Clusters && other.Size.Services == t.Size.Services
-	})
-	tables = append(tables, t)
-	slices.SortStableFunc(tables, func(a, b table) int {
-		return cmp.Or(cmp.Compare(a.Size.Clusters, b.Size.Clusters), cmp.Compare(a.Size.Services, b.Size.Services))
-	})
-	return tables
-}
-
-// write writes the figures, and the picture beside them.
-func write(root, out string, tables []table) error {
+// write writes the figures, of each size the medians of its runs, and the picture beside them.
+func write(root, out string, runs []table) error {
 	if out == "" {
 		return nil
 	}
+	tables := medians(runs)
 	functions := template.FuncMap{
 		"ms":  func(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) },
 		"sec": func(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) },

@@ -141,7 +141,7 @@ func TestResultsOfEarlierRunsAreKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tables = withTable(tables, measured(c.clusters, c.took))
+		tables = withTable(tables, measured(c.clusters, c.took), 1)
 		if err := keep(path, tables); err != nil {
 			t.Fatal(err)
 		}
