@@ -62,7 +62,8 @@ func TestGoalsSayWhatIsMissed(t *testing.T) {
 		"an agent behind":        {func(t *table) { t.row(onePod).Behind = 1 }, 1},
 		"a lost exporter":        {func(t *table) { t.row(silent).Lost.Exporters = 1 }, 1},
 		"a stale exporter":       {func(t *table) { t.row(heard).Lost.Stale = 1 }, 1},
-		"much memory":            {func(t *table) { t.row(fastRate).Peak = 1 << 20 }, 1},
+		"much memory":            {func(t *table) { t.row(converge).Peak = 1 << 20 }, 2},
+		"much memory by changes": {func(t *table) { t.row(quiet).Peak = 1 << 20 }, 1},
 	} {
 		m := measured(10, 100*time.Millisecond)
 		c.change(&m)
