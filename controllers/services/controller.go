@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,7 +23,7 @@ import (
 const (
 	// parallelWrites of Works are under way at once at most, of all shards.
 	parallelWrites = 16
-	// parallelShards are decided at once; nothing is shared between two of them.
+	// parallelShards are worked on at once; nothing is shared between two of them but processors.
 	parallelShards = 4
 	// maxRevision is the largest that JSON numbers hold everywhere. A larger one is a member's invention.
 	maxRevision = 1 << 53
@@ -45,6 +46,8 @@ type Reconciler struct {
 	Now func() time.Time
 
 	gate gate
+	// processors has a place for each of the process's, once there was a decision.
+	processors *semaphore.Weighted
 
 	mu   sync.Mutex
 	seen map[seenKey]*memory
@@ -71,12 +74,10 @@ type Reconciler struct {
 
 // Reconcile brings one shard's Bundles up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, shard Shard) (ctrl.Result, error) {
-	start := r.Now()
-	p, err := r.plan(ctx, shard)
+	p, err := r.planInTurn(ctx, shard)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.rests(shard, r.Now().Sub(start))
 	all, err := r.carryOut(ctx, p.writes)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -5,12 +5,14 @@ package services
 import (
 	"context"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 )
@@ -28,6 +30,31 @@ const (
 	// waitForEach of these changes the next one may wait, and maxWait for all of them.
 	waitForEach, maxWait = 100 * time.Millisecond, 10 * time.Second
 )
+
+// planInTurn decides on a shard when other decisions leave it a processor. A decision takes nothing else: of four that
+// share one none is made before all are nearly, and one after the other all are made sooner but for the last.
+func (r *Reconciler) planInTurn(ctx context.Context, shard Shard) (plan, error) {
+	processors := r.places()
+	if err := processors.Acquire(ctx, 1); err != nil {
+		return plan{}, err
+	}
+	defer processors.Release(1)
+	start := r.Now()
+	p, err := r.plan(ctx, shard)
+	if err == nil {
+		r.rests(shard, r.Now().Sub(start))
+	}
+	return p, err
+}
+
+func (r *Reconciler) places() *semaphore.Weighted {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.processors == nil {
+		r.processors = semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))
+	}
+	return r.processors
+}
 
 // write is one to be carried out, and when it is due.
 type write struct {
