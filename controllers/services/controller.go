@@ -23,7 +23,8 @@ import (
 const (
 	// parallelWrites of Works are under way at once at most, of all shards.
 	parallelWrites = 16
-	// parallelShards are worked on at once; nothing is shared between two of them but processors.
+	// parallelShards are worked on at once. What they share is locked for as long as it is read or changed, and the
+	// places of writes and of decisions.
 	parallelShards = 4
 	// maxRevision is the largest that JSON numbers hold everywhere. A larger one is a member's invention.
 	maxRevision = 1 << 53

@@ -5,11 +5,14 @@ package services
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -27,42 +30,86 @@ func (h *heldBack) Get(context.Context, client.ObjectKey, client.Object, ...clie
 	return errors.New("it is away")
 }
 
-// TestDecisionsHaveAProcessorEach: no more are made at once than there are processors, and one that fails, in whatever
-// way, or is given up leaves its place to the next.
+// comes waits for the next read.
+func (h *heldBack) comes(t *testing.T) {
+	t.Helper()
+	select {
+	case <-h.come:
+	case <-time.After(10 * time.Second):
+		t.Fatal("a place that is free is not had")
+	}
+}
+
+// endOf returns what becomes of a decision that begins now: its error, a panic included.
+func endOf(ctx context.Context, r *Reconciler, shard int32) <-chan error {
+	out := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				out <- fmt.Errorf("panic: %v", p)
+			}
+		}()
+		_, err := r.Reconcile(ctx, Shard{"fleet", shard})
+		out <- err
+	}()
+	return out
+}
+
+// TestDecisionsHaveAProcessorEach: no more are made at once than there are processors.
 func TestDecisionsHaveAProcessorEach(t *testing.T) {
-	const more = 2
 	reads := &heldBack{come: make(chan struct{}), leave: make(chan struct{})}
 	r := &Reconciler{Client: reads, Now: time.Now}
 	processors := runtime.GOMAXPROCS(0)
-	var all sync.WaitGroup
-	for n := range processors + more {
-		all.Go(func() {
-			defer func() { _ = recover() }()
-			if _, err := r.Reconcile(t.Context(), Shard{"fleet", int32(n)}); err == nil {
-				t.Error("a decision without anything read is no error")
-			}
-		})
+	var all []<-chan error
+	for n := range processors + 1 {
+		all = append(all, endOf(t.Context(), r, int32(n)))
 	}
 	for range processors {
-		<-reads.come
+		reads.comes(t)
 	}
 	select {
 	case <-reads.come:
 		t.Errorf("more than %d decisions are made at once", processors)
 	case <-time.After(100 * time.Millisecond):
 	}
-	gone, cancel := context.WithCancel(t.Context())
+	close(reads.leave)
+	reads.comes(t)
+	for _, err := range all {
+		if <-err == nil {
+			t.Error("a decision without anything read is no error")
+		}
+	}
+}
+
+// TestPlacesAreLeft: a decision that is given up while it waits ends at once, and one that ends, in whatever way,
+// leaves its place to the next.
+func TestPlacesAreLeft(t *testing.T) {
+	reads := &heldBack{come: make(chan struct{}), leave: make(chan struct{})}
+	r := &Reconciler{Client: reads, Now: time.Now, processors: semaphore.NewWeighted(1)}
+	panics := endOf(t.Context(), r, 0)
+	reads.comes(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := endOf(ctx, r, 1)
+	select {
+	case err := <-waits:
+		t.Fatalf("a decision whose place another has does not wait: %v", err)
+	case <-reads.come:
+		t.Fatal("a decision is made whose place another has")
+	case <-time.After(100 * time.Millisecond):
+	}
 	cancel()
-	if _, err := r.Reconcile(gone, Shard{"fleet", -1}); !errors.Is(err, context.Canceled) {
+	if err := <-waits; !errors.Is(err, context.Canceled) {
 		t.Errorf("a decision that is given up while it waits: %v", err)
 	}
 	close(reads.leave)
-	for range more {
-		select {
-		case <-reads.come:
-		case <-time.After(10 * time.Second):
-			t.Fatal("a place that is free is not had")
+	if err := <-panics; err == nil || !strings.HasPrefix(err.Error(), "panic") {
+		t.Errorf("the first read ends in a panic, found %v", err)
+	}
+	for n := range int32(2) {
+		next := endOf(t.Context(), r, n)
+		reads.comes(t)
+		if <-next == nil {
+			t.Error("a decision without anything read is no error")
 		}
 	}
-	all.Wait()
 }

@@ -59,16 +59,20 @@ func (p *posted) lain() lain {
 // open begins a sheet of the shard's Bundles, given all that the member should have of it. It is nil where the member's
 // agent reads no deltas, else its deltas are locked until who has opened it unlocks them.
 func (r *Reconciler) open(ctx context.Context, t *target, all *Bundle, sizes []int, shards int32,
-	compared comparison) (*sheet, error) {
+	compared comparison) (out *sheet, _ error) {
 	if t.deltas == nil {
 		return nil, nil
 	}
 	d := t.deltas
 	d.mu.Lock()
+	defer func() {
+		if out == nil {
+			d.mu.Unlock()
+		}
+	}()
 	if !d.loaded {
 		works, err := r.Works.DeltasOf(ctx, d.cluster)
 		if err != nil {
-			d.mu.Unlock()
 			return nil, err
 		}
 		d.load(r, works, t.known)
@@ -82,15 +86,15 @@ func (r *Reconciler) open(ctx context.Context, t *target, all *Bundle, sizes []i
 			d.saw(b.sent.Sequence, r.Now())
 		}
 	}
-	out := &sheet{deltas: d, now: r.Now(), shard: all.Shard, all: all, sizes: sizes, compared: compared,
+	opened := &sheet{deltas: d, now: r.Now(), shard: all.Shard, all: all, sizes: sizes, compared: compared,
 		copies: d.look().copies, posted: map[string]*posted{}, late: map[key]bool{}, crowded: sync.OnceValue(d.full),
 		before: d.shards[all.Shard]}
-	if out.before == nil {
-		out.before = &drifting{by: map[key]*drift{}, from: map[string]lain{}}
+	if opened.before == nil {
+		opened.before = &drifting{by: map[key]*drift{}, from: map[string]lain{}}
 	} else {
-		out.same = slices.Equal(out.before.in, d.found.in)
+		opened.same = slices.Equal(opened.before.in, d.found.in)
 	}
-	return out, nil
+	return opened, nil
 }
 
 // listing has the own Bundle of shard 0 say how many Bundles of deltas there are.

@@ -31,8 +31,8 @@ const (
 	waitForEach, maxWait = 100 * time.Millisecond, 10 * time.Second
 )
 
-// planInTurn decides on a shard when other decisions leave it a processor. A decision takes nothing else: of four that
-// share one none is made before all are nearly, and one after the other all are made sooner but for the last.
+// planInTurn decides on a shard when other decisions leave it a processor. A decision reads caches alone: of four that
+// share a processor none is made before all are nearly, and one after the other all are made sooner but for the last.
 func (r *Reconciler) planInTurn(ctx context.Context, shard Shard) (plan, error) {
 	processors := r.places()
 	if err := processors.Acquire(ctx, 1); err != nil {
