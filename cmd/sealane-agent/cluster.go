@@ -88,7 +88,7 @@ func (f *clusterFlags) run(c *cobra.Command) error {
 	}
 	// What it holds grows with the imports, and little of it changes: a heap of twice that would be garbage for nothing.
 	// While all of it is read, there is most of that.
-	const gcLoading, gcPercent = 20, 45
+	const gcLoading, gcPercent = 20, 38
 	debug.SetGCPercent(gcLoading)
 	f.options.Loaded = func() { debug.SetGCPercent(gcPercent) }
 	f.options.Version = version.Version
