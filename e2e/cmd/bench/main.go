@@ -43,7 +43,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.lab, "name", ".lab-bench", "the lab's state directory, relative to the source tree; a lab that is "+
 		"up already is used and stays")
-	flag.StringVar(&o.out, "out", "docs/benchmarks/README.md", "where the figures go, relative to the source tree")
+	flag.StringVar(&o.out, "out", "docs/benchmarks/lab.md", "where the figures go, relative to the source tree")
 	flag.BoolVar(&o.keep, "keep", false, "leave the lab running afterwards")
 	flag.StringVar(&o.parts, "parts", "go,dns,exports,cables,changes", "what to measure; profile needs perf(1)")
 	flag.IntVar(&o.exports, "exports", 30, "exports per exporting cluster")

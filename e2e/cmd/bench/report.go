@@ -94,12 +94,15 @@ func verdict(met bool) string {
 	return "**missed**"
 }
 
-// memoryAim is the verdict on a process for which there is an aim, in resident megabytes.
+// memoryAim is the verdict on a process for which there is an aim, in resident megabytes: before the load, and some time
+// after it.
 func memoryAim(row memoryRow) string {
-	aims := map[string]int{"sealane-agent node": 50, "sealane-controller": 80}
-	aim, ok := aims[row.Settled.Program]
+	aim, ok := map[string]struct{ idle, settled int }{
+		"sealane-agent node": {45, 60}, "sealane-controller": {80, 80},
+	}[row.Settled.Program]
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("≤ %d: %s", aim, verdict(max(row.Idle.RSS, row.Settled.RSS) <= aim*1024))
+	return fmt.Sprintf("≤ %d, %d: %s", aim.idle, aim.settled,
+		verdict(row.Idle.RSS <= aim.idle*1024 && row.Settled.RSS <= aim.settled*1024))
 }

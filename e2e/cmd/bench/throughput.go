@@ -59,7 +59,7 @@ func pathsOf(ctx context.Context, l *lab.Lab, ref *reference) ([]path, error) {
 		aim            float64
 	}{
 		{"gateway pod → gateway pod", gateway(c1), gateway(c2), 0.95},
-		{"worker pod → worker pod", worker(c1), worker(c2), 0.80},
+		{"worker pod → worker pod", worker(c1), worker(c2), 0.90},
 	} {
 		ip, err := l.Kubectl(ctx, "--context", c2.Name, "-n", "sample", "get", "pod", "server-"+p.to, "-o",
 			"jsonpath={.status.podIP}")
