@@ -223,57 +223,104 @@ func BenchmarkLayouts(b *testing.B) {
 	}
 }
 
+// receiver is one of the members of a shard, and what was written to it for changed endpoints.
+type receiver struct {
+	*played
+	r                           *rand.Rand
+	rounds, writes, total, most int // of total and most the unit is a byte
+}
+
+// sizesOfClusterSets are how many services two clusters export, and in how many shards.
+var sizesOfClusterSets = []struct {
+	services int
+	shards   int32
+}{{100, 4}, {1_000, 4}, {10_000, 64}}
+
+// newReceiver has what is in one of the shards.
+func newReceiver(t testing.TB, services int, shards int32, halves bool) *receiver {
+	in := Input{Shards: shards, Now: now, Members: []Member{cluster(1), cluster(2), cluster(3)}}
+	for i := range services {
+		name := fmt.Sprintf("web-%d", i)
+		for m := range 2 {
+			if e := web(m + 1); v1alpha1.Shard("sample", name, shards) == 0 {
+				e.Name = name
+				in.Members[m].Exports = append(in.Members[m].Exports, e)
+			}
+		}
+	}
+	return &receiver{played: playWith(t, in, halves), r: rand.New(rand.NewPCG(1, 1))}
+}
+
+// carried are the bytes of the importer's Works, by name and version.
+func (i *receiver) carried() map[string]int {
+	out := map[string]int{}
+	for key, o := range i.shelf.objects[reflect.TypeFor[*workv1alpha1.Work]()] {
+		if work := o.(*workv1alpha1.Work); propagation.ClusterOf(work) == "c3" {
+			out[key.Name+work.ResourceVersion] = len(work.Spec.Workload.Manifests[0].Raw)
+		}
+	}
+	return out
+}
+
+// change replaces the pods of one of the services in one of the clusters.
+func (i *receiver) change() {
+	i.rounds++
+	e := &i.members[0].Exports[i.r.IntN(len(i.members[0].Exports))]
+	e.Backends = []v1alpha1.Backends{pods(1, 3, e.Backends[0].Ports...)}
+	e.Backends[0].Addresses[0].IP = fmt.Sprintf("10.1.%d.%d", 10+i.rounds/200%200, 1+i.rounds%200)
+	i.answer(0, 0)
+	before := i.carried()
+	i.decide(0)
+	for name, bytes := range i.carried() {
+		if _, same := before[name]; !same {
+			i.total, i.most, i.writes = i.total+bytes, max(i.most, bytes), i.writes+1
+		}
+	}
+	i.answerHalves(2, 0)
+}
+
+// TestBytesOfAChangeDoNotGrow with the number of services: an importer is written one Work for a changed endpoint, of
+// 32 KiB at most, and on average no more than a fifth more where there are a hundred times as many.
+func TestBytesOfAChangeDoNotGrow(t *testing.T) {
+	const kib, changes, most = 1 << 10, 100, 32
+	var least float64
+	for _, c := range sizesOfClusterSets {
+		i := newReceiver(t, c.services, c.shards, true)
+		for range changes {
+			i.change()
+		}
+		mean := float64(i.total) / float64(i.rounds)
+		t.Logf("%d services in %d shards: %.1f KiB for a change, %.1f at most", c.services, c.shards, mean/kib,
+			float64(i.most)/kib)
+		if i.writes != changes || i.most > most*kib {
+			t.Errorf("%d services: %d changes were %d writes of up to %d bytes, expected one each of %d KiB at most",
+				c.services, changes, i.writes, i.most, most)
+		}
+		if least == 0 {
+			least = mean
+		}
+		if mean > 1.2*least {
+			t.Errorf("%d services: a change is %.0f bytes, with %d %.0f", c.services, mean, sizesOfClusterSets[0].services,
+				least)
+		}
+	}
+}
+
 // BenchmarkWritten takes what is written to one importer for one changed endpoint: the bytes of what its Works carry
 // (mean, most), how many Works are written, and how many there are.
 func BenchmarkWritten(b *testing.B) {
 	const kib = 1 << 10
-	for _, c := range []struct {
-		services int
-		shards   int32
-	}{{100, 4}, {1_000, 4}, {10_000, 64}} {
+	for _, c := range sizesOfClusterSets {
 		for _, halves := range []bool{false, true} {
 			b.Run(fmt.Sprintf("services=%d/shards=%d/halves=%t", c.services, c.shards, halves), func(b *testing.B) {
-				in := Input{Shards: c.shards, Now: now, Members: []Member{cluster(1), cluster(2), cluster(3)}}
-				for i := range c.services {
-					name := fmt.Sprintf("web-%d", i)
-					for m := range 2 {
-						if e := web(m + 1); v1alpha1.Shard("sample", name, c.shards) == 0 {
-							e.Name = name
-							in.Members[m].Exports = append(in.Members[m].Exports, e)
-						}
-					}
-				}
-				p := playWith(b, in, halves)
-				carried := func() map[string]int {
-					out := map[string]int{}
-					for key, o := range p.shelf.objects[reflect.TypeFor[*workv1alpha1.Work]()] {
-						if work := o.(*workv1alpha1.Work); propagation.ClusterOf(work) == "c3" {
-							out[key.Name+work.ResourceVersion] = len(work.Spec.Workload.Manifests[0].Raw)
-						}
-					}
-					return out
-				}
-				r := rand.New(rand.NewPCG(1, 1))
-				total, most, writes, rounds := 0, 0, 0, 0
+				i := newReceiver(b, c.services, c.shards, halves)
 				for b.Loop() {
-					rounds++
-					e := &p.members[0].Exports[r.IntN(len(p.members[0].Exports))]
-					e.Backends = []v1alpha1.Backends{pods(1, 3, e.Backends[0].Ports...)}
-					e.Backends[0].Addresses[0].IP = fmt.Sprintf("10.1.%d.%d", 10+rounds/200%200, 1+rounds%200)
-					p.answer(0, 0)
-					before := carried()
-					p.decide(0)
-					for name, bytes := range carried() {
-						if _, same := before[name]; !same {
-							total, most, writes = total+bytes, max(most, bytes), writes+1
-						}
-					}
-					p.answerHalves(2, 0)
+					i.change()
 				}
-				b.ReportMetric(float64(total)/float64(rounds)/kib, "KiB/change")
-				b.ReportMetric(float64(most)/kib, "KiB-max")
-				b.ReportMetric(float64(writes)/float64(rounds), "writes/change")
-				b.ReportMetric(float64(len(carried())), "Works/shard")
+				b.ReportMetric(float64(i.total)/float64(i.rounds)/kib, "KiB/change")
+				b.ReportMetric(float64(i.most)/kib, "KiB-max")
+				b.ReportMetric(float64(i.writes)/float64(i.rounds), "writes/change")
+				b.ReportMetric(float64(len(i.carried())), "Works/shard")
 			})
 		}
 	}
