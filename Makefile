@@ -165,7 +165,7 @@ bench: prerequisites lab-deps ## Run the benchmarks; results go to docs/benchmar
 	$(MAKE) --no-print-directory fleet
 
 .PHONY: bench-profile
-bench-profile: prerequisites lab-deps ## Measure where the processors' time goes while a flow takes each path (perf); results go to docs/benchmarks/profile.md.
+bench-profile: prerequisites lab-deps ## Measure where the processors' time goes while a flow takes each path (perf), into docs/benchmarks/profile.md; what is kept of that is in docs/benchmarks/README.md.
 	@command -v perf >/dev/null || apt-get install -y -q --no-install-recommends linux-perf
 	go run -C e2e ./cmd/bench -parts cables,profile -out docs/benchmarks/profile.md
 
