@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"sync/atomic"
@@ -31,10 +32,10 @@ type Metrics struct {
 	// associations are those of cables by IPsec.
 	associations atomic.Pointer[[]associations]
 
-	state, rtt, loss, received, sent, handshake, mtu *prometheus.Desc
-	trackedNow, trackedLimit, dropped                *prometheus.Desc
-	established, rekeys, opened, sealed              *prometheus.Desc
-	byKernel, stays                                  *prometheus.Desc
+	state, cable, rtt, loss, received, sent, handshake, mtu *prometheus.Desc
+	trackedNow, trackedLimit, dropped                       *prometheus.Desc
+	established, rekeys, opened, sealed                     *prometheus.Desc
+	byKernel, stays                                         *prometheus.Desc
 
 	drops atomic.Pointer[func(context.Context) ([]kernel.Drops, error)]
 }
@@ -57,6 +58,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 			Name: "sealane_node_changes_total", Help: "Changes of the node's network that were tried.",
 		}, []string{"kind", "op"}),
 		state:    desc("sealane_node_connection_state", "Whether the tunnel to a remote gateway is in a state.", "state"),
+		cable:    desc("sealane_node_connection_cable", "1 for the cable that the tunnel to a remote gateway is by.", "cable"),
 		rtt:      desc("sealane_node_connection_rtt_seconds", "Average round-trip time of the probes over the last minute."),
 		loss:     desc("sealane_node_connection_loss_ratio", "Share of probes lost over the last minute."),
 		received: desc("sealane_node_connection_received_bytes_total", "Bytes received through the tunnel."),
@@ -155,7 +157,7 @@ func (m *Metrics) collectAssociations(out chan<- prometheus.Metric) {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.state, m.rtt, m.loss, m.received, m.sent, m.handshake, m.mtu,
+	for _, d := range []*prometheus.Desc{m.state, m.cable, m.rtt, m.loss, m.received, m.sent, m.handshake, m.mtu,
 		m.trackedNow, m.trackedLimit, m.dropped, m.established, m.rekeys, m.opened, m.sealed,
 		m.byKernel, m.stays} {
 		out <- d
@@ -188,6 +190,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 			}
 			gauge(m.state, prometheus.GaugeValue, is, string(state))
 		}
+		gauge(m.cable, prometheus.GaugeValue, 1, string(cmp.Or(t.connection.Cable, v1alpha1.CableWireGuard)))
 		if rtt := t.connection.RTT; rtt != nil {
 			gauge(m.rtt, prometheus.GaugeValue, (time.Duration(rtt.Avg) * time.Microsecond).Seconds())
 		}

@@ -87,6 +87,37 @@ func TestAgeOfHandshakes(t *testing.T) {
 	}
 }
 
+// TestTheCableOfAConnection is a series of its own, as counters go on by the same name when another cable follows.
+func TestTheCableOfAConnection(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.measured([]Tunnel{{connection: v1alpha1.Connection{Cluster: "c2", Slot: 1, Cable: v1alpha1.CableIPsec}},
+		{connection: v1alpha1.Connection{Cluster: "c3"}}})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range families {
+		for _, s := range f.GetMetric() {
+			if f.GetName() != "sealane_node_connection_cable" || s.GetGauge().GetValue() != 1 {
+				continue
+			}
+			labels := map[string]string{}
+			for _, l := range s.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			got[labels["remote_cluster"]+" "+labels["slot"]] += labels["cable"]
+		}
+	}
+	if want := map[string]string{"c2 1": "ipsec", "c3 0": "wireguard"}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // TestAssociationMetrics are there for each gateway to be reached by IPsec.
 func TestAssociationMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
