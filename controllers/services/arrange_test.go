@@ -117,3 +117,87 @@ func TestArrangeHasBounds(t *testing.T) {
 		}
 	}
 }
+
+// TestDeltasAreMadeInReserve where few are left that have room, before changes wait for one to be listed; not where
+// others are on their way, and not where one is enough.
+func TestDeltasAreMadeInReserve(t *testing.T) {
+	drifts := map[key]*drift{}
+	full := func(n int) sentDelta {
+		i := v1alpha1.Import{Namespace: "sample", Name: fmt.Sprintf("web-%d", n)}
+		drifts[keyOf(&i)] = &drift{want: &i, size: maxDelta, since: 5, stale: 5}
+		return sentDelta{sequence: 6, imports: []*v1alpha1.Import{&i}, answered: true, counts: true}
+	}
+	many := func(n int) (out []sentDelta) {
+		for n := range n {
+			out = append(out, full(n))
+		}
+		return out
+	}
+	empty, fresh := sentDelta{sequence: 6, answered: true, counts: true}, sentDelta{sequence: 6}
+	const most = v1alpha1.MaxDeltas
+	type sizes map[int]int // of what is written, by the number of the Bundle
+	for name, c := range map[string]struct {
+		arranged sizes
+		sent     []sentDelta
+		want     []int
+	}{
+		"none where one has room":      {sizes{0: 100}, many(1), nil},
+		"none where one of two has":    {sizes{1: 100}, many(1), nil},
+		"two beside two":               {sizes{1: maxDelta}, many(1), []int{2, 3}},
+		"none where two have room":     {sizes{0: maxDelta}, append(many(2), empty, empty), nil},
+		"nor where one is written":     {sizes{0: maxDelta, 2: 100}, append(many(2), empty, empty), nil},
+		"one alone of many has":        {sizes{2: maxDelta}, append(many(2), empty, empty), []int{4, 5, 6, 7}},
+		"no more than four at once":    {sizes{0: maxDelta}, many(12), numbers(12, 16)},
+		"none where one is not listed": {sizes{2: maxDelta}, append(many(3), fresh), nil},
+		"none where nothing changes":   {nil, many(12), nil},
+		"no more than there may be":    {sizes{0: maxDelta}, many(most - 3), numbers(most-3, most)},
+		"none beyond that":             {sizes{0: maxDelta}, many(most), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arranged := map[int][]*v1alpha1.Import{}
+			for n, size := range c.arranged {
+				i := v1alpha1.Import{Namespace: "changed", Name: fmt.Sprintf("web-%d", n)}
+				drifts[keyOf(&i)] = &drift{want: &i, size: size, since: 5, stale: 5}
+				arranged[n] = []*v1alpha1.Import{&i}
+			}
+			if got := reserve(arranged, drifts, c.sent); !slices.Equal(got, c.want) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// numbers from the first to that before the last.
+func numbers(first, last int) (out []int) {
+	for n := first; n < last; n++ {
+		out = append(out, n)
+	}
+	return out
+}
+
+// TestChangesGoWhereTheyCount: a Bundle that is not listed yet has a change only where no other has room, whether it is
+// written anyhow, as one that failed before, or has least to keep.
+func TestChangesGoWhereTheyCount(t *testing.T) {
+	want := &v1alpha1.Import{Namespace: "sample", Name: "web"}
+	some := &v1alpha1.Import{Namespace: "sample", Name: "other"}
+	for name, c := range map[string]struct {
+		kept int
+		sent func(listed sentDelta) []sentDelta
+		in   int
+	}{
+		"beside one that is on its way": {maxDelta / 4,
+			func(listed sentDelta) []sentDelta { return []sentDelta{{sequence: 7}, listed, {sequence: 8}} }, 1},
+		"beside one that failed": {maxDelta / 4,
+			func(listed sentDelta) []sentDelta { return []sentDelta{listed, {again: true}} }, 0},
+		"where there is room": {maxDelta,
+			func(listed sentDelta) []sentDelta { return []sentDelta{listed, {sequence: 8}} }, 1},
+	} {
+		drifts := map[key]*drift{keyOf(want): {want: want, size: 100, since: 5, stale: 5},
+			keyOf(some): {want: some, size: c.kept, since: 5, stale: 5}}
+		listed := sentDelta{sequence: 6, imports: []*v1alpha1.Import{some}, answered: true, counts: true}
+		got, _ := arrange(drifts, c.sent(listed), comparison{})
+		if !slices.Contains(got[c.in], want) {
+			t.Errorf("%s: written are %v, want the change in %d", name, got, c.in)
+		}
+	}
+}

@@ -192,6 +192,8 @@ func (r *Reconciler) delivery(ctx context.Context, cluster string, most int) ([]
 	all := len(numbers) <= most
 	if !all {
 		numbers = numbers[:most] // the rest when these are answered
+	} else {
+		numbers = append(numbers, reserve(arranged, l.drifts, l.sent)...)
 	}
 	var writes []write
 	encoded := newEncoder()
@@ -200,13 +202,16 @@ func (r *Reconciler) delivery(ctx context.Context, cluster string, most int) ([]
 	}
 	for _, n := range numbers {
 		imports := arranged[n]
+		if imports == nil {
+			imports = []*v1alpha1.Import{} // one in reserve
+		}
 		for n >= len(d.boxes) {
 			d.boxes = append(d.boxes, &sentBundle{box: newMailbox()})
 		}
 		b := d.boxes[n]
 		spec := Bundle{Revision: b.nextDelta(l.now), Sequence: d.next(l.now), AnswerApart: true,
 			Imports: imports, ExportConditions: []v1alpha1.ExportCondition{}}
-		if b.box.unsent.IsZero() { // else the write before has failed
+		if b.box.unsent.IsZero() && len(imports) > 0 { // else the write before has failed
 			b.box.unsent = d.since
 		}
 		writes = append(writes, write{do: func(ctx context.Context) error {

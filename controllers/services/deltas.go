@@ -43,6 +43,8 @@ type sentDelta struct {
 	imports  []*v1alpha1.Import // sorted
 	// answered says that the member has it, and that it counts there.
 	answered bool
+	// counts says that what it has counts in the member as soon as it is there.
+	counts bool
 	// again says that it is to be written in any case, and closed that it cannot be written now.
 	again, closed bool
 }
@@ -126,15 +128,15 @@ func arrange(drifts map[key]*drift, sent []sentDelta, compared comparison) (out 
 			continue
 		}
 		s := drifts[k]
-		n := roomiest(room, s.size)
+		n := where(s.size, room, drifts, copies, sent, out)
 		if n < 0 {
-			if n = leastKept(drifts, copies, sent, out); n < 0 && len(sent) < v1alpha1.MaxDeltas {
-				n, sent = len(sent), append(sent[:len(sent):len(sent)], sentDelta{})
-			}
-			if n < 0 {
-				left = true
-				continue
-			}
+			left = true
+			continue
+		}
+		if n == len(sent) {
+			sent = append(sent[:n:n], sentDelta{})
+		}
+		if _, is := room[n]; !is {
 			if write(n); placed[k] {
 				continue
 			}
@@ -159,11 +161,35 @@ func (s *drift) keeps(n int, at copied, sent []sentDelta) bool {
 	return at.in == n || !sent[at.in].answered
 }
 
-// roomiest returns which of the Bundles that are written has most room, if that is enough; -1 if it is not.
-func roomiest(room map[int]int, size int) int {
+// where returns which Bundle a change of this size goes to, which may be one more; -1 where there is no room. It goes where
+// it counts, if there is room.
+func where(size int, room map[int]int, drifts map[key]*drift, copies map[key]copied, sent []sentDelta,
+	written map[int][]*v1alpha1.Import) int {
+	if n := roomiest(room, size, sent, true); n >= 0 {
+		return n
+	}
+	kept := leastKept(drifts, copies, sent, written)
+	if kept >= 0 && sent[kept].counts {
+		return kept
+	}
+	if n := roomiest(room, size, sent, false); n >= 0 {
+		return n
+	}
+	if kept < 0 && len(sent) < v1alpha1.MaxDeltas {
+		return len(sent)
+	}
+	return kept
+}
+
+// roomiest returns which of the Bundles that are written, of those that count or of the others, has most room, if that
+// is enough; -1 if it is not.
+func roomiest(room map[int]int, size int, sent []sentDelta, counts bool) int {
 	best := -1
 	for n, left := range room {
-		if left >= size && (best < 0 || cmp.Or(cmp.Compare(left, room[best]), cmp.Compare(best, n)) > 0) {
+		if left < size || sent[n].counts != counts {
+			continue
+		}
+		if best < 0 || cmp.Or(cmp.Compare(left, room[best]), cmp.Compare(best, n)) > 0 {
 			best = n
 		}
 	}
@@ -171,7 +197,7 @@ func roomiest(room map[int]int, size int) int {
 }
 
 // leastKept returns which of the Bundles that are not written yet has least to keep, if that is no more than half; -1
-// if there is none.
+// if there is none. One that counts comes before one that does not: what is in the latter waits until it is listed.
 func leastKept(drifts map[key]*drift, copies map[key]copied, sent []sentDelta,
 	written map[int][]*v1alpha1.Import) int {
 	best, least := -1, maxDelta/2+1
@@ -179,18 +205,63 @@ func leastKept(drifts map[key]*drift, copies map[key]copied, sent []sentDelta,
 		if _, is := written[n]; is || sent[n].closed {
 			continue
 		}
-		kept := 0
-		for i := range sent[n].imports {
-			k := keyOf(sent[n].imports[i])
-			if s := drifts[k]; s.keeps(n, copies[k], sent) {
-				kept += s.size
-			}
+		kept := keptIn(n, drifts, copies, sent)
+		if kept > maxDelta/2 || best >= 0 && sent[best].counts && !sent[n].counts {
+			continue
 		}
-		if kept < least {
+		if kept < least || sent[n].counts && !sent[best].counts {
 			best, least = n, kept
 		}
 	}
 	return best
+}
+
+// keptIn is the size of what Bundle n of deltas has to keep.
+func keptIn(n int, drifts map[key]*drift, copies map[key]copied, sent []sentDelta) (kept int) {
+	for i := range sent[n].imports {
+		k := keyOf(sent[n].imports[i])
+		if s := drifts[k]; s.keeps(n, copies[k], sent) {
+			kept += s.size
+		}
+	}
+	return kept
+}
+
+// maxReserve is how many Bundles of deltas are made at once, at most, before they are needed.
+const maxReserve = 4
+
+// reserve returns the numbers of further Bundles of deltas that are to be written with nothing in them, given what is
+// arranged, where few are left. What is in a new one counts when the member has answered it and its own Bundle of shard 0
+// lists it: with many members that takes seconds, so changes should find it listed. As many are made as there are, for
+// all are listed by one write. Where one Bundle is enough there are none in reserve.
+func reserve(arranged map[int][]*v1alpha1.Import, drifts map[key]*drift, sent []sentDelta) (numbers []int) {
+	free, all := 0, len(sent)
+	for n, imports := range arranged {
+		all = max(all, n+1)
+		has := 0
+		for _, i := range imports {
+			has += drifts[keyOf(i)].size
+		}
+		if has <= maxDelta/2 {
+			free++
+		}
+	}
+	copies := newest(sent)
+	for n := range sent {
+		if !sent[n].counts {
+			return nil // it is on its way
+		}
+		if _, is := arranged[n]; !is && !sent[n].closed && keptIn(n, drifts, copies, sent) <= maxDelta/2 {
+			free++
+		}
+	}
+	if len(arranged) == 0 || free >= min(2, all/2) {
+		return nil
+	}
+	for n := all; n < min(all+min(all, maxReserve), v1alpha1.MaxDeltas); n++ {
+		numbers = append(numbers, n)
+	}
+	return numbers
 }
 
 // onlyEndpoints returns which imports of a Bundle are to have other endpoints than were sent; false where there is more

@@ -154,12 +154,13 @@ func (d *deltas) load(r *Reconciler, works map[int32]*workv1alpha1.Work,
 // is waited for. What changes meanwhile is one write then, for all shards.
 func (d *deltas) sent(now time.Time) (out []sentDelta, busy time.Duration) {
 	for n, b := range d.boxes {
-		s := sentDelta{answered: b.answered() && int32(n) < d.inForce, closed: b.terminating,
+		s := sentDelta{counts: int32(n) < d.inForce, closed: b.terminating,
 			again: b.sent == nil || b.missing || b.refresh}
+		s.answered = b.answered() && s.counts
 		if b.sent != nil {
 			s.sequence, s.imports = b.sent.Sequence, b.sent.Imports
 			s.again = s.again || invented(s.sequence, now)
-			if !b.answered() && !s.again {
+			if !b.answered() && !s.again && len(s.imports) > 0 {
 				busy = max(busy, b.box.written.Add(unansweredPace).Sub(now))
 			}
 		}
