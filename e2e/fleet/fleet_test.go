@@ -62,6 +62,10 @@ func TestCostOfAFleet(t *testing.T) {
 	for k := range changes {
 		want += size.Importers(fleet.Changed(k, size))
 	}
+	if row.Listings > int64(3*size.Clusters) {
+		t.Errorf("%d of the writes say of deltas that they are there, expected three for each of %d clusters at most",
+			row.Listings, size.Clusters)
+	}
 	if row.Writes-row.Listings != int64(want) || row.Late > 0 || want >= changes*(size.Clusters-1) {
 		t.Errorf("%d pods replaced: %d writes, of which %d say of deltas that they are there, %d changes late; want %d, one "+
 			"for each importer with the namespace, which not all have, and none late", changes, row.Writes, row.Listings,

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -25,8 +26,10 @@ type Tally struct {
 	generations map[client.ObjectKey]int64
 	// listed is how many Bundles of deltas each Work says there are.
 	listed map[client.ObjectKey]int64
-	counts Counts
-	last   time.Time
+	// unlisted are Bundles of deltas that their clusters do not go by yet, by their Works.
+	unlisted map[client.ObjectKey]unlisted
+	counts   Counts
+	last     time.Time
 	// arrivals that are under way, by the address that tells.
 	arrivals map[string]*Arrival
 	errs     []error
@@ -35,8 +38,8 @@ type Tally struct {
 // Counts of writes on Works, and of the bytes of what these carry.
 type Counts struct {
 	Writes, Bytes int64
-	// Deltas are the writes of Bundles of deltas among them, and Listings those that say of one more that it is there,
-	// which is once and for all.
+	// Deltas are the writes of Bundles of deltas among them, and Listings those that make one in reserve, or say of more
+	// of them that they are there, which is once and for all.
 	Deltas, Listings int64
 	// Written are the writes by cluster.
 	Written map[string]int64
@@ -56,7 +59,7 @@ type Arrival struct {
 
 func newTally() *Tally {
 	return &Tally{generations: map[client.ObjectKey]int64{}, listed: map[client.ObjectKey]int64{},
-		counts:   Counts{Written: map[string]int64{}},
+		unlisted: map[client.ObjectKey]unlisted{}, counts: Counts{Written: map[string]int64{}},
 		arrivals: map[string]*Arrival{}}
 }
 
@@ -116,17 +119,44 @@ func (t *Tally) saw(work *workv1alpha1.Work, now time.Time) {
 	cluster := propagation.ClusterOf(work)
 	t.counts.Writes += writes
 	t.counts.Bytes += writes * int64(len(raw))
-	if work.Labels[propagation.LabelDelta] != "" {
+	number := work.Labels[propagation.LabelDelta]
+	if number != "" {
 		t.counts.Deltas += writes
 	}
-	if work.Labels[propagation.LabelDelta] == propagation.Answers {
+	if number == propagation.Answers || number != "" && work.Generation == 1 && bytes.Contains(raw, nothing) {
 		t.counts.Listings += writes
 	}
+	t.counts.Written[cluster] += writes
+	own := propagation.HalfKey(cluster, 0, "")
 	if listed := numberIn(raw, `"deltas":`); listed > t.listed[key] {
 		t.listed[key] = listed
 		t.counts.Listings++
 	}
-	t.counts.Written[cluster] += writes
+	if n, err := strconv.ParseInt(number, 10, 32); err == nil {
+		t.unlisted[key] = unlisted{cluster, n, raw}
+	} else {
+		t.tells(cluster, raw, now)
+	}
+	for key, u := range t.unlisted {
+		if u.cluster == cluster && u.number < t.listed[own] {
+			t.tells(cluster, u.raw, now)
+			delete(t.unlisted, key)
+		}
+	}
+}
+
+// nothing is what a Bundle says that has no imports.
+var nothing = []byte(`"imports":[]`)
+
+// unlisted is a Bundle of deltas of a cluster, which goes by it when its own Bundle of shard 0 lists that.
+type unlisted struct {
+	cluster string
+	number  int64
+	raw     []byte
+}
+
+// tells says that a cluster goes by what is in a Work.
+func (t *Tally) tells(cluster string, raw []byte, now time.Time) {
 	t.each(raw, func(address string, a *Arrival) {
 		t.arrived(address, a, a.want, a.took, cluster, now)
 	})
@@ -179,6 +209,8 @@ func (t *Tally) forget(key client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.generations, key)
+	delete(t.listed, key)
+	delete(t.unlisted, key)
 }
 
 // expect an address of now to arrive in the Works of some clusters, and in an EndpointSlice of some sites.
