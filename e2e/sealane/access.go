@@ -29,7 +29,7 @@ import (
 
 // API is an administrator's access to the API of one context of a lab.
 type API struct {
-	client.Client
+	client.WithWatch
 	config *rest.Config
 	core   kubernetes.Interface
 }
@@ -73,7 +73,7 @@ func newAPI(config *rest.Config) (*API, error) {
 		}
 	}
 	config.WarningHandler = rest.NoWarnings{}
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func newAPI(config *rest.Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &API{Client: c, config: config, core: core}, nil
+	return &API{WithWatch: c, config: config, core: core}, nil
 }
 
 // Exec runs a command in a pod and returns its standard output. Standard error is part of the error.

@@ -78,10 +78,12 @@ func (b *build) succeeds(t *testing.T, args ...string) string {
 }
 
 // former is what the upgrade is from.
-var former = flag.String("former", "HEAD~1", "the commit that the upgrade of the release scenario is from")
+var former = flag.String("former", lastCommit, "the commit that the upgrade of the release scenario is from")
 
-// trees are those of the former commit, and of the one that is checked out with what has changed since. Where git knows
-// of no such commit, as in a shallow clone, both are the same.
+const lastCommit = "HEAD~1"
+
+// trees are those of the former commit, and of the one that is checked out with what has changed since. Where git does
+// not know the last commit, as in a shallow clone, both are the same.
 func trees(t *testing.T) (before, present string) {
 	t.Helper()
 	present, err := lab.SourceRoot(t.Context())
@@ -92,6 +94,9 @@ func trees(t *testing.T) (before, present string) {
 	unpack := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c",
 		`git -C "$0" archive --format=tar "$2" | tar -x -C "$1"`, present, before, *former)
 	if out, err := unpack.CombinedOutput(); err != nil {
+		if *former != lastCommit {
+			t.Fatalf("-former=%s: expected a commit of this tree, found none: %v: %s", *former, err, out)
+		}
 		t.Logf("no commit %s, so both versions are of the same: %v: %s", *former, err, out)
 		return present, present
 	}

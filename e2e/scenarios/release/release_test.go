@@ -32,7 +32,8 @@ const onHost = "--host-context=c1"
 // TestVersionsFromARegistry: a release is pushed into a registry that asks for credentials, and installed from there by
 // digest, on nodes that have no image of it and pull by a Secret. A digest that the registry lacks is named by install
 // as soon as the kubelet knows, and so are credentials that are wrong. Then the next version follows under traffic
-// between the clusters, and gives way to the first again; no import goes meanwhile, and those that change arrive.
+// between the clusters, and gives way to the first again; none of many imports goes meanwhile, and those that change
+// arrive.
 func TestVersionsFromARegistry(t *testing.T) {
 	nodesHaveNoImages(t)
 	before, present := trees(t)
@@ -56,9 +57,10 @@ func TestVersionsFromARegistry(t *testing.T) {
 
 	suite.Contains(t, next.succeeds(t, "upgrade", onHost, "--check"), first.refs["agent"], r.path()+"/agent:v0.2.0")
 	pulled(t, r, first) // as before: that has changed nothing
-	web, often := imported(t), change(t)
+	web, often, all := imported(t), change(t), crowd(t)
 	underTraffic(t, "upgrade", func() {
 		defer stays(t, web, "upgrade")()
+		defer crowdStays(t, all, "upgrade")()
 		inOrder(t, next.succeeds(t, "upgrade", onHost),
 			"controller: runs and leads", "c1: has its agents", "c2: has its agents", "upgraded to v0.2.0")
 	})
@@ -66,6 +68,7 @@ func TestVersionsFromARegistry(t *testing.T) {
 	often.inDeltas()
 	underTraffic(t, "roll-back", func() {
 		defer stays(t, web, "roll-back")()
+		defer crowdStays(t, all, "roll-back")()
 		inOrder(t, next.succeeds(t, "upgrade", onHost, "--rollback"),
 			"c1: has its agents", "c2: has its agents", "controller: runs and leads", "back at "+first.refs["agent"])
 	})
