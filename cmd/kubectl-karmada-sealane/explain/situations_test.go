@@ -66,6 +66,13 @@ func byVXLAN(f *Fleet, n, other int) {
 	c.Link, c.Cable, c.Address = "sl-cv0", v1alpha1.CableVXLAN, fmt.Sprintf("172.31.%d.12:4533", other)
 }
 
+// byIPsec has a cluster send to another by IPsec.
+func byIPsec(f *Fleet, n, other int) {
+	toOther(f, n, other).Cable = v1alpha1.CableIPsec
+	c := connectionTo(f, n, other)
+	c.Link, c.Cable, c.Address = "sl-ci0", v1alpha1.CableIPsec, fmt.Sprintf("172.31.%d.12:4534", other)
+}
+
 func down(c *v1alpha1.Connection, heard *bool) {
 	c.Status, c.Active, c.Heard = v1alpha1.ConnectionError, true, heard
 	c.Reason, c.Message = "NoAnswer", "no answer to probes"
@@ -439,6 +446,23 @@ func topologySituations() []situation {
 			for n := 1; n <= 2; n++ {
 				c := connectionTo(f, n, 3-n)
 				c.Link, c.Cable, c.Address = "sl-c0", v1alpha1.CableWireGuard, fmt.Sprintf("172.31.%d.12:4500", 3-n)
+			}
+		}},
+		{name: "by IPsec", to: pod2, arrives: Arrives, change: func(f *Fleet) { byIPsec(f, 1, 2); byIPsec(f, 2, 1) }},
+		{name: "by IPsec, which does not answer", to: pod2, arrives: Lost, lost: stepCable, change: func(f *Fleet) {
+			byIPsec(f, 1, 2)
+			byIPsec(f, 2, 1)
+			for n := 1; n <= 2; n++ {
+				down(connectionTo(f, n, 3-n), ptr.To(false))
+			}
+		}},
+		{name: "by IPsec, with WireGuard until that answers", to: pod2, arrives: Arrives, change: func(f *Fleet) {
+			byIPsec(f, 1, 2)
+			byIPsec(f, 2, 1)
+			for n := 1; n <= 2; n++ {
+				c := connectionTo(f, n, 3-n)
+				c.Link, c.Cable, c.Address = "sl-c0", v1alpha1.CableWireGuard, fmt.Sprintf("172.31.%d.12:4500", 3-n)
+				c.Reason, c.Message = v1alpha1.ReasonCableSilent, "traffic goes by wireguard, as before, until ipsec answers"
 			}
 		}},
 		{name: "two gateways at each end", to: pod2, arrives: Arrives, change: func(f *Fleet) { second(f, 1); second(f, 2) }},
