@@ -7,14 +7,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sealane-io/sealane/api/v1alpha1"
 )
 
 // TestSourceCheckOfTheUnderlay: over a network that drops whatever is not from and to the very address of a node, as
 // clouds do unless their check of sources and destinations is turned off, pods of workers and gateways reach each
-// other, and nothing is dropped.
+// other by every kind of cable, and nothing is dropped.
 func TestSourceCheckOfTheUnderlay(t *testing.T) {
 	t.Parallel()
-	n := newNetwork(t)
+	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{})
 	var rules strings.Builder
 	for _, m := range n.all() {
 		for direction, end := range map[string]string{"iifname": "saddr", "oifname": "daddr"} {
@@ -30,13 +32,17 @@ table bridge cloud {
 	}
 }
 EOF`, rules.String()))
-	for _, m := range n.all() {
-		m.forwardsItsPods(t)
+	for _, by := range []struct {
+		cable v1alpha1.CableDriver
+		link  string
+	}{{v1alpha1.CableWireGuard, "sl-c0"}, {byVXLAN, "sl-cv0"}, {byIPsec, "sl-ci0"}} {
+		n.reachBy(t, by.cable, "c1", "c2")
+		n.sendBy(t, by.link, by.cable)
+		eventually(t, 20*time.Second, "pods reach each other by "+by.link, func() bool {
+			return n.worker1.pings(n.gw2.pods+".10", "") && n.gw2.pings(n.worker1.pods+".10", "") &&
+				n.gw1.pings(n.worker2.pods+".10", "") && n.worker2.pings(n.gw1.pods+".10", "")
+		})
 	}
-	eventually(t, 20*time.Second, "pods reach each other", func() bool {
-		return n.worker1.pings(n.gw2.pods+".10", "") && n.gw2.pings(n.worker1.pods+".10", "") &&
-			n.gw1.pings(n.gw2.pods+".10", "") && n.gw2.pings(n.gw1.pods+".10", "")
-	})
 	dropped := func() bool {
 		return n.command("nft list table bridge cloud | grep counter | grep -qv 'packets 0 '").Run() == nil
 	}
