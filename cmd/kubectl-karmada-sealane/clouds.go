@@ -18,20 +18,28 @@ type cloud struct {
 	firewalls string
 	// sizes says what packets fit.
 	sizes string
+	// check is what the provider calls its check of sources and destinations, and how that may stay: whatever leaves a
+	// node is from its own address and to another node's (TestSourceCheckOfTheUnderlay).
+	check string
 }
 
 var clouds = []cloud{
 	{regexp.MustCompile(`^aws://`), "AWS", "the security groups of the instances and the network ACLs of the subnets",
-		"9001 bytes within a VPC, 8500 to another region by peering, 1500 by an internet gateway"},
+		"9001 bytes within a VPC, 8500 to another region by peering, 1500 by an internet gateway",
+		"the source/destination check of the instances may stay on"},
 	{regexp.MustCompile(`^azure://`), "Azure", "the network security groups of the subnets and the interfaces",
-		"1500 bytes, more only within a virtual network"},
+		"1500 bytes, more only within a virtual network",
+		"IP forwarding of the network interfaces may stay off"},
 	{regexp.MustCompile(`^gce://`), "Google Cloud", "the firewall rules of the VPC network, for the nodes' network tag",
-		"1460 bytes unless the VPC network has another MTU, 1500 by the internet"},
+		"1460 bytes unless the VPC network has another MTU, 1500 by the internet",
+		"canIpForward of the instances may stay off"},
 	{regexp.MustCompile(`^[a-z]{2}-[a-z0-9-]+\.i-[a-z0-9]+$`), "Alibaba Cloud",
 		"the security groups of the instances, whose enterprise kind lets nothing in or out by default",
-		"1500 bytes, 8500 between some kinds of instances"},
+		"1500 bytes, 8500 between some kinds of instances",
+		"the source/destination check of the network interfaces may stay on"},
 	{regexp.MustCompile(`^openstack://`), "OpenStack", "the security groups of the nodes' ports",
-		"what the network's MTU says"},
+		"what the network's MTU says",
+		"port security of the nodes' ports may stay on, without allowed address pairs"},
 }
 
 // cloudOf returns the cloud that the first of some nodes runs on; nil where that is none of those known.
@@ -46,16 +54,16 @@ func cloudOf(nodes []*corev1.Node) *cloud {
 	return nil
 }
 
-// firewallsOf names where ports are opened for some nodes.
+// firewallsOf names where ports are opened for some nodes, and what else of their cloud is not in the way.
 func firewallsOf(nodes []*corev1.Node) string {
 	if c := cloudOf(nodes); c != nil {
-		return fmt.Sprintf("%s: %s; and nftables on the nodes", c.name, c.firewalls)
+		return fmt.Sprintf("%s: %s; and nftables on the nodes; %s", c.name, c.firewalls, c.check)
 	}
 	return "security groups, nftables"
 }
 
-// cloudCheck says where ports are to be opened, which no API server knows to be so or not.
-func cloudCheck(nodes []corev1.Node) checked {
+// cloudCheck says which ports are to be opened and where, which no API server knows to be so or not.
+func cloudCheck(nodes []corev1.Node, open openPorts) checked {
 	const name = "cloud"
 	list := make([]*corev1.Node, len(nodes))
 	for i := range nodes {
@@ -63,9 +71,7 @@ func cloudCheck(nodes []corev1.Node) checked {
 	}
 	c := cloudOf(list)
 	if c == nil {
-		return passed(name, "none that is known by spec.providerID of the nodes: open UDP %d and up to gateways, and UDP %d "+
-			"between nodes, where firewalls are", usualCablePort, usualVXLANPort)
+		return passed(name, "none that is known by spec.providerID of the nodes: open %s, where firewalls are", open)
 	}
-	return passed(name, "%s: UDP %d and up to gateways, and UDP %d between nodes, have to pass %s; packets may have %s",
-		c.name, usualCablePort, usualVXLANPort, c.firewalls, c.sizes)
+	return passed(name, "%s: %s have to pass %s; packets may have %s; %s", c.name, open, c.firewalls, c.sizes, c.check)
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
@@ -29,7 +30,7 @@ const (
 // checkFirewall looks at what arrives of what node agents send: between gateways by the cables, and between the nodes
 // of a cluster over the overlay. Each end says what it hears, so that of a path that is shut it is known which way.
 func checkFirewall(s *snapshot) []checked {
-	f := s.fleet()
+	f, open := s.fleet(), s.ports()
 	var out []checked
 	for i := range f.members {
 		m := &f.members[i]
@@ -42,7 +43,7 @@ func checkFirewall(s *snapshot) []checked {
 			continue
 		}
 		cable, vxlan := f.ports(m.Spec.ClusterSet)
-		found := append(s.cableLegs(f, p, m, cable), p.overlayLegs(f, m, vxlan)...)
+		found := slices.Concat(s.cableLegs(f, p, m, cable), p.silentCables(f, m, open[m.Name]), p.overlayLegs(f, m, vxlan))
 		if len(found) == 0 {
 			found = append(found, p.fine(subjectFirewall, "UDP %s passes both ways with the gateways of other clusters, "+
 				"and UDP %d between the nodes", m.passes(cable), vxlan))
@@ -90,6 +91,46 @@ func (s *snapshot) cableLegs(f *fleet, p *place, m *fleetMember, port int32) []c
 				continue
 			}
 			out = append(out, s.cableLeg(f, p, g, c, port))
+		}
+	}
+	return out
+}
+
+// ports says by cluster what has to pass firewalls.
+func (s *snapshot) ports() map[string]openPorts {
+	return portsOf(values(of[*v1alpha1.ClusterSet](&s.karmada)), values(of[*clusterv1alpha1.Cluster](&s.karmada)),
+		values(of[*v1alpha1.Member](&s.karmada)))
+}
+
+func values[T any](list []*T) []T {
+	out := make([]T, len(list))
+	for i, v := range list {
+		out[i] = *v
+	}
+	return out
+}
+
+// silentCables are the connections of a member that go by another cable than they are to: the port of that one may be
+// shut, while those of the one that carries pass.
+func (p *place) silentCables(f *fleet, m *fleetMember, open openPorts) []checked {
+	var out []checked
+	for i := range m.gateways {
+		g := &m.gateways[i]
+		if stale(f, g) != "" {
+			continue
+		}
+		for j := range g.Status.Connections {
+			c := &g.Status.Connections[j]
+			port := open.to(c.Cluster)
+			if c.Status != v1alpha1.ConnectionConnected || c.Reason != v1alpha1.ReasonCableSilent || port == 0 {
+				continue
+			}
+			out = append(out, p.says(subjectFirewall, verdictWarn, finding{
+				expected: fmt.Sprintf("the cable that the ClusterSet has for the pair, by UDP %d, from %s to %s of %s", port,
+					g.Name, c.Gateway, c.Cluster),
+				found: c.Message,
+				remedy: fmt.Sprintf("do what that says, if it says what is missing; else open UDP %d between the two, in the "+
+					"firewalls of both clusters' nodes and between them (%s)", port, firewallsOf(of[*corev1.Node](p)))}))
 		}
 	}
 	return out

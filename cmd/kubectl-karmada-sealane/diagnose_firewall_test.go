@@ -62,6 +62,15 @@ func firewallFlaws() []flaw {
 		c := tunnel(t, s, cluster)
 		c.Reason, c.Message = v1alpha1.ReasonNoIPsecContainer, "this node has no container that runs ipsec"
 	}
+	// silent has the pair go by WireGuard, where it is to go by another cable.
+	silent := func(driver v1alpha1.CableDriver) func(*testing.T, *snapshot) {
+		return func(t *testing.T, s *snapshot) {
+			set := of[*v1alpha1.ClusterSet](&s.karmada)[0]
+			set.Spec.Cable.Driver, set.Spec.Cable.Unencrypted = driver, driver == v1alpha1.CableVXLAN
+			c := tunnel(t, s, c1)
+			c.Reason, c.Message = v1alpha1.ReasonCableSilent, "traffic goes by wireguard"
+		}
+	}
 	return []flaw{
 		{"one way", firewall, c1, cut(no, yes), verdictFail,
 			"what c1-gw sends to 172.30.9.9:4500 arrives: this way alone is shut",
@@ -94,6 +103,12 @@ func firewallFlaws() []flaw {
 			unreached(func(*v1alpha1.Gateway, *snapshot) {})(t, s)
 			onCloud(s.member(c1), "azure:///subscriptions/x/virtualMachines/y")
 		}, verdictFail, "UDP 4800", "c1-gw", "Azure: the network security groups"},
+		{"a silent cable by IPsec", firewall, c1, silent(v1alpha1.CableIPsec), verdictWarn, "traffic goes by wireguard",
+			"by UDP 4534, from c1-gw to c2-gw of c2", "open UDP 4534 between the two"},
+		{"a silent cable by VXLAN", firewall, c1, func(t *testing.T, s *snapshot) {
+			silent(v1alpha1.CableVXLAN)(t, s)
+			onCloud(s.member(c1), "gce://project/europe-west1-b/node-1")
+		}, verdictWarn, "traffic goes by wireguard", "by UDP 4533", "canIpForward of the instances may stay off"},
 		{"too early", firewall, c1, cut(nil, yes), verdictWarn, "too early", "UDP 4502", "half a minute"},
 		{"one end does not say", firewall, c1, func(t *testing.T, s *snapshot) {
 			cut(yes, yes)(t, s)

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
-	"github.com/sealane-io/sealane/internal/netfacts"
 )
 
 type preflight struct {
@@ -76,7 +75,11 @@ func (p *preflight) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wanted, err := p.byIPsec(ctx, karmada, clusters)
+	open, err := karmada.ports(ctx, clusters)
+	if err != nil {
+		return err
+	}
+	wanted, err := p.byIPsec(ctx, karmada, clusters, open)
 	if err != nil {
 		return err
 	}
@@ -88,7 +91,7 @@ func (p *preflight) run(ctx context.Context) error {
 	found := make([]candidate, len(clusters))
 	var g errgroup.Group
 	for i := range clusters {
-		g.Go(func() error { found[i] = p.candidate(ctx, karmada, &clusters[i], wanted); return nil })
+		g.Go(func() error { found[i] = p.candidate(ctx, karmada, &clusters[i], open, wanted); return nil })
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -104,15 +107,12 @@ func (p *preflight) run(ctx context.Context) error {
 }
 
 // byIPsec says by cluster what is to be checked for cables by IPsec, of all clusters if the command line asks for it.
-func (p *preflight) byIPsec(ctx context.Context, karmada *api, clusters []clusterv1alpha1.Cluster) (map[string]*byIPsec,
-	error) {
-	wanted, err := karmada.byIPsec(ctx, clusters)
-	if err != nil {
-		return nil, err
-	}
+func (p *preflight) byIPsec(ctx context.Context, karmada *api, clusters []clusterv1alpha1.Cluster,
+	open map[string]openPorts) (map[string]*byIPsec, error) {
+	wanted := map[string]*byIPsec{}
 	for i := range clusters {
-		if name := clusters[i].Name; p.ipsec && wanted[name] == nil {
-			wanted[name] = &byIPsec{port: usualCablePort + netfacts.IPsecOffset}
+		if of := open[clusters[i].Name]; p.ipsec || len(of.ipsec) > 0 {
+			wanted[clusters[i].Name] = &byIPsec{port: of.ipsecPort(), with: of.ipsec}
 		}
 	}
 	if len(wanted) == 0 {
@@ -166,16 +166,18 @@ type candidate struct {
 	checks   []checked
 	networks v1alpha1.Networks
 	nodes    []string
+	// open is what has to pass firewalls.
+	open openPorts
 	// ipsec is nil where no pair of the cluster is to be reached so.
 	ipsec *byIPsec
 }
 
 // candidate asks a cluster within the time that each has.
 func (p *preflight) candidate(ctx context.Context, karmada *api, cluster *clusterv1alpha1.Cluster,
-	wanted map[string]*byIPsec) candidate {
+	open map[string]openPorts, wanted map[string]*byIPsec) candidate {
 	ctx, cancel := context.WithTimeout(ctx, 2*p.memberTimeout)
 	defer cancel()
-	out := candidate{name: cluster.Name, ipsec: wanted[cluster.Name]}
+	out := candidate{name: cluster.Name, open: open[cluster.Name], ipsec: wanted[cluster.Name]}
 	if clusterReady(cluster) {
 		out.checks = append(out.checks, passed("cluster", "Karmada finds it ready (%s)", cluster.Spec.SyncMode))
 	} else {

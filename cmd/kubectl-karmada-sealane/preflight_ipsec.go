@@ -3,14 +3,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
-	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
@@ -18,8 +16,6 @@ import (
 
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/internal/clip"
-	"github.com/sealane-io/sealane/internal/netfacts"
-	"github.com/sealane-io/sealane/internal/pairs"
 	netdiscovery "github.com/sealane-io/sealane/memberagent/cluster/discovery"
 )
 
@@ -44,50 +40,6 @@ func (b *byIPsec) pairs() string {
 		return "other clusters"
 	}
 	return clip.List(b.with, 5)
-}
-
-// byIPsec says by cluster what is to be checked, of those that ClusterSets have in a pair by IPsec. A cluster that is
-// selected counts as a member.
-func (a *api) byIPsec(ctx context.Context, clusters []clusterv1alpha1.Cluster) (map[string]*byIPsec, error) {
-	var sets v1alpha1.ClusterSetList
-	var members v1alpha1.MemberList
-	for _, list := range []client.ObjectList{&sets, &members} {
-		// Before the first installation there is no such kind.
-		if err := a.List(ctx, list); err != nil && !gone(err) {
-			return nil, a.unanswered("the Karmada API", "--karmada-context", err)
-		}
-	}
-	return wantedByIPsec(sets.Items, clusters, members.Items), nil
-}
-
-func wantedByIPsec(sets []v1alpha1.ClusterSet, clusters []clusterv1alpha1.Cluster,
-	members []v1alpha1.Member) map[string]*byIPsec {
-	owners := pairs.Owners(sets, clusters, members)
-	out := map[string]*byIPsec{}
-	for i := range sets {
-		set := &sets[i]
-		var in []*clusterv1alpha1.Cluster
-		for k := range clusters {
-			if owners[clusters[k].Name] == set.Name {
-				in = append(in, &clusters[k])
-			}
-		}
-		for pair, driver := range pairs.Cables(set, in) {
-			if driver != v1alpha1.CableIPsec {
-				continue
-			}
-			for i, cluster := range pair {
-				if out[cluster] == nil {
-					out[cluster] = &byIPsec{port: cmp.Or(set.Spec.Cable.Port, usualCablePort) + netfacts.IPsecOffset}
-				}
-				out[cluster].with = append(out[cluster].with, pair[1-i])
-			}
-		}
-	}
-	for _, b := range out {
-		slices.Sort(b.with)
-	}
-	return out
 }
 
 // nodeAgents says whether a place has the node agents' DaemonSet, and whether that has no container for cables by

@@ -3,12 +3,9 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
-	clusterv1alpha1 "github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
-	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -139,55 +136,6 @@ func TestIPsecContainer(t *testing.T) {
 		ofPairs := got.Verdict == verdictFail && len(c.b.with) > 0
 		if told := strings.Contains(got.Found+got.Remedy, "these "); told != ofPairs {
 			t.Errorf("%s: speaks of pairs: %t: %+v", c.name, told, got)
-		}
-	}
-}
-
-// TestWhoIsByIPsec goes by the rule that the controller goes by, of clusters that are to become members too.
-func TestWhoIsByIPsec(t *testing.T) {
-	var clusters []clusterv1alpha1.Cluster
-	for _, name := range []string{"c1", "c2", "c3", "out"} {
-		clusters = append(clusters, clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	}
-	selected := v1alpha1.ClusterSetSpec{ClusterAffinity: policyv1alpha1.ClusterAffinity{
-		ClusterNames: []string{"c1", "c2", "c3"}}, DNS: v1alpha1.DNSSpec{Domains: []string{"clusterset.local"}}, Shards: 4,
-		Cable: v1alpha1.CableSpec{Driver: v1alpha1.CableWireGuard, Port: 4500, VXLANPort: 4800}}
-	named := func(names ...string) (out []policyv1alpha1.ClusterAffinity) {
-		for _, name := range names {
-			out = append(out, policyv1alpha1.ClusterAffinity{ClusterNames: []string{name}})
-		}
-		return out
-	}
-	all := selected
-	all.Cable = v1alpha1.CableSpec{Driver: v1alpha1.CableIPsec, Port: 5000, VXLANPort: 4800}
-	some := selected
-	some.Cables = []v1alpha1.PairCable{{Clusters: named("c1", "c3"), Driver: v1alpha1.CableIPsec}}
-	plain := selected
-	plain.Cable = v1alpha1.CableSpec{Driver: v1alpha1.CableVXLAN, Unencrypted: true, Port: 4500, VXLANPort: 4800}
-	for name, c := range map[string]struct {
-		spec v1alpha1.ClusterSetSpec
-		want string
-	}{
-		"none":      {selected, ""},
-		"all":       {all, "c1: 5034 c2, c3; c2: 5034 c1, c3; c3: 5034 c1, c2"},
-		"one pair":  {some, "c1: 4534 c3; c3: 4534 c1"},
-		"VXLAN":     {plain, ""},
-		"of no set": {v1alpha1.ClusterSetSpec{}, ""},
-	} {
-		set := v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: c.spec}
-		sets := []v1alpha1.ClusterSet{set}
-		if name == "of no set" {
-			sets = nil
-		}
-		wanted := wantedByIPsec(sets, clusters, nil)
-		var got []string
-		for i := range clusters {
-			if b := wanted[clusters[i].Name]; b != nil {
-				got = append(got, fmt.Sprintf("%s: %d %s", clusters[i].Name, b.port, strings.Join(b.with, ", ")))
-			}
-		}
-		if text := strings.Join(got, "; "); text != c.want {
-			t.Errorf("%s: %q, want %q", name, text, c.want)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (a *api) memberChecks(ctx context.Context, o *options, into *candidate) ([]
 		return out, err
 	}
 	into.networks, into.nodes = found.Networks, found.NodeCIDRs
-	out = append(out, kernelCheck(nodes), nodesCheck(nodes), cloudCheck(nodes))
+	out = append(out, kernelCheck(nodes), nodesCheck(nodes), cloudCheck(nodes, into.open))
 	if into.ipsec != nil {
 		more, err := a.ipsecChecks(ctx, o, into.ipsec, nodes)
 		if out = append(out, more...); err != nil {
