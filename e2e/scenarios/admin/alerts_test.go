@@ -99,7 +99,7 @@ func startPrometheus(t *testing.T, node string, clusters ...string) prometheusSe
 // Debian's has no discovery by Kubernetes.
 func jobsOf(t *testing.T, dir, cluster string) []any {
 	t.Helper()
-	token := write(t, dir, cluster+".token", []byte(scraper(t, cluster)))
+	token := write(t, dir, cluster+".token", []byte(suite.Scraper(t, cluster)))
 	targets, err := json.Marshal(discovered(t, cluster))
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func write(t *testing.T, dir, name string, data []byte) string {
 // ask asks the server's API for data.
 func (p prometheusServer) ask(ctx context.Context, t *testing.T, path string, data any) error {
 	t.Helper()
-	status, body, err := get(ctx, t, p.node, "http", p.address, "/api/v1/"+path, "")
+	status, body, err := suite.Get(ctx, t, p.node, "http", p.address, "/api/v1/"+path, "")
 	if err != nil || status != http.StatusOK {
 		return fmt.Errorf("prometheus: %s: status %d: %w: %.500s", path, status, err, body)
 	}
