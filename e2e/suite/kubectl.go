@@ -6,6 +6,9 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Kubectl runs kubectl and fails the test if it fails.
@@ -42,19 +45,24 @@ func JSONPath(ctx context.Context, cluster, path string, object ...string) (stri
 // PodIP is the address of a pod of the namespace sample.
 func PodIP(t *testing.T, cluster, pod string) string {
 	t.Helper()
-	ip, err := JSONPath(t.Context(), cluster, "{.status.podIP}", "pod", pod, "-n", "sample")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ip
+	return ofSample(t, cluster, pod, &corev1.Pod{}).Status.PodIP
 }
 
 // ClusterIP is the address of a Service of the namespace sample.
 func ClusterIP(t *testing.T, cluster, service string) string {
 	t.Helper()
-	ip, err := JSONPath(t.Context(), cluster, "{.spec.clusterIP}", "service", service, "-n", "sample")
-	if err != nil {
-		t.Fatal(err)
+	return ofSample(t, cluster, service, &corev1.Service{}).Spec.ClusterIP
+}
+
+// ofSample reads an object of the namespace sample, without a process of kubectl: tests ask for hundreds.
+func ofSample[T client.Object](t *testing.T, cluster, name string, into T) T {
+	t.Helper()
+	a, err := API(cluster)
+	if err == nil {
+		err = a.Get(t.Context(), client.ObjectKey{Namespace: "sample", Name: name}, into)
 	}
-	return ip
+	if err != nil {
+		t.Fatalf("%s: %s: %v", cluster, name, err)
+	}
+	return into
 }

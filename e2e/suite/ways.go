@@ -2,7 +2,10 @@
 
 package suite
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // Ways runs test for each way that a packet can take between two clusters with a gateway and a worker each, with the
 // names of the nodes that it begins and ends on.
@@ -33,15 +36,29 @@ func CheckFromHost(t *testing.T, from, client, to, server string) {
 	CheckHTTP(t, from, "host-"+client, service, "server-"+server, "")
 }
 
-// CheckLarge sends from a pod to a server's pod what does not fit one packet.
-func CheckLarge(t *testing.T, cluster, client, address string) {
+// Body is how much CheckSizes asks a server for by TCP, of its pod and of its service each.
+const Body = 8 << 20
+
+// CheckSizes sends from a client, client-<node> or host-<node>, to the server of another cluster's node what fits one
+// packet and what does not: by UDP and TCP to its pod and to its service, and by ICMP to its pod, for a service answers
+// none. Datagrams that are too large are sent in fragments.
+func CheckSizes(t *testing.T, from, client, to, server string) {
 	t.Helper()
-	if out, err := InPod(t.Context(), cluster, client, "udp", address+":8080", "60000"); err != nil {
-		t.Errorf("60,000-byte datagram to %s: %v: %s", address, err, out)
+	const small, fragments = 64, 60_000
+	pod, service := PodIP(t, to, "server-"+server), ClusterIP(t, to, "server-"+server)
+	command := []string{"reach"}
+	add := func(protocol, address string, sizes ...int) {
+		for _, size := range sizes {
+			command = append(command, fmt.Sprintf("%s,%d,%s", protocol, size, address))
+		}
 	}
-	out, err := InPod(t.Context(), cluster, client, "http", "-quiet", "-timeout=20s", "http://"+address+
-		":8080/body?bytes=8388608")
-	if err != nil || out != "8388608" {
-		t.Errorf("8 MiB body from %s: %q, %v", address, out, err)
+	for _, address := range []string{pod + ":8080", service + ":80"} {
+		add("udp", address, small, fragments)
+		add("tcp", address, small, Body)
+	}
+	add("icmp", pod, small, fragments)
+	out, err := InPod(t.Context(), from, client, command...)
+	if n := len(command) - 1; err != nil || out != fmt.Sprintf("%d of %[1]d", n) {
+		t.Errorf("%s to the pod and the service of server-%s: %s came back: %v", client, server, out, err)
 	}
 }

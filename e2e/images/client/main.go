@@ -15,6 +15,7 @@ import (
 const usage = `usage:
   client http [-count 1] [-interval 1s] [-timeout 5s] [-quiet] URL   GET; prints bodies, or with -quiet their lengths
   client dns [-server ADDR] [-tcp] [-size N] NAME TYPE [@ADDR]       look up; prints response code and records
+  client reach [-timeout 3s] PROTOCOL,BYTES,ADDRESS...               udp, icmp (echoes), tcp (a body); prints N of N
   client udp [-count 1] [-timeout 5s] HOST:PORT BYTES                send a datagram to an echo, compare the answer
   client tcp [-duration 60s | -until-eof] [-interval 20ms] HOST:PORT hold one connection; prints the longest gap
   client bulk [-duration 10s] [-streams 1] HOST:PORT                 download as fast as possible; prints bit/s
@@ -37,7 +38,7 @@ func dispatch(args []string) error {
 		return errors.New(usage)
 	}
 	commands := map[string]func([]string) error{
-		"http": getCommand, "dns": dnsCommand, "udp": udpCommand,
+		"http": getCommand, "dns": dnsCommand, "udp": udpCommand, "reach": reachCommand,
 		"tcp": tcpCommand, "bulk": bulkCommand, "rtt": rttCommand, "flow": flowCommand, "connects": connectsCommand,
 		"watch": watchCommand, "sleep": sleepCommand,
 	}
@@ -47,6 +48,9 @@ func dispatch(args []string) error {
 	}
 	return command(args[1:])
 }
+
+// anyNumber of positional arguments but none.
+const anyNumber = -1
 
 // parse reads a command's flags, which may stand anywhere, and returns its
 // positional arguments.
@@ -62,7 +66,7 @@ func parse(flags *flag.FlagSet, args []string, positional int) ([]string, error)
 			rest, args = append(rest, args[0]), args[1:]
 		}
 	}
-	if len(rest) != positional {
+	if len(rest) != positional && (positional != anyNumber || len(rest) == 0) {
 		return nil, fmt.Errorf("%s: expected %d arguments, found %q\n%s", flags.Name(), positional, rest, usage)
 	}
 	return rest, nil

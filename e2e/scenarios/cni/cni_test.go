@@ -44,9 +44,12 @@ func TestHostsOfAnOverlayReachAnUnderlay(t *testing.T) {
 func TestLargePackets(t *testing.T) {
 	for from, to := range others() {
 		suite.Ways(t, from, to, func(t *testing.T, client, server string) {
-			suite.CheckLarge(t, from, "client-"+client, suite.PodIP(t, to, "server-"+server))
+			suite.CheckSizes(t, from, "client-"+client, to, server)
 		})
 	}
+	suite.Ways(t, "f1", "u1", func(t *testing.T, client, server string) {
+		suite.CheckSizes(t, "f1", "host-"+client, "u1", server)
+	})
 }
 
 // TestStatefulSetNames: each pod of a StatefulSet is reached from the other cluster by its name, both ways.

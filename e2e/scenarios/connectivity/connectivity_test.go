@@ -10,12 +10,19 @@ import (
 
 // TestAPodReachesPodsAndServicesOfAnotherCluster walks every way a packet can take, in both directions between
 // the clusters, from pods and from the host network.
-func TestAPodReachesPodsAndServicesOfAnotherCluster(t *testing.T) {
+func TestAPodReachesPodsAndServicesOfAnotherCluster(t *testing.T) { everyWay(t) }
+
+// everyWay checks all ways that a packet can take between pods and nodes of c1 and c2: to pods and services, by TCP,
+// UDP and ICMP, small, large and in fragments.
+func everyWay(t *testing.T) {
+	t.Helper()
 	for from, to := range map[string]string{"c1": "c2", "c2": "c1"} {
 		suite.Ways(t, from, to, func(t *testing.T, client, server string) {
 			suite.CheckFromPod(t, from, client, to, server)
 			suite.CheckFromHost(t, from, client, to, server)
-			suite.CheckLarge(t, from, "client-"+client, suite.PodIP(t, to, "server-"+server))
+			for _, kind := range []string{"client-", "host-"} {
+				suite.CheckSizes(t, from, kind+client, to, server)
+			}
 		})
 	}
 }
