@@ -101,12 +101,18 @@ func (m *machine) runIPsec(t *testing.T) (end func()) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	end = sync.OnceFunc(func() {
-		_ = c.Process.Signal(syscall.SIGTERM)
-		if err := c.Wait(); err != nil {
-			t.Errorf("%s: what runs charon ended with %v", m.name, err)
+	var once sync.Once
+	by := func(s syscall.Signal) func() {
+		return func() {
+			once.Do(func() {
+				_ = c.Process.Signal(s)
+				if err := c.Wait(); err != nil && s != syscall.SIGKILL {
+					t.Errorf("%s: what runs charon ended with %v", m.name, err)
+				}
+			})
 		}
-	})
+	}
+	end, m.killIPsec = by(syscall.SIGTERM), by(syscall.SIGKILL)
 	t.Cleanup(end)
 	return end
 }
@@ -231,12 +237,18 @@ func pairByIPsec(t *testing.T, cables map[string]v1alpha1.CableDriver, before ..
 		m.start(t)
 		m.forwardsItsPods(t)
 	}
+	n.looksForIPsec(t)
+	n.run(t, "nft add chain bridge clear shut '{ type filter hook prerouting priority 1; }'")
+	return n
+}
+
+// looksForIPsec has the underlay count what is of cables by IPsec, encrypted or not.
+func (n *network) looksForIPsec(t *testing.T) {
+	t.Helper()
 	n.run(t, `nft add table bridge clear; nft add chain bridge clear c '{ type filter hook prerouting priority 0; }'
 		nft add rule bridge clear c udp dport '{ 4535, 4536 }' counter comment clear
 		nft add rule bridge clear c ip6 saddr fd51::/16 counter comment clear6
-		nft add rule bridge clear c udp dport 4534 counter comment sealed
-		nft add chain bridge clear shut '{ type filter hook prerouting priority 1; }'`)
-	return n
+		nft add rule bridge clear c udp dport 4534 counter comment sealed`)
 }
 
 // TestACharonThatHangsIsEnded, and another one is started, which makes what it had made anew.

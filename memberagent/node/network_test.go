@@ -33,9 +33,10 @@ type machine struct {
 	// ip and ip6 are the node's addresses, pods and pods6 the first halves of its pods'.
 	ip, ip6, pods, pods6 string
 	holder, pod, agent   *exec.Cmd
-	// endIPsec ends what runs charon, as the end of the test does, and ipsecPods counts the directories that it has had.
-	endIPsec  func()
-	ipsecPods int
+	// endIPsec ends what runs charon, as the end of the test does, killIPsec both at once, as when their container is
+	// killed, and ipsecPods counts the directories that it has had.
+	endIPsec, killIPsec func()
+	ipsecPods           int
 	// patience of what runs charon with one that hangs, on a machine that is not slow; 0 is the usual one.
 	patience time.Duration
 	// published is what the machine was last heard to publish, where a relay passes that on.

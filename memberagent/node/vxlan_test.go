@@ -242,32 +242,20 @@ func TestVXLANByIPv6(t *testing.T) {
 // and keys are replaced, which those cables have no need of: nothing is lost.
 func TestTwoGatewaysByVXLAN(t *testing.T) {
 	t.Parallel()
-	n := highlyAvailable(t)
-	n.cables = map[string]v1alpha1.CableDriver{"c1": byVXLAN, "c2": byVXLAN}
+	n := highlyAvailableBy(t, byVXLAN)
 	r := n.passedOn(t)
 	defer r.close()
-	r.mu.Lock()
-	n.tell(t, v1alpha1.MemberActive)
-	r.mu.Unlock()
-	settled := func() {
-		t.Helper()
-		for _, m := range n.gateways() {
-			to := map[string]string{"c1": "10.9.0.0/16", "c2": "10.8.0.0/16"}[m.cluster]
-			eventually(t, time.Minute, m.name+" sends by both cables", func() bool { return m.carries(to, "sl-cv0", "sl-cv1") })
-		}
-	}
-	settled()
 	f := newTraffic(t, n.worker1, n.worker2)
 	loseNothing(t, f.flows, func(s stretch) {
 		n.gw1.stop(t, syscall.SIGTERM)
 		s.lasts(t, 500*time.Millisecond)
 		n.gw1.start(t)
-		settled()
+		n.settled(t)
 	})
 	f.begin()
 	asked := r.ask(t, "c1")
 	eventually(t, 2*time.Minute, "c1 has new keys", func() bool { return n.gw1.rotated(asked) && n.gw4.rotated(asked) })
-	settled()
+	n.settled(t)
 	f.whole(t, "new keys")
 }
 

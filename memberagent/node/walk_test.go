@@ -37,7 +37,7 @@ func script(name, do, repair string) fault {
 
 // deaf is a fault that drops what arrives for some UDP ports.
 func deaf(name, ports string) fault {
-	const rule = "iptables-nft -t raw -%s PREROUTING -p udp --dport %s -j DROP"
+	const rule = "for t in iptables ip6tables; do $t-nft -t raw -%s PREROUTING -p udp --dport %s -j DROP; done"
 	return script(name, fmt.Sprintf(rule, "I", ports), fmt.Sprintf(rule, "D", ports))
 }
 
