@@ -123,10 +123,12 @@ func choose(t topology.Topology, n NodeFacts) Active {
 
 // chooseCables is Choose among gateways of which some have several cables: the usual one, one with the next key, and
 // one by VXLAN, which carries as long as it is alive. Where no cable is alive it is not the one by VXLAN: what is not
-// known to arrive is not sent in clear. With ipsec it is the cable by IPsec or, until that answers, what carries now.
+// known to arrive is not sent in clear. With ipsec it is the cable by IPsec or, until that answers, what carries now, in
+// place of one by VXLAN the usual one.
 func chooseCables(gateways []topology.Gateway, alive, shaken, current []int, n int, ipsec bool) []int {
 	var usual []topology.Gateway
 	next, vxlan := map[int]topology.Gateway{}, map[int]topology.Gateway{}
+	before := current
 	for _, g := range gateways {
 		switch {
 		case g.Leaving: // nothing is sent there
@@ -145,14 +147,14 @@ func chooseCables(gateways []topology.Gateway, alive, shaken, current []int, n i
 	out := Choose(usual, gatewaySlots(alive), gatewaySlots(current), n)
 	for i, slot := range out {
 		g, ok := vxlan[slot]
-		if ok && (slices.Contains(alive, g.Slot) || ipsec && !moves(slot, current)) {
+		if ok && (slices.Contains(alive, g.Slot) || ipsec && !moves(slot, before)) {
 			out[i] = g.Slot
 		} else if g, ok := next[slot]; ok {
 			out[i] = cableOf(slot, g, slices.Concat(alive, shaken), current)
 		}
 	}
 	if ipsec {
-		out = filterSlots(out, func(slot int) bool { return isIPsec(slot) || moves(gatewaySlot(slot), current) })
+		out = filterSlots(out, func(slot int) bool { return isIPsec(slot) || moves(gatewaySlot(slot), before) })
 	}
 	slices.Sort(out)
 	return out

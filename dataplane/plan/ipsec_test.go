@@ -81,6 +81,59 @@ func TestNothingGoesToOuterAddressesInClear(t *testing.T) {
 	}
 }
 
+// TestFromVXLANToIPsec, and back: until IPsec answers, what went by VXLAN goes by WireGuard, encrypted, and what comes
+// by the cable that leaves is taken, also where both have outer addresses of IPv6.
+func TestFromVXLANToIPsec(t *testing.T) {
+	const usual, vxlan, ipsec = 0, v1alpha1.VXLANSlots, v1alpha1.IPsecSlots
+	for _, addresses := range [][2]string{{"172.31.1.1", "172.31.2.1"}, {"fd31::1", "fd32::1"}} {
+		by := func(cable v1alpha1.CableDriver, leaving []topology.Gateway) topology.Topology {
+			in := ofGateway()
+			in.Nodes[0].Status.Addresses[0].Address = addresses[0]
+			in.Peering.Spec.RemoteClusters = []v1alpha1.RemoteCluster{{Name: "c2", Cable: cable,
+				Networks: v1alpha1.Networks{PodCIDRs: []string{"10.9.0.0/16"}},
+				Endpoints: []v1alpha1.Endpoint{{Gateway: "gw2", PublicKey: topology.Key{1}.String(), MTU: 1330,
+					Addresses: []v1alpha1.EndpointAddress{{Type: v1alpha1.AddressPrivate, IP: addresses[1]}}}}}}
+			return topology.Build(in).WithVXLAN("gw", map[string][]topology.Gateway{"c2": leaving})
+		}
+		for _, c := range []struct {
+			name           string
+			from, to       v1alpha1.CableDriver
+			alive, current []int
+			want           int
+		}{
+			{"nothing answers", v1alpha1.CableVXLAN, v1alpha1.CableIPsec, nil, []int{vxlan}, usual},
+			{"WireGuard answers", v1alpha1.CableVXLAN, v1alpha1.CableIPsec, []int{usual}, []int{vxlan}, usual},
+			{"IPsec answers, too", v1alpha1.CableVXLAN, v1alpha1.CableIPsec, []int{usual, ipsec}, []int{vxlan}, ipsec},
+			{"and does so no more", v1alpha1.CableVXLAN, v1alpha1.CableIPsec, []int{usual}, []int{ipsec}, ipsec},
+			{"back", v1alpha1.CableIPsec, v1alpha1.CableVXLAN, []int{usual}, []int{ipsec}, usual},
+			{"back, and VXLAN answers", v1alpha1.CableIPsec, v1alpha1.CableVXLAN, []int{usual, vxlan}, []int{ipsec}, vxlan},
+		} {
+			t.Run(c.name+" at "+addresses[0], func(t *testing.T) {
+				left := by(c.from, nil).Remotes[0].Gateways[1:]
+				p := plan.For(by(c.to, left), plan.NodeFacts{Name: "gw", IPv6: true, Carrier: "ipsec0", UnderlayMTU: 1500,
+					ID: plan.PeerOf(topology.Gateway{PublicKey: topology.Key{255}}), Alive: map[string][]int{"c2": c.alive},
+					Current: map[string][]int{"c2": c.current}})
+				if got := p.Active.Remotes["c2"]; !slices.Equal(got, []int{c.want}) {
+					t.Errorf("packets go by slots %v, want %d", got, c.want)
+				}
+				if len(p.VXLAN) != 2 {
+					t.Errorf("packets are taken by %d cables beside WireGuard's, want 2", len(p.VXLAN))
+				}
+				for _, table := range p.Tables {
+					names := map[string]bool{}
+					for _, chain := range table.Chains {
+						if names[chain.Name] {
+							t.Errorf("two chains of table %s are named %s", table.Family, chain.Name)
+						}
+						names[chain.Name] = true
+					}
+					load(t, table.String())
+				}
+			})
+		}
+	}
+}
+
 // ofGateway is what the one gateway of c1 has, and no other cluster.
 func ofGateway() topology.Input {
 	return topology.Input{

@@ -19,13 +19,15 @@ import (
 // whoever sends, so the guard reads in the outer packet what WireGuard's allowed IPs would say: which gateway's address
 // it comes from, and whether the inner source is one of that gateway's networks. Nothing else reaches the link.
 
-// Names of what holds the outer addresses of remote gateways, and the chain of each.
+// Names of what holds the outer addresses of remote gateways, and the chain of each by either cable: a gateway that is
+// about to be reached by the other one has both.
 const (
-	setVTEPs   = "vteps"
-	setOuters  = "outers"
-	mapVTEPs   = "vtepchains"
-	mapCarried = "carriedchains"
-	vtepPrefix = "vtep"
+	setVTEPs      = "vteps"
+	setOuters     = "outers"
+	mapVTEPs      = "vtepchains"
+	mapCarried    = "carriedchains"
+	vtepPrefix    = "vtep"
+	carriedPrefix = "carried"
 )
 
 // vxlanPeer is a remote gateway behind a cable by VXLAN, be it within IPsec.
@@ -35,7 +37,13 @@ type vxlanPeer struct {
 }
 
 // chain of what may come from it.
-func (p vxlanPeer) chain() string { return vtepPrefix + RuleID(string(PeerOf(p.gateway))) }
+func (p vxlanPeer) chain() string {
+	prefix := vtepPrefix
+	if p.gateway.IPsec {
+		prefix = carriedPrefix
+	}
+	return prefix + RuleID(string(PeerOf(p.gateway)))
+}
 
 // vxlanPeersOf returns those of remote clusters, in the order of the topology. One that leaves gives way to one that
 // has come in its place, on the same node.

@@ -101,8 +101,8 @@ type Agent struct {
 	steppedDown time.Time
 	// leaving are the remote gateways that are none any more, and since when, and leavingMesh the nodes of a mesh.
 	leaving, leavingMesh map[plan.PeerID]time.Time
-	// leavingVXLAN are the remote gateways that are reached by VXLAN no more, and since when.
-	leavingVXLAN map[plan.PeerID]time.Time
+	// leavingVXLAN are the cables by VXLAN, or by IPsec, by which remote gateways are reached no more, and since when.
+	leavingVXLAN map[cablePeer]time.Time
 	// vxlanTaken says that there are none by VXLAN, for another program has the port.
 	vxlanTaken bool
 	state      NodeState // as last handed over

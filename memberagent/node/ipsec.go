@@ -33,11 +33,11 @@ func (a *Agent) setIPsec() {
 	a.ipsec.Set(c)
 }
 
-// ipsecKey of a peer by IPsec; zero if it has none.
+// ipsecKey of a peer by IPsec, be it one whose cable leaves and by which packets come still; zero if it has none.
 func (a *Agent) ipsecKey(id plan.PeerID) topology.IPsecKey {
-	for _, r := range a.remotes {
-		if r.gateway.IPsec && r.id() == id {
-			return r.gateway.IPsecKey
+	for g := range byVXLAN(a.top) {
+		if g.IPsec && plan.PeerOf(g) == id {
+			return g.IPsecKey
 		}
 	}
 	return topology.IPsecKey{}

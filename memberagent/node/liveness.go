@@ -94,7 +94,7 @@ func (a *Agent) alive(current map[string][]int) (living, waiting map[string][]in
 	present := map[cablePeer]bool{{}: true} // local ones have no cable
 	for _, r := range a.top.Remotes {
 		for _, g := range r.Gateways {
-			present[cablePeer{plan.CableLink(g.Slot), plan.PeerOf(g)}] = true
+			present[cableOf(g)] = true
 		}
 	}
 	living, waiting = map[string][]int{}, map[string][]int{}

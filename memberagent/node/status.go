@@ -48,7 +48,7 @@ func remotes(top topology.Topology, p plan.Plan) []remote {
 	places := map[cablePeer]place{}
 	for _, r := range top.Remotes {
 		for _, g := range r.Gateways {
-			places[cablePeer{plan.CableLink(g.Slot), plan.PeerOf(g)}] = place{r.Name, g}
+			places[cableOf(g)] = place{r.Name, g}
 		}
 	}
 	var out []remote

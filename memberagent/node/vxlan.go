@@ -29,15 +29,15 @@ func (a *Agent) withVXLAN(next topology.Topology, now time.Time) (topology.Topol
 	if a.vxlanTaken {
 		return next, nil
 	}
-	stays := map[plan.PeerID]bool{}
+	stays := map[cablePeer]bool{}
 	for g := range byVXLAN(with) {
-		stays[plan.PeerOf(g)] = true
+		stays[cableOf(g)] = true
 	}
 	before := a.leavingVXLAN
-	a.leavingVXLAN = map[plan.PeerID]time.Time{}
+	a.leavingVXLAN = map[cablePeer]time.Time{}
 	leaving := map[string][]topology.Gateway{}
 	for g, cluster := range byVXLAN(a.top) {
-		id := plan.PeerOf(g)
+		id := cableOf(g)
 		since, known := before[id]
 		if stays[id] || g.Leaving && !known {
 			continue
@@ -56,6 +56,9 @@ func (a *Agent) withVXLAN(next topology.Topology, now time.Time) (topology.Topol
 	}
 	return next.WithVXLAN(a.node, leaving), nil
 }
+
+// cableOf is the cable to a gateway, to which there may be several: one by VXLAN leaves while one by IPsec comes.
+func cableOf(g topology.Gateway) cablePeer { return cablePeer{plan.CableLink(g.Slot), plan.PeerOf(g)} }
 
 // vxlanPortTaken says whether a topology's cables by VXLAN cannot be, for another program has their port.
 func (a *Agent) vxlanPortTaken(top topology.Topology) (bool, error) {
