@@ -110,7 +110,12 @@ func counted(t *testing.T, list *exec.Cmd, text string) int {
 
 func (m *machine) dropped(t *testing.T, rule string) int {
 	t.Helper()
-	return counted(t, m.command("nft list table ip sealane"), rule)
+	return m.droppedOf(t, ofIPv4, rule)
+}
+
+func (m *machine) droppedOf(t *testing.T, f family, rule string) int {
+	t.Helper()
+	return counted(t, m.command("nft list table "+string(f)+" sealane"), rule)
 }
 
 // inNetworkOf runs f in a holder's network namespace.

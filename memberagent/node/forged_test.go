@@ -22,7 +22,7 @@ import (
 
 func sendUDP(to string, payload []byte) func() error {
 	return func() error {
-		c, err := new(net.Dialer).DialContext(context.Background(), "udp4", to)
+		c, err := new(net.Dialer).DialContext(context.Background(), "udp", to)
 		if err != nil {
 			return err
 		}
@@ -32,15 +32,19 @@ func sendUDP(to string, payload []byte) func() error {
 	}
 }
 
-// sendRaw sends a complete IPv4 packet.
+// sendRaw sends a complete packet of IPv4, or of IPv6.
 func sendRaw(packet []byte) func() error {
 	return func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW)
+		family, to := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Addr: [4]byte(packet[16:20])})
+		if packet[0]>>4 == 6 {
+			family, to = unix.AF_INET6, &unix.SockaddrInet6{Addr: [16]byte(packet[24:40])}
+		}
+		fd, err := unix.Socket(family, unix.SOCK_RAW, unix.IPPROTO_RAW)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = unix.Close(fd) }()
-		return unix.Sendto(fd, packet, 0, &unix.SockaddrInet4{Addr: [4]byte(packet[16:20])})
+		return unix.Sendto(fd, packet, 0, to)
 	}
 }
 
@@ -65,15 +69,37 @@ func udp4(from, to string, port uint16, payload []byte) []byte {
 	return append(p, payload...)
 }
 
+// udp6 is an IPv6 packet with a UDP datagram.
+func udp6(from, to string, port uint16, payload []byte) []byte {
+	datagram := append(make([]byte, 8), payload...)
+	binary.BigEndian.PutUint16(datagram, 4711)
+	binary.BigEndian.PutUint16(datagram[2:], port)
+	binary.BigEndian.PutUint16(datagram[4:], uint16(len(datagram)))
+	p := ipv6Packet(from, to)
+	binary.BigEndian.PutUint16(p[4:], uint16(len(datagram)))
+	p[6] = unix.IPPROTO_UDP
+	pseudo := slices.Concat(p[8:40], p[4:6], []byte{0, unix.IPPROTO_UDP}, datagram, make([]byte, len(datagram)%2))
+	sum := checksum(pseudo)
+	if sum == 0 { // which says that there is none
+		sum = 0xffff
+	}
+	binary.BigEndian.PutUint16(datagram[6:], sum)
+	return append(p, datagram...)
+}
+
 const forgedSource = "10.9.0.77"
 
 // vxlan wraps a packet for the overlay link of a node.
 func vxlan(node string, inner []byte) []byte {
 	const vni = 5100
-	p := []byte{0x08, 0, 0, 0, 0, vni >> 8, vni & 0xff, 0, 0x02, 0x51}
-	p = append(p, net.ParseIP(node).To4()...)
-	p = append(p, 0x02, 0, 0, 0, 0, 1, 0x08, 0x00)
-	return append(p, inner...)
+	return vxlanTo(append([]byte{0x02, 0x51}, net.ParseIP(node).To4()...), vni, unix.ETH_P_IP, inner)
+}
+
+// vxlanTo wraps a packet of a protocol of Ethernet for a link by VXLAN, by its hardware address.
+func vxlanTo(mac []byte, vni int, protocol uint16, inner []byte) []byte {
+	p := []byte{0x08, 0, 0, 0, 0, byte(vni >> 8), byte(vni), 0}
+	p = append(append(p, mac...), 0x02, 0, 0, 0, 0, 1)
+	return append(binary.BigEndian.AppendUint16(p, protocol), inner...)
 }
 
 // services stands for kube-proxy: addresses in 10.88.0.0/24 and ports of the gateway that are translated.

@@ -75,8 +75,13 @@ func byCable(packets ...[]byte) func() error { return sendByCable(unix.ETH_P_IP,
 
 // sendByCable does that with packets of any protocol of Ethernet.
 func sendByCable(protocol uint16, packets ...[]byte) func() error {
+	return sendByLink("sl-c0", protocol, packets...)
+}
+
+// sendByLink does that by any link.
+func sendByLink(name string, protocol uint16, packets ...[]byte) func() error {
 	return func() error {
-		link, err := net.InterfaceByName("sl-c0")
+		link, err := net.InterfaceByName(name)
 		if err != nil {
 			return err
 		}

@@ -50,7 +50,7 @@ type (
 	}
 )
 
-// TestAnotherGatewaysIdentityIsOfNoUse to who has not its private key.
+// TestAnotherGatewaysIdentityIsOfNoUse to who has not its private key, nor another's outer address to who has one.
 func TestAnotherGatewaysIdentityIsOfNoUse(t *testing.T) {
 	t.Parallel()
 	n := pairByIPsec(t, map[string]v1alpha1.CableDriver{"c1": byIPsec, "c2": byIPsec})
@@ -85,6 +85,10 @@ func TestAnotherGatewaysIdentityIsOfNoUse(t *testing.T) {
 	}
 	f.stretch.lasts(t, 500*time.Millisecond)
 	f.whole(t, "another claims to be gw2")
+	// Who has it is not let speak for another gateway, whose outer address it asks for.
+	if err := thief.claimsAs(t, own, bytes.Repeat([]byte{7}, len(own)), peer, n.gw1.ip, secret); err == nil {
+		t.Error("by gw2's secret there is an association for the outer address of another gateway")
+	}
 	if err := thief.claims(t, own, peer, n.gw1.ip, secret); err != nil {
 		t.Errorf("by the right secret there is no association either, so this could not fail: %v", err)
 	}
@@ -92,6 +96,12 @@ func TestAnotherGatewaysIdentityIsOfNoUse(t *testing.T) {
 
 // claims has charon of a machine begin associations as a gateway, by its public key, with another.
 func (m *machine) claims(t *testing.T, own, peer []byte, at string, secret []byte) error {
+	t.Helper()
+	return m.claimsAs(t, own, own, peer, at, secret)
+}
+
+// claimsAs asks in these for the outer address of a gateway that may be another one.
+func (m *machine) claimsAs(t *testing.T, own, outer, peer []byte, at string, secret []byte) error {
 	t.Helper()
 	var s *vici.Session
 	eventually(t, 10*time.Second, m.name+" has a charon with a link", func() bool {
@@ -105,7 +115,7 @@ func (m *machine) claims(t *testing.T, own, peer []byte, at string, secret []byt
 	defer func() { _ = s.Close() }()
 	id := func(key []byte) string { return "@#" + hex.EncodeToString(key) }
 	selects := func(key []byte) []string { return []string{plan.IPsecVTEP(plan.PeerID(key)).String() + "/128"} }
-	m.run(t, "ip addr replace "+selects(own)[0]+" dev ipsec0 nodad")
+	m.run(t, "ip addr replace "+selects(outer)[0]+" dev ipsec0 nodad")
 	do := func(command string, v any) error {
 		request, err := vici.MarshalMessage(v)
 		if err != nil {
@@ -121,7 +131,7 @@ func (m *machine) claims(t *testing.T, own, peer []byte, at string, secret []byt
 	if err := errors.Join(do("load-shared", viciShared{"one", "IKE", string(secret), []string{id(own), id(peer)}}),
 		do("load-conn", map[string]viciConnection{"one": {
 			"2", []string{at}, port, port, "yes", []string{"aes128gcm16-prfsha256-x25519"}, viciSide{"psk", id(own)},
-			viciSide{"psk", id(peer)}, map[string]viciChild{"ula": {selects(own), selects(peer),
+			viciSide{"psk", id(peer)}, map[string]viciChild{"ula": {selects(outer), selects(peer),
 				[]string{"aes128gcm16-x25519"}}}}})); err != nil {
 		t.Fatal(err)
 	}

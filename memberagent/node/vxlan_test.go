@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sealane-io/sealane/api/v1alpha1"
 	"github.com/sealane-io/sealane/dataplane/topology"
 	"github.com/sealane-io/sealane/memberagent/node"
@@ -261,9 +263,7 @@ func TestTwoGatewaysByVXLAN(t *testing.T) {
 
 // cableVXLAN wraps a packet of IPv4 for the cable by VXLAN of a gateway.
 func cableVXLAN(gateway string, vni int, inner []byte) []byte {
-	p := vxlan(gateway, inner)
-	p[5], p[6] = byte(vni>>8), byte(vni)
-	return p
+	return vxlanTo(append([]byte{0x02, 0x51}, net.ParseIP(gateway).To4()...), vni, unix.ETH_P_IP, inner)
 }
 
 // TestForgedVXLANIsDropped: a cable by VXLAN takes what its peer sends from its own networks, and nothing else: not
