@@ -161,8 +161,8 @@ func (s *drift) keeps(n int, at copied, sent []sentDelta) bool {
 	return at.in == n || !sent[at.in].answered
 }
 
-// where returns which Bundle a change of this size goes to, which may be one more; -1 where there is no room. It goes where
-// it counts, if there is room.
+// where returns which Bundle a change of this size goes to, which may be one more; -1 where there is no room. It goes
+// where it counts, if there is room.
 func where(size int, room map[int]int, drifts map[key]*drift, copies map[key]copied, sent []sentDelta,
 	written map[int][]*v1alpha1.Import) int {
 	if n := roomiest(room, size, sent, true); n >= 0 {
@@ -231,9 +231,9 @@ func keptIn(n int, drifts map[key]*drift, copies map[key]copied, sent []sentDelt
 const maxReserve = 4
 
 // reserve returns the numbers of further Bundles of deltas that are to be written with nothing in them, given what is
-// arranged, where few are left. What is in a new one counts when the member has answered it and its own Bundle of shard 0
-// lists it: with many members that takes seconds, so changes should find it listed. As many are made as there are, for
-// all are listed by one write. Where one Bundle is enough there are none in reserve.
+// arranged, where few are left. What is in a new one counts when the member has answered it and its own Bundle of shard
+// 0 lists it: with many members that takes seconds, so changes should find it listed. As many are made as there are,
+// for all are listed by one write. Where one Bundle is enough there are none in reserve.
 func reserve(arranged map[int][]*v1alpha1.Import, drifts map[key]*drift, sent []sentDelta) (numbers []int) {
 	free, all := 0, len(sent)
 	for n, imports := range arranged {

@@ -123,8 +123,8 @@ func choose(t topology.Topology, n NodeFacts) Active {
 
 // chooseCables is Choose among gateways of which some have several cables: the usual one, one with the next key, and
 // one by VXLAN, which carries as long as it is alive. Where no cable is alive it is not the one by VXLAN: what is not
-// known to arrive is not sent in clear. With ipsec it is the cable by IPsec or, until that answers, what carries now, in
-// place of one by VXLAN the usual one.
+// known to arrive is not sent in clear. With ipsec it is the cable by IPsec or, until that answers, what carries now,
+// in place of one by VXLAN the usual one.
 func chooseCables(gateways []topology.Gateway, alive, shaken, current []int, n int, ipsec bool) []int {
 	var usual []topology.Gateway
 	next, vxlan := map[int]topology.Gateway{}, map[int]topology.Gateway{}

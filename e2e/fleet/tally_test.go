@@ -52,8 +52,8 @@ func TestArrivalsAreAtThoseThatWait(t *testing.T) {
 	}
 }
 
-// TestDeltasArriveWhenTheyAreListed: a cluster goes by a Bundle of deltas when its own Bundle of shard 0 lists that, and
-// not before.
+// TestDeltasArriveWhenTheyAreListed: a cluster goes by a Bundle of deltas when its own Bundle of shard 0 lists that,
+// and not before.
 func TestDeltasArriveWhenTheyAreListed(t *testing.T) {
 	tally := newTally()
 	a := tally.expect("10.0.0.1", []string{"m000"}, nil)

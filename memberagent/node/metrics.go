@@ -58,7 +58,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 			Name: "sealane_node_changes_total", Help: "Changes of the node's network that were tried.",
 		}, []string{"kind", "op"}),
 		state:    desc("sealane_node_connection_state", "Whether the tunnel to a remote gateway is in a state.", "state"),
-		cable:    desc("sealane_node_connection_cable", "1 for the cable that the tunnel to a remote gateway is by.", "cable"),
+		cable:    desc("sealane_node_connection_cable", "1 for the cable that the tunnel to a gateway is by.", "cable"),
 		rtt:      desc("sealane_node_connection_rtt_seconds", "Average round-trip time of the probes over the last minute."),
 		loss:     desc("sealane_node_connection_loss_ratio", "Share of probes lost over the last minute."),
 		received: desc("sealane_node_connection_received_bytes_total", "Bytes received through the tunnel."),

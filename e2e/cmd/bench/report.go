@@ -94,8 +94,8 @@ func verdict(met bool) string {
 	return "**missed**"
 }
 
-// memoryAim is the verdict on a process for which there is an aim, in resident megabytes: before the load, and some time
-// after it.
+// memoryAim is the verdict on a process for which there is an aim, in resident megabytes: before the load, and some
+// time after it.
 func memoryAim(row memoryRow) string {
 	aim, ok := map[string]struct{ idle, settled int }{
 		"sealane-agent node": {45, 60}, "sealane-controller": {80, 80},
