@@ -113,11 +113,15 @@ func TestIPsecByTheKernel(t *testing.T) {
 		sets["outlives"] = "TestTheKernelsESPOutlivesItsPod|TestTheKernelsESPInASurge|" +
 			"TestOneFamilyIsEnoughForTheKernelsESP|TestACharonThatHangsIsEnded"
 		sets["others"] = "TestIPsecByFIPS|TestReplayedIPsecIsDropped|TestNATByIPsec"
+		sets["clocks"] = "TestClocksThatJump"
 	}
 	for _, kernel := range []string{"release", "backports"} {
 		for _, set := range slices.Sorted(maps.Keys(sets)) {
 			t.Run(kernel+"/"+set, func(t *testing.T) { byESP(t, kernel, sets[set]) })
 		}
+	}
+	if *backports { // no other machine's clock may be set
+		t.Run("clocks without the kernel", func(t *testing.T) { byESP(t, "release", sets["clocks"], "-esp=Userspace") })
 	}
 }
 
@@ -149,9 +153,10 @@ func TestThroughputOfTheKernelsWireGuard(t *testing.T) {
 func byESP(t *testing.T, kernel, names string, args ...string) {
 	g := guest(t, kernel)
 	g.Programs = append(g.Programs, "charon-systemd", "pgrep", "cat", "cut")
+	g.Modules = []string{"tun"} // by which charon encrypts itself
 	g.Files = map[string]string{"/node.test": program(t, "-C", root(t), "test", "-c", "./memberagent/node")}
 	g.Command = append([]string{"/node.test", "-test.v", "-test.parallel=1", "-test.run=^(" + names + ")$", "-esp=Kernel",
-		"-slow=10"}, args...)
+		"-slow=10", "-clock"}, args...)
 	boot(t, g)
 }
 
