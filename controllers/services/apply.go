@@ -28,13 +28,18 @@ func (r *Reconciler) changes(ctx context.Context, targets []target, d Decision, 
 		if record, ok := d.Records[t.cluster]; ok &&
 			(t.record == nil || !sameRecord(&t.record.Spec, &record)) {
 			t.mem.pending = &record
+			if t.mem.outdated.IsZero() {
+				t.mem.outdated = r.Now()
+			}
 			if wait := t.recordWaits(&record, r.Now()); wait > 0 {
 				again = sooner(again, wait)
 			} else {
-				writes = append(writes, write{do: func(ctx context.Context) error {
+				writes = append(writes, write{due: t.recordDue(&record), do: func(ctx context.Context) error {
 					return r.applyRecord(ctx, t, record)
 				}})
 			}
+		} else {
+			t.mem.outdated = time.Time{}
 		}
 		if spec, ok := d.Bundles[t.cluster]; ok && t.writable {
 			posted, after, err := r.postAll(ctx, t, spec, d.Sizes[t.cluster], shards, news)
@@ -244,16 +249,36 @@ func (r *Reconciler) applyBundle(ctx context.Context, t target, b *sentBundle, s
 	return nil
 }
 
-// recordPace is how often a record is written that differs in backends alone.
-const recordPace = 10 * time.Second
+// recordPace is how often a record is written that differs in backends alone, and recordPatience how long other writes
+// come before it.
+const (
+	recordPace     = 10 * time.Second
+	recordPatience = time.Minute
+)
 
 // recordWaits is how long the write of a member's record waits. Nothing goes by it while the member reports, and each
 // pod that is replaced would be one more write.
 func (t *target) recordWaits(record *v1alpha1.ExportRecordSpec, now time.Time) time.Duration {
-	if t.record == nil || t.said == nil || t.lost || !sameRecordBy(sameButBackends, &t.record.Spec, record) {
+	if t.isGoneBy(record) {
 		return 0
 	}
 	return max(t.mem.recorded.Add(recordPace).Sub(now), 0)
+}
+
+// recordDue is when the write of a member's record is due: at once where anybody goes by it, else behind what members
+// are to be told. Where pods are replaced all the time nearly each is one more record to be written, and an API server
+// that can do no more than these would never come to anything else.
+func (t *target) recordDue(record *v1alpha1.ExportRecordSpec) time.Time {
+	if t.isGoneBy(record) {
+		return time.Time{}
+	}
+	return t.mem.outdated.Add(recordPatience)
+}
+
+// isGoneBy says that anybody goes by a member's record before the next one: it differs in more than backends from the
+// one that is there, or the member does not report.
+func (t *target) isGoneBy(record *v1alpha1.ExportRecordSpec) bool {
+	return t.record == nil || t.said == nil || t.lost || !sameRecordBy(sameButBackends, &t.record.Spec, record)
 }
 
 func (r *Reconciler) applyRecord(ctx context.Context, t target, spec v1alpha1.ExportRecordSpec) error {
@@ -279,6 +304,6 @@ func (r *Reconciler) applyRecord(ctx context.Context, t target, spec v1alpha1.Ex
 		return fmt.Errorf("write the ExportRecord of %s, shard %d: %w", t.cluster, spec.Shard, err)
 	}
 	t.mem.record.Wrote(record, r.Now())
-	t.mem.recorded, t.mem.pending = r.Now(), nil
+	t.mem.recorded, t.mem.pending, t.mem.outdated = r.Now(), nil, time.Time{}
 	return nil
 }

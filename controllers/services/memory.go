@@ -35,6 +35,8 @@ type memory struct {
 	// record in force, and when it was last written by this controller.
 	record   propagation.WriteBehind[v1alpha1.ExportRecord]
 	recorded time.Time
+	// outdated is since when the record is to be another one, in backends alone or more; zero while it is not.
+	outdated time.Time
 	// pending is what the record is to say, while the write of it waits, has not had its turn or has failed: it counts as
 	// if it were written. Otherwise exports would be seen for the first time once more with each decision, and all Bundles
 	// that have them say so.

@@ -323,7 +323,7 @@ func TestDeltasThatAreOnTheirWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, w := range p.writes {
-			if !w.due.IsZero() {
+			if !w.ofRecord(c.now) {
 				bundles = append(bundles, w)
 			} else if err := w.do(t.Context()); err != nil { // a record
 				t.Fatal(err)

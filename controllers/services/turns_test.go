@@ -48,7 +48,7 @@ func TestWhatIsCalmGoesFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	inTurn(got.writes)
-	bundles := slices.DeleteFunc(got.writes, func(w write) bool { return w.due.IsZero() }) // but for records
+	bundles := slices.DeleteFunc(got.writes, func(w write) bool { return w.ofRecord(p.now) })
 	late := slices.IndexFunc(bundles, func(w write) bool { return w.due.Sub(p.now) > time.Second })
 	if len(bundles) != 6 || late != 3 || bundles[2].due.Sub(p.now) > 2*waitForEach ||
 		bundles[3].due.Sub(p.now) < 2*time.Second {
@@ -349,6 +349,42 @@ func TestRecordsAreNotWrittenForEachPod(t *testing.T) {
 	p.shelf.put(c)
 	if p.decide(0); !recorded() {
 		t.Error("a cluster is lost whose record is not what it last said")
+	}
+}
+
+// ofRecord says that a write is of a record: no Bundle is due at once, nor as late.
+func (w write) ofRecord(now time.Time) bool { return w.due.IsZero() || w.due.Sub(now) > maxWait }
+
+// TestRecordsOfPodsComeLast: behind what members are told, for as many as there are.
+func TestRecordsOfPodsComeLast(t *testing.T) {
+	p := play(t, manyServices(3, 40, 1))
+	p.now = p.now.Add(recordPace + time.Second)
+	for n := range 3 {
+		p.replacePod(n, 1)
+		p.answer(n, 0)
+	}
+	planned, err := p.plan(t.Context(), Shard{"blue", 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inTurn(planned.writes)
+	bundles, records := 0, 0
+	for _, w := range planned.writes {
+		before := p.shelf.writes["ExportRecord"]
+		if err := w.do(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case p.shelf.writes["ExportRecord"] > before:
+			records++
+		case records > 0:
+			t.Error("a Bundle waits for a record")
+		default:
+			bundles++
+		}
+	}
+	if bundles == 0 || records != 3 {
+		t.Errorf("%d Bundles and %d records are written: this shows nothing", bundles, records)
 	}
 }
 
