@@ -87,7 +87,7 @@ func TestArrange(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, left := arrange(c.drifts, c.sent, comparison{})
+			got, left := carriedBy(c.drifts, c.sent).arrange(comparison{})
 			if left || len(got) != len(c.want) {
 				t.Fatalf("%v, left %t", got, left)
 			}
@@ -100,6 +100,12 @@ func TestArrange(t *testing.T) {
 	}
 }
 
+func carriedBy(drifts map[key]*drift, sent []sentDelta) carried {
+	copies := map[key]copied{}
+	newest(copies, sent)
+	return carried{drifts, sent, copies}
+}
+
 // TestArrangeHasBounds: no delta is larger than it may be, and where there is no room for more that is said.
 func TestArrangeHasBounds(t *testing.T) {
 	drifts := map[key]*drift{}
@@ -107,7 +113,7 @@ func TestArrangeHasBounds(t *testing.T) {
 		want := v1alpha1.Import{Namespace: "sample", Name: fmt.Sprintf("web-%d", i)}
 		drifts[keyOf(&want)] = &drift{want: &want, size: largestChange - 1, since: 5, stale: 5}
 	}
-	got, left := arrange(drifts, nil, comparison{})
+	got, left := carriedBy(drifts, nil).arrange(comparison{})
 	if !left || len(got) != v1alpha1.MaxDeltas {
 		t.Errorf("%d deltas, left %t", len(got), left)
 	}
@@ -160,7 +166,7 @@ func TestDeltasAreMadeInReserve(t *testing.T) {
 				drifts[keyOf(&i)] = &drift{want: &i, size: size, since: 5, stale: 5}
 				arranged[n] = []*v1alpha1.Import{&i}
 			}
-			if got := reserve(arranged, drifts, c.sent); !slices.Equal(got, c.want) {
+			if got := carriedBy(drifts, c.sent).reserve(arranged); !slices.Equal(got, c.want) {
 				t.Errorf("%v, want %v", got, c.want)
 			}
 		})
@@ -195,7 +201,7 @@ func TestChangesGoWhereTheyCount(t *testing.T) {
 		drifts := map[key]*drift{keyOf(want): {want: want, size: 100, since: 5, stale: 5},
 			keyOf(some): {want: some, size: c.kept, since: 5, stale: 5}}
 		listed := sentDelta{sequence: 6, imports: []*v1alpha1.Import{some}, answered: true, counts: true}
-		got, _ := arrange(drifts, c.sent(listed), comparison{})
+		got, _ := carriedBy(drifts, c.sent(listed)).arrange(comparison{})
 		if !slices.Contains(got[c.in], want) {
 			t.Errorf("%s: written are %v, want the change in %d", name, got, c.in)
 		}

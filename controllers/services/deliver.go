@@ -92,10 +92,9 @@ func (r *Reconciler) deliver(ctx context.Context, cluster string, others *errgro
 
 // looked is how a member's deltas were found to be, where something may be written of them. They are locked.
 type looked struct {
+	carried
 	d      *deltas
 	record *v1alpha1.Member
-	drifts map[key]*drift
-	sent   []sentDelta
 	now    time.Time
 }
 
@@ -107,9 +106,9 @@ func (l *looked) due() bool {
 	}) {
 		return true
 	}
-	copies, compared := l.d.look().copies, comparison{}
+	compared := comparison{}
 	for k, s := range l.drifts {
-		if s.late(copies[k], compared) {
+		if s.late(l.copies[k], compared) {
 			return true
 		}
 	}
@@ -153,8 +152,7 @@ func (r *Reconciler) look(ctx context.Context, cluster string) (l *looked, again
 	switch {
 	case foreign:
 		// What the shards stand to is another matter.
-		clear(d.shards)
-		d.found = found{}
+		d.forget()
 		r.wakeShards(record.Spec.ClusterSet, d.number)
 	case d.there() > d.listed:
 		r.wakeShards(record.Spec.ClusterSet, 1)
@@ -173,7 +171,7 @@ func (r *Reconciler) look(ctx context.Context, cluster string) (l *looked, again
 		r.wake(record.Spec.ClusterSet, shards...)
 		return nil, again, nil
 	}
-	return &looked{d, record, drifts, sent, now}, sooner(again, d.answers.later(d, now)), nil
+	return &looked{carried{drifts, sent, d.look().copies}, d, record, now}, sooner(again, d.answers.later(d, now)), nil
 }
 
 // delivery is what to write of a member's deltas, at most so many of these Bundles, and when to look again.
@@ -184,7 +182,7 @@ func (r *Reconciler) delivery(ctx context.Context, cluster string, most int) ([]
 	}
 	d := l.d
 	defer d.mu.Unlock()
-	arranged, left := arrange(l.drifts, l.sent, comparison{})
+	arranged, left := l.arrange(comparison{})
 	if left {
 		log.FromContext(ctx).V(1).Info("no room in deltas", "cluster", cluster)
 	}
@@ -193,7 +191,7 @@ func (r *Reconciler) delivery(ctx context.Context, cluster string, most int) ([]
 	if !all {
 		numbers = numbers[:most] // the rest when these are answered
 	} else {
-		numbers = append(numbers, reserve(arranged, l.drifts, l.sent)...)
+		numbers = append(numbers, l.reserve(arranged)...)
 	}
 	var writes []write
 	encoded := newEncoder()

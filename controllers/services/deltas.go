@@ -56,9 +56,9 @@ type copied struct {
 	what     *v1alpha1.Import
 }
 
-// newest returns where the newest copy of each import is.
-func newest(sent []sentDelta) map[key]copied {
-	out := map[key]copied{}
+// newest notes where the newest copy of each import is, in place of what out had.
+func newest(out map[key]copied, sent []sentDelta) {
+	clear(out)
 	for n := range sent {
 		for i := range sent[n].imports {
 			k := keyOf(sent[n].imports[i])
@@ -67,7 +67,14 @@ func newest(sent []sentDelta) map[key]copied {
 			}
 		}
 	}
-	return out
+}
+
+// carried is what the Bundles of deltas of one member carry, beside what is wanted of that.
+type carried struct {
+	drifts map[key]*drift
+	sent   []sentDelta
+	// copies are where the newest copies of imports are in what was sent.
+	copies map[key]copied
 }
 
 // late says that a member which goes by what was sent would have something else than is wanted.
@@ -91,12 +98,10 @@ func (s *drift) late(at copied, compared comparison) bool {
 // answered a newer one that has it, be it the shard's own: nothing that a member was told is taken back on the way.
 // The Bundle that has least to keep is written again with what has changed beside that: nothing has to be collected
 // later, and while less than half of each counts, no more are made.
-func arrange(drifts map[key]*drift, sent []sentDelta, compared comparison) (out map[int][]*v1alpha1.Import,
-	left bool) {
-	copies := newest(sent)
+func (c carried) arrange(compared comparison) (out map[int][]*v1alpha1.Import, left bool) {
 	var late []key
-	for k, s := range drifts {
-		if s.late(copies[k], compared) {
+	for k, s := range c.drifts {
+		if s.late(c.copies[k], compared) {
 			late = append(late, k)
 		}
 	}
@@ -106,9 +111,9 @@ func arrange(drifts map[key]*drift, sent []sentDelta, compared comparison) (out 
 	room := map[int]int{}
 	write := func(n int) {
 		used := 0
-		for i := range sent[n].imports {
-			k := keyOf(sent[n].imports[i])
-			if s := drifts[k]; s.keeps(n, copies[k], sent) {
+		for i := range c.sent[n].imports {
+			k := keyOf(c.sent[n].imports[i])
+			if s := c.drifts[k]; c.keeps(n, k) {
 				out[n], used = append(out[n], s.want), used+s.size
 				placed[k] = true
 			}
@@ -118,8 +123,8 @@ func arrange(drifts map[key]*drift, sent []sentDelta, compared comparison) (out 
 		}
 		room[n] = maxDelta - used
 	}
-	for n := range sent {
-		if sent[n].again && !sent[n].closed {
+	for n := range c.sent {
+		if c.sent[n].again && !c.sent[n].closed {
 			write(n)
 		}
 	}
@@ -127,14 +132,14 @@ func arrange(drifts map[key]*drift, sent []sentDelta, compared comparison) (out 
 		if placed[k] {
 			continue
 		}
-		s := drifts[k]
-		n := where(s.size, room, drifts, copies, sent, out)
+		s := c.drifts[k]
+		n := c.where(s.size, room, out)
 		if n < 0 {
 			left = true
 			continue
 		}
-		if n == len(sent) {
-			sent = append(sent[:n:n], sentDelta{})
+		if n == len(c.sent) {
+			c.sent = append(c.sent[:n:n], sentDelta{})
 		}
 		if _, is := room[n]; !is {
 			if write(n); placed[k] {
@@ -150,43 +155,53 @@ func arrange(drifts map[key]*drift, sent []sentDelta, compared comparison) (out 
 	return out, left
 }
 
-// keeps says that Bundle n of deltas goes on to have an import, given where the newest copy of that is.
-func (s *drift) keeps(n int, at copied, sent []sentDelta) bool {
+// keeps says that Bundle n of deltas goes on to have an import.
+func (c carried) keeps(n int, k key) bool {
+	s, at := c.drifts[k], c.copies[k]
 	switch {
 	case s == nil || s.want == nil:
 		return false
 	case at.sequence <= s.since:
 		return !s.settled
 	}
-	return at.in == n || !sent[at.in].answered
+	return at.in == n || !c.sent[at.in].answered
 }
 
-// where returns which Bundle a change of this size goes to, which may be one more; -1 where there is no room. It goes
-// where it counts, if there is room.
-func where(size int, room map[int]int, drifts map[key]*drift, copies map[key]copied, sent []sentDelta,
-	written map[int][]*v1alpha1.Import) int {
-	if n := roomiest(room, size, sent, true); n >= 0 {
+// keptIn is the size of what Bundle n of deltas has to keep.
+func (c carried) keptIn(n int) (kept int) {
+	for i := range c.sent[n].imports {
+		if k := keyOf(c.sent[n].imports[i]); c.keeps(n, k) {
+			kept += c.drifts[k].size
+		}
+	}
+	return kept
+}
+
+// where returns which Bundle a change of this size goes to, which may be one more, given what is written and how much
+// room is left in that; -1 where there is none. It goes where it counts, if there is room.
+func (c carried) where(size int, room map[int]int, written map[int][]*v1alpha1.Import) int {
+	if n := c.roomiest(room, size, true); n >= 0 {
 		return n
 	}
-	kept := leastKept(drifts, copies, sent, written)
-	if kept >= 0 && sent[kept].counts {
+	kept := c.leastKept(written)
+	if kept >= 0 && c.sent[kept].counts {
 		return kept
 	}
-	if n := roomiest(room, size, sent, false); n >= 0 {
+	if n := c.roomiest(room, size, false); n >= 0 {
 		return n
 	}
-	if kept < 0 && len(sent) < v1alpha1.MaxDeltas {
-		return len(sent)
+	if kept < 0 && len(c.sent) < v1alpha1.MaxDeltas {
+		return len(c.sent)
 	}
 	return kept
 }
 
 // roomiest returns which of the Bundles that are written, of those that count or of the others, has most room, if that
 // is enough; -1 if it is not.
-func roomiest(room map[int]int, size int, sent []sentDelta, counts bool) int {
+func (c carried) roomiest(room map[int]int, size int, counts bool) int {
 	best := -1
 	for n, left := range room {
-		if left < size || sent[n].counts != counts {
+		if left < size || c.sent[n].counts != counts {
 			continue
 		}
 		if best < 0 || cmp.Or(cmp.Compare(left, room[best]), cmp.Compare(best, n)) > 0 {
@@ -198,33 +213,21 @@ func roomiest(room map[int]int, size int, sent []sentDelta, counts bool) int {
 
 // leastKept returns which of the Bundles that are not written yet has least to keep, if that is no more than half; -1
 // if there is none. One that counts comes before one that does not: what is in the latter waits until it is listed.
-func leastKept(drifts map[key]*drift, copies map[key]copied, sent []sentDelta,
-	written map[int][]*v1alpha1.Import) int {
+func (c carried) leastKept(written map[int][]*v1alpha1.Import) int {
 	best, least := -1, maxDelta/2+1
-	for n := range sent {
-		if _, is := written[n]; is || sent[n].closed {
+	for n := range c.sent {
+		if _, is := written[n]; is || c.sent[n].closed {
 			continue
 		}
-		kept := keptIn(n, drifts, copies, sent)
-		if kept > maxDelta/2 || best >= 0 && sent[best].counts && !sent[n].counts {
+		kept := c.keptIn(n)
+		if kept > maxDelta/2 || best >= 0 && c.sent[best].counts && !c.sent[n].counts {
 			continue
 		}
-		if kept < least || sent[n].counts && !sent[best].counts {
+		if kept < least || c.sent[n].counts && !c.sent[best].counts {
 			best, least = n, kept
 		}
 	}
 	return best
-}
-
-// keptIn is the size of what Bundle n of deltas has to keep.
-func keptIn(n int, drifts map[key]*drift, copies map[key]copied, sent []sentDelta) (kept int) {
-	for i := range sent[n].imports {
-		k := keyOf(sent[n].imports[i])
-		if s := drifts[k]; s.keeps(n, copies[k], sent) {
-			kept += s.size
-		}
-	}
-	return kept
 }
 
 // maxReserve is how many Bundles of deltas are made at once, at most, before they are needed.
@@ -234,24 +237,23 @@ const maxReserve = 4
 // arranged, where few are left. What is in a new one counts when the member has answered it and its own Bundle of shard
 // 0 lists it: with many members that takes seconds, so changes should find it listed. As many are made as there are,
 // for all are listed by one write. Where one Bundle is enough there are none in reserve.
-func reserve(arranged map[int][]*v1alpha1.Import, drifts map[key]*drift, sent []sentDelta) (numbers []int) {
-	free, all := 0, len(sent)
+func (c carried) reserve(arranged map[int][]*v1alpha1.Import) (numbers []int) {
+	free, all := 0, len(c.sent)
 	for n, imports := range arranged {
 		all = max(all, n+1)
 		has := 0
 		for _, i := range imports {
-			has += drifts[keyOf(i)].size
+			has += c.drifts[keyOf(i)].size
 		}
 		if has <= maxDelta/2 {
 			free++
 		}
 	}
-	copies := newest(sent)
-	for n := range sent {
-		if !sent[n].counts {
+	for n := range c.sent {
+		if !c.sent[n].counts {
 			return nil // it is on its way
 		}
-		if _, is := arranged[n]; !is && !sent[n].closed && keptIn(n, drifts, copies, sent) <= maxDelta/2 {
+		if _, is := arranged[n]; !is && !c.sent[n].closed && c.keptIn(n) <= maxDelta/2 {
 			free++
 		}
 	}

@@ -3,6 +3,7 @@
 package services
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -43,6 +44,10 @@ type deltas struct {
 	// shards are what was last decided on each, of as many as there are.
 	shards map[int32]*drifting
 	number int32
+	// drifts are those of all shards, as they were when they were last asked for, and drifted says that some have changed
+	// since.
+	drifts  map[key]*drift
+	drifted bool
 	// since is when the first change was seen that is to be written.
 	since time.Time
 }
@@ -55,6 +60,7 @@ func newDeltas(cluster string) *deltas {
 // found is where the newest copy of each import is, of all and by shard, in these specs of Bundles of deltas.
 type found struct {
 	in     []*Bundle
+	shards int32
 	copies map[key]copied
 	keys   map[int32][]hashedKey
 }
@@ -65,21 +71,37 @@ type hashedKey struct {
 	hash uint64
 }
 
-// look returns where the newest copies are. Nearly always that is where they were.
+// look returns where the newest copies are. Nearly always that is where they were. The maps are filled again where it
+// is not: where many pods are replaced, new ones were most of what the controller allocated.
 func (d *deltas) look() *found {
-	in := make([]*Bundle, len(d.boxes))
+	f := &d.found
+	if f.copies == nil {
+		f.copies, f.keys = map[key]copied{}, map[int32][]hashedKey{}
+	} else if f.shards == d.number && slices.EqualFunc(f.in, d.boxes, func(in *Bundle, b *sentBundle) bool {
+		return in == b.sent
+	}) {
+		return f
+	}
+	f.in, f.shards = make([]*Bundle, len(d.boxes)), d.number // who has looked before keeps what was there
 	for n, b := range d.boxes {
-		in[n] = b.sent
+		f.in[n] = b.sent
 	}
-	if d.found.copies == nil || !slices.Equal(d.found.in, in) {
-		sent, _ := d.sent(time.Time{})
-		d.found = found{in, newest(sent), map[int32][]hashedKey{}}
-		for k := range d.found.copies {
-			shard := v1alpha1.Shard(k.namespace, k.name, d.number)
-			d.found.keys[shard] = append(d.found.keys[shard], hashedKey{k, v1alpha1.HalfHash(k.namespace, k.name)})
-		}
+	sent, _ := d.sent(time.Time{})
+	newest(f.copies, sent)
+	for shard, keys := range f.keys {
+		f.keys[shard] = keys[:0]
 	}
-	return &d.found
+	for k := range f.copies {
+		shard := v1alpha1.Shard(k.namespace, k.name, d.number)
+		f.keys[shard] = append(f.keys[shard], hashedKey{k, v1alpha1.HalfHash(k.namespace, k.name)})
+	}
+	return f
+}
+
+// forget what shards stand to, as that is another matter now.
+func (d *deltas) forget() {
+	clear(d.shards)
+	d.found, d.drifted = found{}, true
 }
 
 // drifting are the drifts of a shard, of what Bundles of it and what deltas they were found, and whether some are late.
@@ -153,6 +175,7 @@ func (d *deltas) load(r *Reconciler, works map[int32]*workv1alpha1.Work,
 // sent is what arrange goes by, and busy is for how long nothing more is written: the answer to what was written last
 // is waited for. What changes meanwhile is one write then, for all shards.
 func (d *deltas) sent(now time.Time) (out []sentDelta, busy time.Duration) {
+	out = make([]sentDelta, 0, len(d.boxes))
 	for n, b := range d.boxes {
 		s := sentDelta{counts: int32(n) < d.inForce, closed: b.terminating,
 			again: b.sent == nil || b.missing || b.refresh}
@@ -226,11 +249,15 @@ func (d *deltas) all() map[key]*drift {
 	if d.number == 0 || len(d.shards) < int(d.number) {
 		return nil
 	}
-	out := map[key]*drift{}
-	for _, of := range d.shards {
-		for k, s := range of.by {
-			out[k] = s
-		}
+	if d.drifts == nil {
+		d.drifts, d.drifted = map[key]*drift{}, true
 	}
-	return out
+	if d.drifted {
+		clear(d.drifts)
+		for _, of := range d.shards {
+			maps.Copy(d.drifts, of.by)
+		}
+		d.drifted = false
+	}
+	return d.drifts
 }

@@ -212,6 +212,7 @@ func (s *sheet) close() (late bool) {
 		now.late = now.late || d.late(s.copies[k.key], s.compared)
 	}
 	if all || len(changed) > 0 {
+		s.drifted = true
 		for _, k := range s.found.keys[s.shard] {
 			find(k)
 		}
