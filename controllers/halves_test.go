@@ -64,6 +64,7 @@ func TestALargeShardIsHalved(t *testing.T) {
 		listed, works := f.halvesOf("c2")
 		return len(listed) > 1 && works == len(listed)
 	})
+	f.settled() // the last change may still be on its way
 	f.stop()
 	f.start()
 	f.settled()
