@@ -16,8 +16,8 @@ GOLANGCI    := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.
 GOTESTSUM   := go run gotest.tools/gotestsum@v1.13.0
 # A test that failed runs once more with nothing beside it, so that what a loaded machine did to its clock is told from
 # a defect: it has to pass there, and the closing lines name it all the same. More than RETRIES failures of scenarios, or
-# UNIT_RETRIES of other tests, are no such thing. Of these four packages' tests run at once, and where the machine is
-# slow for a minute, it is so for some of each: four failed, and six with those that have them as a part.
+# UNIT_RETRIES of other tests, are no such thing. Of the latter several run at once, of each of several packages, and
+# where the machine is slow for a minute it is so for all of these: four failed in one run.
 RETRIES     ?= 3
 UNIT_RETRIES ?= 10
 UNIT_TESTS  := --format=standard-quiet --hide-summary=skipped --rerun-fails-max-failures=$(UNIT_RETRIES)
