@@ -60,7 +60,6 @@ func newDeltas(cluster string) *deltas {
 // found is where the newest copy of each import is, of all and by shard, in these specs of Bundles of deltas.
 type found struct {
 	in     []*Bundle
-	shards int32
 	copies map[key]copied
 	keys   map[int32][]hashedKey
 }
@@ -77,12 +76,10 @@ func (d *deltas) look() *found {
 	f := &d.found
 	if f.copies == nil {
 		f.copies, f.keys = map[key]copied{}, map[int32][]hashedKey{}
-	} else if f.shards == d.number && slices.EqualFunc(f.in, d.boxes, func(in *Bundle, b *sentBundle) bool {
-		return in == b.sent
-	}) {
+	} else if slices.EqualFunc(f.in, d.boxes, func(in *Bundle, b *sentBundle) bool { return in == b.sent }) {
 		return f
 	}
-	f.in, f.shards = make([]*Bundle, len(d.boxes)), d.number // who has looked before keeps what was there
+	f.in = make([]*Bundle, len(d.boxes)) // drifts that were found before keep those of then
 	for n, b := range d.boxes {
 		f.in[n] = b.sent
 	}

@@ -208,8 +208,7 @@ func bundle(shard int32) *v1alpha1.Bundle {
 	}
 }
 
-// eventually polls until check returns nil, and fails the test after half a minute: what takes a second takes ten on
-// a machine that is busy.
+// eventually polls until check returns nil, and fails the test after half a minute.
 func (m *member) eventually(what string, check func(ctx context.Context) error) time.Duration {
 	m.t.Helper()
 	return m.within(30*time.Second, what, check)
