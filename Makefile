@@ -17,13 +17,13 @@ GOTESTSUM   := go run gotest.tools/gotestsum@v1.13.0
 # A test that failed runs once more with nothing beside it, so that what a loaded machine did to its clock is told from
 # a defect: it has to pass there, and the closing lines name it all the same. More than RETRIES failures of scenarios, or
 # UNIT_RETRIES of other tests, are no such thing. Of the latter several run at once, of each of several packages, and
-# where the machine is slow for a minute it is so for all of these: four failed in one run.
-RETRIES     ?= 3
+# where the machine is slow for a minute it is so for all of these: four failed in one run, and four scenarios in another.
+RETRIES     ?= 6
 UNIT_RETRIES ?= 10
 UNIT_TESTS  := --format=standard-quiet --hide-summary=skipped --rerun-fails-max-failures=$(UNIT_RETRIES)
 SCENARIO    := --format=standard-verbose --hide-summary=skipped,output --rerun-fails-max-failures=$(RETRIES)
-# go test (format, packages, arguments), which says at its end which tests have failed, and of unit tests why. Where a
-# package failed and none of its tests did, there is no test that could run once more: that stays a failure.
+# go test (format, packages, arguments), which says at its end which tests have failed, and why. Where a package failed
+# and none of its tests did, there is no test that could run once more: that stays a failure.
 define tests
 ( ended=0; events=$$(mktemp); trap 'rm "$$events"' EXIT; \
   $(GOTESTSUM) $(1) --packages="$(2)" --rerun-fails=1 --rerun-fails-run-root-test \
@@ -31,6 +31,7 @@ define tests
   untried=$$(comm -12 <(sed -n 's/.*"Action":"fail","Package":"\([^"]*\)","Elapsed".*/\1/p' "$$events" | sort -u) \
     <(sed -n 's/.*"Package":"\([^"]*\)","Output":"ok .*\[no tests to run\].*/\1/p' "$$events" | sort -u)); \
   [ -z "$$untried" ] || { echo "failed, though no test of it did: $$untried" >&2; ended=1; }; \
+  awk -v most=6 -f $(CURDIR)/e2e/failures.awk "$$events"; \
   sed -n 's/.*"Output":"\(LEFT OUT .*\)\\n"}$$/\1/p' "$$events"; exit $$ended )
 endef
 
@@ -46,7 +47,7 @@ LONGEST     := ./memberagent/node ./cmd/kubectl-karmada-sealane ./memberagent/cl
 LAB_TEST    ?= .lab-test
 # make test is slow where it takes longer than this, in seconds, for all but what is in e2e; else it takes 800. There it
 # would take longer than 90 minutes, and leaves out the longest scenarios and these packages of e2e.
-SLOW_AFTER  ?= 1300
+SLOW_AFTER  ?= 1150
 LONG_PACKAGES := e2e/vm e2e/release
 # No package of scenarios begins later than this, in seconds after make test began. Where all runs that takes some 3,700
 # to 4,100 to the end; a package took up to 1,000 s on a slow machine, and its failed tests 600 to be tried again.
