@@ -11,8 +11,10 @@ import (
 	"time"
 
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -117,6 +119,58 @@ func TestWhereDeltasAreAnswered(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// forbidding is a client that may not create the Work of the Bundle for answers, and counts how often it was to.
+type forbidding struct {
+	client.Client
+	tried int
+}
+
+func (f *forbidding) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	if o.GetName() == propagation.AnswersKey(importing).Name {
+		f.tried++
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "works"}, o.GetName(), nil)
+	}
+	return f.Client.Create(ctx, o, opts...)
+}
+
+// TestDeltasWithoutABundleForAnswers: where that may not be written, by a policy of Karmada's API, changes come in
+// deltas all the same, which are answered in themselves. It is tried once a minute.
+func TestDeltasWithoutABundleForAnswers(t *testing.T) {
+	const services = 40
+	i := newChurning(t, 1, services)
+	i.apart = true
+	f := &forbidding{Client: i.shelf}
+	i.Works = propagation.Writer{Client: f, Live: i.shelf}
+	churn := func() {
+		t.Helper()
+		for s := range 12 {
+			i.tire()
+			i.replace(0, s)
+			i.answerAllOf(0)
+			i.rest(0)
+		}
+		i.check("at rest", services)
+	}
+	churn()
+	boxes := i.ofImporter().boxes
+	if len(boxes) == 0 {
+		t.Fatal("expected deltas, found none")
+	}
+	for n, b := range boxes {
+		if !b.answered() || b.observed != b.sent.Revision {
+			t.Errorf("deltas %d: expected revision %d to be answered there, found %d", n, b.sent.Revision, b.observed)
+		}
+	}
+	if f.tried != 1 {
+		t.Errorf("expected one try within a minute, found %d", f.tried)
+	}
+	i.now = i.now.Add(propagation.MaxCacheLag + time.Second)
+	churn()
+	if f.tried != 2 {
+		t.Errorf("expected one more a minute later, found %d", f.tried)
 	}
 }
 
