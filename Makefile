@@ -31,7 +31,7 @@ define tests
   untried=$$(comm -12 <(sed -n 's/.*"Action":"fail","Package":"\([^"]*\)","Elapsed".*/\1/p' "$$events" | sort -u) \
     <(sed -n 's/.*"Package":"\([^"]*\)","Output":"ok .*\[no tests to run\].*/\1/p' "$$events" | sort -u)); \
   [ -z "$$untried" ] || { echo "failed, though no test of it did: $$untried" >&2; ended=1; }; \
-  awk -v most=6 -f $(CURDIR)/e2e/failures.awk "$$events"; \
+  awk -v most=12 -f $(CURDIR)/e2e/failures.awk "$$events"; \
   sed -n 's/.*"Output":"\(LEFT OUT .*\)\\n"}$$/\1/p' "$$events"; exit $$ended )
 endef
 
